@@ -1,0 +1,135 @@
+"""Plain data ↔ bytes, without pickle: what crosses the seam, and what a checkpoint holds.
+
+Arrays go into a safetensors body, everything else into a JSON header beside it. Known kinds: None, bool, int, float,
+str, NumPy arrays and scalars, lists, tuples, dicts with keys that are strings or whole numbers, `Kept`, `Seed`, and
+frozen dataclasses marked with `@state`, which are found again by name. Floats in the header keep every bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from coterie.errors import RecordError
+from coterie.kept import Kept
+from coterie.seeds import Seed
+
+C = TypeVar("C", bound=type)
+
+_STATES: dict[str, type] = {}
+_FORMAT = "coterie-1"
+
+
+def state(kind: C) -> C:
+    """Mark a frozen dataclass as plain data, so that a checkpoint can hold it."""
+    if not dataclasses.is_dataclass(kind) or not kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise TypeError(f"{kind.__qualname__} must be a frozen dataclass: a state is handed on, never changed")
+    _STATES[f"{kind.__module__}:{kind.__qualname__}"] = kind
+    return kind
+
+
+def encode(value: Any) -> bytes:
+    """A value of the known kinds as bytes; equal values give equal bytes."""
+    from safetensors.numpy import save
+
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    header = _pack(value, arrays, "value")
+    # One entry: safetensors writes several in no fixed order.
+    return save(arrays, metadata={_FORMAT: json.dumps(header, separators=(",", ":"))})
+
+
+def decode(data: bytes) -> Any:
+    """The value that `encode` turned into these bytes."""
+    import safetensors
+    from safetensors.numpy import load
+
+    try:
+        arrays = load(data)
+        length = int.from_bytes(data[:8], "little")
+        metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+        if _FORMAT not in metadata:
+            raise RecordError(f"These data are of format {sorted(metadata)}; this version reads {_FORMAT}")
+        header = json.loads(metadata[_FORMAT])
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as fault:
+        raise RecordError(f"These data are damaged or not Coterie's: {fault}") from fault
+    return _unpack(header, arrays)
+
+
+def _pack(value: Any, arrays: dict[str, Any], where: str) -> Any:
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, np.ndarray | np.generic):
+        return _pack_array(np.asarray(value), arrays, where)
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return {"@": "float", "hex": value.hex()}
+    if isinstance(value, Seed):
+        return {"@": "seed", "value": str(value.value)}
+    if isinstance(value, list | tuple):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {"@": kind, "items": [_pack(item, arrays, where) for item in value]}
+    if isinstance(value, Mapping):
+        for key in value:
+            if isinstance(key, bool) or not isinstance(key, str | int):
+                raise TypeError(f"Keys in plain data are strings or whole numbers, got {key!r} in {where}")
+        items = sorted(value.items(), key=lambda item: (isinstance(item[0], str), item[0]))
+        kind = "kept" if isinstance(value, Kept) else "dict"
+        return {"@": kind, "items": [[key, _pack(item, arrays, f"{where}.{key}")] for key, item in items]}
+    name = f"{type(value).__module__}:{type(value).__qualname__}"
+    if _STATES.get(name) is type(value) and dataclasses.is_dataclass(value):
+        fields = {f.name: _pack(getattr(value, f.name), arrays, f"{where}.{f.name}") for f in dataclasses.fields(value)}
+        return {"@": "state", "kind": name, "fields": fields}
+    hint = "mark the dataclass with @state" if dataclasses.is_dataclass(value) else "turn it into arrays or numbers"
+    raise TypeError(f"{where} is a {type(value).__qualname__}, which is not plain data; {hint}")
+
+
+def _pack_array(array: np.ndarray[Any, Any], arrays: dict[str, Any], where: str) -> Any:
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{where} is an array of {array.dtype}; only numbers and booleans can be kept")
+    name = f"a{len(arrays)}"
+    arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
+    return {"@": "array", "name": name}
+
+
+def _unpack(header: Any, arrays: dict[str, Any]) -> Any:
+    if not isinstance(header, dict):
+        return header
+    kind = header["@"]
+    if kind == "array":
+        return arrays[header["name"]]
+    if kind == "float":
+        return float.fromhex(header["hex"])
+    if kind == "seed":
+        return Seed(int(header["value"]))
+    if kind in ("list", "tuple"):
+        items = [_unpack(item, arrays) for item in header["items"]]
+        return items if kind == "list" else tuple(items)
+    if kind in ("dict", "kept"):
+        pairs = {key: _unpack(item, arrays) for key, item in header["items"]}
+        return pairs if kind == "dict" else Kept(pairs)
+    if kind == "state" and header["kind"] in _STATES:
+        return _STATES[header["kind"]](**{name: _unpack(item, arrays) for name, item in header["fields"].items()})
+    raise RecordError(f"Unknown kind {header.get('kind', kind)!r} in the data; import the module that defines it first")
+
+
+def arrays(value: Any) -> list[np.ndarray[Any, Any]]:
+    """Every array and float in a value of the known kinds, in a fixed order."""
+    if isinstance(value, np.ndarray | np.generic | float):
+        return [np.asarray(value)]
+    if isinstance(value, Mapping):
+        return [array for key in sorted(value, key=str) for array in arrays(value[key])]
+    if isinstance(value, list | tuple):
+        return [array for item in value for array in arrays(item)]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [array for field in dataclasses.fields(value) for array in arrays(getattr(value, field.name))]
+    return []
+
+
+def finite(value: Any) -> bool:
+    """Whether no array in a value holds NaN, nor an infinite number; single infinite floats may be bounds."""
+    return all(bool(np.isfinite(a).all()) for a in arrays(value) if a.dtype.kind == "f" and a.ndim)

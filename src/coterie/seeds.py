@@ -1,0 +1,95 @@
+"""Seeds by name: every draw of a run comes from `seed.fold("round", t).fold("client", id)`.
+
+A seed is 128 bits. Folding a name in gives another seed, independent of all others, so a draw depends on what it
+is for and never on how many draws came before it: simulator, network and a resumed run agree, and a new consumer
+moves no other. Draws are made from the raw words of the Philox counter generator, which are fixed by its
+definition; NumPy may change the streams of `Generator` between versions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+T = TypeVar("T")
+
+_MASK = (1 << 128) - 1
+
+
+@dataclass(frozen=True)
+class Seed:
+    """A named source of randomness; `Seed(0)` is the root of a run."""
+
+    value: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a whole number from 0 to 2¹²⁸ - 1."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int | np.integer):
+            raise TypeError(f"A seed is a whole number, got {self.value!r}")
+        if not 0 <= self.value <= _MASK:
+            raise ValueError(f"A seed lies between 0 and 2**128 - 1, got {self.value}")
+
+    def fold(self, *names: str | int) -> Seed:
+        """The seed of this name below this one."""
+        digest = hashlib.blake2b(int(self.value).to_bytes(16, "little"), digest_size=16)
+        for name in names:
+            # Type and length go in too: ("a", "b") differs from ("ab",), and "1" from 1.
+            text = str(name).encode()
+            digest.update(f"{'s' if isinstance(name, str) else 'i'}{len(text)}:".encode() + text)
+        return Seed(int.from_bytes(digest.digest(), "little"))
+
+    def words(self, count: int) -> npt.NDArray[np.uint64]:
+        """The first `count` raw 64-bit words of this seed's stream."""
+        return np.random.Philox(key=int(self.value)).random_raw(count)
+
+    def uniform(self, count: int) -> npt.NDArray[np.float64]:
+        """Numbers in [0, 1), 53 bits each."""
+        return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def permutation(self, n: int) -> npt.NDArray[np.int64]:
+        """A random order of 0..n-1: the stable argsort of raw words."""
+        return np.argsort(self.words(n), kind="stable")
+
+    def permutations(self, times: int, n: int) -> npt.NDArray[np.int64]:
+        """As many independent orders of 0..n-1, one a row."""
+        return np.argsort(self.words(times * n).reshape(times, n), axis=1, kind="stable")
+
+    def sample(self, n: int, size: int) -> list[int]:
+        """`size` distinct numbers of 0..n-1, in the order drawn; the cost does not grow with n."""
+        if not 0 <= size <= n:
+            raise ValueError(f"Cannot draw {size} of {n} without replacement")
+        moved: dict[int, int] = {}  # a Fisher-Yates shuffle that stores only the places it touched
+        drawn = []
+        for place, word in enumerate(self.words(size)):
+            other = place + (int(word) * (n - place) >> 64)
+            drawn.append(moved.get(other, other))
+            moved[other] = moved.get(place, place)
+        return drawn
+
+    def weighted_sample(self, weights: Sequence[float] | npt.NDArray[Any], size: int) -> list[int]:
+        """`size` distinct positions, each next one with probability proportional to its weight.
+
+        Positions of weight 0 are never drawn; if fewer than `size` have a positive weight, all of those come.
+        """
+        weight = np.asarray(weights, dtype=np.float64)
+        if not np.isfinite(weight).all() or (weight < 0).any():
+            raise ValueError("Weights of a draw must be finite and not negative")
+        # Efraimidis and Spirakis: the largest of u^(1/w), that is, the smallest of -log(u)/w.
+        with np.errstate(divide="ignore"):
+            keys = -np.log1p(-self.uniform(len(weight))) / weight
+        keys[weight == 0] = np.inf
+        order = np.argsort(keys, kind="stable")
+        return [int(i) for i in order[: min(size, int((weight > 0).sum()))]]
+
+    def generator(self) -> np.random.Generator:
+        """A NumPy generator, for normal and other shaped draws (synthetic data)."""
+        return np.random.Generator(np.random.Philox(key=int(self.value)))
+
+    def key(self) -> npt.NDArray[np.uint32]:
+        """A key for `jax.random`, as the two words of a threefry key."""
+        return self.words(1).view(np.uint32)
