@@ -1,0 +1,78 @@
+"""Which of k models fits a client best, and what it does with that one: train it, or give its gradient.
+
+Models may share lower layers: `base` holds those, once, and `heads` the layers that each of the k has of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coterie import tree
+from coterie.clients.local import TRAINED, LocalSGD, lengths, plan, train
+from coterie.clients.schema import Model, Schema, Settings, Values
+from coterie.clients.scores import full_gradient, mean_losses, whole_pass, whole_pass_lengths
+from coterie.clients.work import Client, Work
+from coterie.models import Task
+from coterie.types import Bank, Params
+
+
+def _losses(task: Task, x: Any, y: Any, *, base: Params, heads: Bank, **_: Any) -> dict[str, Any]:
+    import jax
+    import jax.numpy as jnp
+
+    return {"losses": jnp.transpose(jax.vmap(lambda head: task.losses({**base, **head}, x, y))(heads))}
+
+
+def _chosen(client: Client, base: Params, heads: Bank) -> tuple[Any, Any, Params]:
+    """The losses, the model that fits best, and that model itself."""
+    import jax.numpy as jnp
+
+    losses = mean_losses(client)
+    choice = jnp.argmin(losses).astype(jnp.int32)  # ties go to the lowest index, so that all federations agree
+    return losses, choice, {**base, **tree.row(heads, choice)}
+
+
+def _fit_closest(task: Task, client: Client, *, base: Params, heads: Bank, local: LocalSGD) -> dict[str, Any]:
+    losses, choice, start = _chosen(client, base, heads)
+    return {"losses": losses, "choice": choice, **train(task, start, client, local)}
+
+
+def _gradient_closest(task: Task, client: Client, *, base: Params, heads: Bank) -> dict[str, Any]:
+    losses, choice, at = _chosen(client, base, heads)
+    gradient, loss = full_gradient(task, client, at)
+    return {"losses": losses, "choice": choice, "gradient": gradient, "loss": loss}
+
+
+def _closest(task: Task, client: Client, *, base: Params, heads: Bank) -> dict[str, Any]:
+    losses, choice, _ = _chosen(client, base, heads)
+    return {"losses": losses, "choice": choice}
+
+
+_CENTRES: dict[str, Schema] = {"base": Model(partial=True), "heads": Model(("k",), partial=True)}
+_CHOICE: dict[str, Schema] = {"losses": Values("float32", ("k",), purpose="control"), "choice": Values("int32")}
+
+#: Choose, then train: the main local training of a round.
+fit_closest = Work(
+    "fit_closest",
+    takes={**_CENTRES, "local": Settings(LocalSGD)},
+    gives={**_CHOICE, **TRAINED},
+    stream="batches",
+    plan=plan,
+    lengths=lengths,
+    each=_losses,
+    body=_fit_closest,
+)
+
+#: Choose, then give the full gradient.
+gradient_closest = Work(
+    "gradient_closest",
+    takes=_CENTRES,
+    gives={**_CHOICE, "gradient": Model(), "loss": Values("float32")},
+    plan=whole_pass,
+    lengths=whole_pass_lengths,
+    each=_losses,
+    body=_gradient_closest,
+)
+
+#: Choose.
+closest = Work("closest", takes=_CENTRES, gives=_CHOICE, each=_losses, body=_closest)

@@ -1,0 +1,126 @@
+"""What must hold for federated data; each check raises a `DataError` that names the client at fault."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.data.transforms import TRANSFORMS, TURNS
+from coterie.errors import DataError, unknown
+from coterie.types import Array
+
+if TYPE_CHECKING:
+    from coterie.data.federated import FederatedData
+
+_BLOCK = 1 << 22  # numbers looked at in one go, so that a check needs little memory
+
+
+def first_bad_row(x: Array) -> int | None:
+    """The first row that holds NaN or infinity, or None."""
+    if x.dtype.kind != "f" or x.size == 0:
+        return None
+    step = max(1, _BLOCK // max(1, x[0].size))
+    for start in range(0, len(x), step):
+        good = np.isfinite(x[start : start + step]).reshape(len(x[start : start + step]), -1).all(axis=1)
+        if not good.all():
+            return start + int(np.argmin(good))
+    return None
+
+
+def check_examples(data: FederatedData) -> None:
+    """Real, finite numbers."""
+    if data.x.ndim < 2:
+        raise DataError(f"x must have a row for each example, of at least one number, got shape {data.x.shape}")
+    if data.x.dtype.kind not in "biuf":
+        raise DataError(f"x must hold real numbers, got {data.x.dtype}. Convert it, for example to float32")
+    row = first_bad_row(data.x)
+    if row is not None:
+        raise DataError(f"{_whose(data, row)}: x is NaN or infinite. Remove or fill in such values first")
+
+
+def check_labels(data: FederatedData) -> None:
+    """Whole numbers 0..classes-1, or finite targets."""
+    y = data.y
+    if data.classes is None:
+        if y.dtype.kind not in "iuf":
+            raise DataError(f"Targets must be numbers, got {y.dtype}")
+        row = first_bad_row(y)
+        if row is not None:
+            raise DataError(f"{_whose(data, row)}: the target is NaN or infinite. Remove such examples first")
+        return
+    if data.classes < 1:
+        raise DataError(f"classes must be at least 1, got {data.classes}")
+    row = first_bad_label(y, data.classes)
+    if row is not None:
+        raise DataError(f"{_whose(data, row)}: {label_text(y[row], data.classes)}")
+
+
+def first_bad_label(y: Array, classes: int) -> int | None:
+    """The first place where y is not a whole number in 0..classes-1, or None."""
+    if y.dtype.kind not in "iuf":
+        return 0 if len(y) else None
+    bad = ~((y >= 0) & (y < classes) & (y == np.floor(y)))  # the negation catches NaN too
+    return int(np.argmax(bad)) if bad.any() else None
+
+
+def label_text(label: object, classes: int) -> str:
+    """What is wrong with a label, and what to do."""
+    return f"the label is {label}; labels must be whole numbers 0..{classes - 1}. Number the classes from 0"
+
+
+def check_index(data: FederatedData, part: Literal["fit", "test"]) -> None:
+    """One piece for each client, and only examples that exist."""
+    index = data.fit if part == "fit" else data.test
+    order, offsets = index.order, index.offsets
+    if order.dtype.kind != "i" or offsets.dtype.kind != "i" or order.ndim != 1 or offsets.ndim != 1:
+        raise DataError(f"The {part} index must be two lists of whole numbers, got {order.dtype} and {offsets.dtype}")
+    if len(offsets) != len(data.clients) + 1:
+        raise DataError(
+            f"The {part} index must have {len(data.clients) + 1} offsets, one more than clients, got {len(offsets)}"
+        )
+    if offsets[0] != 0 or offsets[-1] != len(order) or (np.diff(offsets) < 0).any():
+        raise DataError(f"The {part} offsets must rise from 0 to {len(order)}, the length of the order")
+    if len(order) and not (order.min() >= 0 and order.max() < len(data.x)):
+        entry = int(np.argmax((order < 0) | (order >= len(data.x))))
+        client = data.clients[int(np.searchsorted(offsets, entry, side="right")) - 1]
+        raise DataError(f"Client {client!r}: {part} example {order[entry]} does not exist; there are {len(data.x)}")
+
+
+def check_transforms(data: FederatedData) -> None:
+    """Known names, one for each client, that the examples' shape allows; and one true cluster for each client."""
+    for name in data.transforms:
+        if name not in TRANSFORMS:
+            raise DataError(unknown("transform", name, TRANSFORMS))
+    turns = [name for name in data.transforms if name in TURNS]
+    if turns and (data.x.ndim < 3 or data.x.shape[1] != data.x.shape[2]):
+        raise DataError(f"{turns[0]} needs square images (rows, side, side[, channels]), got shape {data.x.shape}")
+    _check_numbers(data, "transform", data.transform, len(data.transforms))
+    _check_numbers(data, "truth", data.truth, None)
+
+
+def _check_numbers(data: FederatedData, field: str, numbers: npt.NDArray[Any] | None, below: int | None) -> None:
+    if numbers is None:
+        if field == "transform" and below == 0:
+            raise DataError("transforms must name at least one transform, such as identity")
+        return
+    if numbers.shape != (len(data.clients),) or numbers.dtype.kind not in "iu":
+        raise DataError(
+            f"{field} must be a whole number for each of the {len(data.clients)} clients,"
+            f" got {numbers.dtype} of shape {numbers.shape}"
+        )
+    if len(numbers) and (numbers.min() < 0 or (below is not None and numbers.max() >= below)):
+        bad = int(np.argmax((numbers < 0) | (numbers >= (below or np.inf))))
+        top = "" if below is None else f" and less than {below}"
+        raise DataError(f"Client {data.clients[bad]!r}: {field} must be at least 0{top}, got {numbers[bad]}")
+
+
+def _whose(data: FederatedData, row: int) -> str:
+    """Whose example this is, for an error."""
+    for index in (data.fit, data.test):
+        entries = np.flatnonzero(index.order == row)
+        if len(entries):
+            position = int(np.searchsorted(index.offsets, entries[0], side="right")) - 1
+            return f"Client {data.clients[position]!r}, example {row}"
+    return f"Example {row}, which no client has"

@@ -1,0 +1,155 @@
+"""A few neighbouring classes for each client, in unequal amounts.
+
+Client u owns the classes (u + j) mod C for j = 0..c-1; the generators differ in how many examples of each it gets.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.data.federated import Index, Integers
+from coterie.data.partition.counting import at_least, at_most, by_label, labels_of
+from coterie.errors import DataError
+from coterie.seeds import Seed
+from coterie.types import Array
+
+
+def by_classes(labels: Array, clients: int, *, per_client: int = 2, base: int | None = None, seed: int = 0) -> Index:
+    """FedProx's generator: a few examples for everyone, the rest by a power law, none twice.
+
+    Each client first takes `base` consecutive examples of each class that it owns. Then it takes int(P[l, u div C, j])
+    more of its class l, where P is drawn from LogNormal(0, 2) and scaled for each class to the examples left; if so
+    many are not left any more, it takes none.
+
+    Args:
+        labels: (examples,) of the pool; examples are taken in their order.
+        clients: Number of clients.
+        per_client: Classes for each client, c. With all of them the labels are alike and only the sizes differ.
+        base: Examples of each class to begin with. None: 10 div c, at least 1.
+        seed: Fixes the draw.
+    """
+    labels, classes = labels_of(labels)
+    _check(clients, per_client, classes)
+    base = max(1, 10 // per_client) if base is None else base
+    at_least("base", base, 1)
+    members = by_label(labels, classes)
+    counts = np.asarray([len(m) for m in members])
+    owned = _owned(clients, per_client, classes)  # (clients, c)
+    given = base * np.bincount(owned.ravel(), minlength=classes)
+    short = np.flatnonzero(given > counts)
+    if len(short):
+        raise DataError(
+            f"Class {short[0]} has {counts[short[0]]} examples, but {given[short[0]]} are needed to give {base} to each"
+            f" client that owns it. Take fewer clients or a smaller base"
+        )
+    draw = Seed(seed).fold("sizes").generator().lognormal(0.0, 2.0, (classes, -(-clients // classes), per_client))
+    extra = (draw * ((counts - given) / draw.sum(axis=(1, 2)))[:, None, None]).astype(np.int64)
+    lists: list[list[Integers]] = [[] for _ in range(clients)]
+    taken = np.zeros(classes, np.int64)
+    for more in (False, True):
+        for u, own in enumerate(owned):
+            for j, label in enumerate(own):
+                n = int(extra[label, u // classes, j]) if more else base
+                if more and taken[label] + n >= counts[label]:
+                    continue
+                lists[u].append(members[label][taken[label] : taken[label] + n])
+                taken[label] += n
+    return Index.from_lists([np.concatenate(pieces) for pieces in lists])
+
+
+def by_lognormal(
+    labels: Array, clients: int = 200, *, per_client: int = 5, compat_prefix: bool = False, seed: int = 0
+) -> Index:
+    """FEMNIST-200's generator: max(2, int(n_u / c)) examples of each owned class, n_u ~ LogNormal(4, 1) + 5.
+
+    Args:
+        labels: (examples,) of the pool.
+        clients: Number of clients.
+        per_client: Classes for each client, c.
+        compat_prefix: False takes examples in turn, so that one is used again only when its class is exhausted. True
+            is what the published script does: every client takes the first examples of its classes, and the same
+            image sits in many clients' training and test sets.
+        seed: Fixes the sizes.
+    """
+    labels, classes = labels_of(labels)
+    _check(clients, per_client, classes)
+    members = _none_empty(by_label(labels, classes), "")
+    sizes = Seed(seed).fold("sizes").generator().lognormal(4.0, 1.0, clients) + 5
+    amounts = np.maximum(2, (sizes / per_client).astype(np.int64))
+    owned = _owned(clients, per_client, classes)
+    if compat_prefix:
+        lists = [[members[label][:n] for label in own] for own, n in zip(owned, amounts, strict=True)]
+        return Index.from_lists([np.concatenate(pieces) for pieces in lists])
+    return _in_turn(members, owned, np.repeat(amounts[:, None], per_client, axis=1))
+
+
+def by_shares(
+    labels: Array, test_labels: Array, clients: int = 500, *, per_client: int = 5, seed: int = 0
+) -> tuple[Index, Index]:
+    """Ditto's generator: sizes and shares by log-normal draws, training and test examples from their own pools.
+
+    Client u is to have n_u = n·s_u/Σs examples, s ~ LogNormal(3, 1) + 10, and of class j the share p_j, LogNormal(1, 1)
+    and normalised: int(p_j·n_u) + 1 for training, int(p_j·n_u·n_test/n) + 1 for testing. They are taken in turn; at
+    the end of a class the count goes on from its beginning, so an example can belong to several clients.
+
+    Args:
+        labels: (examples,) of the training pool.
+        test_labels: (examples,) of the test pool.
+        clients: Number of clients.
+        per_client: Classes for each client.
+        seed: Fixes the draw.
+
+    Returns:
+        Numbers into the training pool, and numbers into the test pool.
+    """
+    labels, classes = labels_of(labels)
+    test_labels, test_classes = labels_of(test_labels)
+    _check(clients, per_client, classes)
+    pools = (
+        _none_empty(by_label(labels, classes), "training "),
+        _none_empty(by_label(test_labels, max(classes, test_classes))[:classes], "test "),
+    )
+    stream = Seed(seed)
+    scale = stream.fold("sizes").generator().lognormal(3.0, 1.0, clients) + 10
+    sizes = len(labels) * scale / scale.sum()
+    shares = stream.fold("shares").generator().lognormal(1.0, 1.0, (clients, per_client))
+    shares /= shares.sum(axis=1, keepdims=True)
+    wanted = shares * sizes[:, None]  # (clients, c)
+    owned = _owned(clients, per_client, classes)
+    ratio = len(test_labels) / len(labels)
+    fit, test = (
+        _in_turn(pool, owned, amount.astype(np.int64) + 1)
+        for pool, amount in zip(pools, (wanted, wanted * ratio), strict=True)
+    )
+    return fit, test
+
+
+def _in_turn(members: list[npt.NDArray[np.int64]], owned: Integers, amounts: Integers) -> Index:
+    """So many examples of each owned class, the next ones each time, round and round within the class."""
+    next_of = np.zeros(len(members), np.int64)
+    lists = []
+    for own, amount in zip(owned, amounts, strict=True):
+        pieces = []
+        for label, n in zip(own, amount, strict=True):
+            pieces.append(members[label][(next_of[label] + np.arange(n)) % len(members[label])])
+            next_of[label] += n
+        lists.append(np.concatenate(pieces))
+    return Index.from_lists(lists)
+
+
+def _none_empty(members: list[npt.NDArray[np.int64]], what: str) -> list[npt.NDArray[np.int64]]:
+    for label, numbers in enumerate(members):
+        if len(numbers) == 0:
+            raise DataError(f"Class {label} has no {what}examples. Each class below the largest label needs one")
+    return members
+
+
+def _owned(clients: int, per_client: int, classes: int) -> Integers:
+    return (np.arange(clients)[:, None] + np.arange(per_client)) % classes
+
+
+def _check(clients: int, per_client: int, classes: int) -> None:
+    at_least("clients", clients, 1)
+    at_least("per_client", per_client, 1)
+    at_most("per_client", per_client, classes, "the number of classes")

@@ -1,0 +1,174 @@
+"""The columns of a table file as arrays."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import DataError
+from coterie.types import Array
+
+_BLOCK = 4096  # rows converted in one go: text takes far more memory than numbers
+_ROLES = ("client", "label", "split")
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """A table by role of its columns."""
+
+    client: npt.NDArray[np.str_]
+    x: npt.NDArray[np.float32]  # (rows, features)
+    y: Array  # integers, or floats for targets
+    split: npt.NDArray[np.bool_] | None  # whether a row is for testing
+
+
+def feature_names(file: Path, header: Sequence[str]) -> list[str]:
+    """The feature columns of a header that has what is needed."""
+    for name in ("client", "label"):
+        if name not in header:
+            raise DataError(f"{file} has no column {name!r}, only {_some(header)}. Name the columns in the first line")
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise DataError(f"{file} has two columns {twice[0]!r}. Rename one of them")
+    features = [name for name in header if name not in _ROLES]
+    if not features:
+        raise DataError(f"{file} has no feature columns. Every column but client, label and split is a feature")
+    return features
+
+
+def read_csv(file: Path) -> Columns:
+    """The columns of a CSV file whose first line names them; blank lines are passed over."""
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as stream:
+            rows = csv.reader(stream, strict=True)
+            header = [name.strip() for name in next(rows, [])]
+            feature_names(file, header)
+            client: list[str] = []
+            labels: list[str] = []
+            split: list[str] = []
+            blocks: list[npt.NDArray[np.float32]] = []
+            lines: list[int] = []
+            while block := list(islice(((rows.line_num, row) for row in rows if row), _BLOCK)):
+                for line, row in block:
+                    if len(row) != len(header):
+                        raise DataError(f"{file}, line {line}: {len(row)} values in {len(header)} columns")
+                columns = dict(zip(header, zip(*(row for _, row in block), strict=True), strict=True))
+                numbers = [line for line, _ in block]
+                client += [value.strip() for value in columns["client"]]
+                labels += columns["label"]
+                split += columns.get("split", ())
+                lines += numbers
+                blocks.append(_features(file, columns, numbers))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{file} cannot be read as CSV in UTF-8: {error}") from error
+    _check_clients(file, client, lines)
+    x = np.concatenate(blocks) if blocks else np.zeros((0, 1), np.float32)
+    return Columns(np.asarray(client, str), x, _labels(file, labels, lines), _split(file, split, lines))
+
+
+def read_parquet(file: Path) -> Columns:
+    """The columns of a Parquet file."""
+    try:
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise DataError("Parquet needs pyarrow: pip install 'coterie[table]'. Or save the table as .csv") from error
+    try:
+        table = parquet.read_table(file)
+    except (OSError, ValueError) as error:  # what is not Parquet raises ArrowInvalid, a ValueError
+        raise DataError(f"{file} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+    features = feature_names(file, table.column_names)
+    for name in table.column_names:
+        if table.column(name).null_count:
+            raise DataError(f"{file}: column {name!r} has missing values. Fill them in or drop the rows")
+    x = np.empty((table.num_rows, len(features)), np.float32)
+    for place, name in enumerate(features):
+        values = table.column(name).to_numpy()
+        _check_numbers(file, name, values)
+        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, which is refused below
+            x[:, place] = values
+        bad = ~np.isfinite(x[:, place])
+        if bad.any():
+            raise DataError(
+                f"{file}, row {int(np.argmax(bad))}: column {name!r} is {values[np.argmax(bad)]}, not finite"
+            )
+    y = table.column("label").to_numpy()
+    _check_numbers(file, "label", y)
+    rows = list(range(table.num_rows))
+    client = np.asarray([str(value) for value in table.column("client").to_pylist()], str)
+    split = table.column("split").to_pylist() if "split" in table.column_names else []
+    return Columns(client, x, y.astype(np.int64) if y.dtype.kind in "biu" else y, _split(file, split, rows, "row"))
+
+
+def _features(file: Path, columns: dict[str, tuple[str, ...]], lines: list[int]) -> npt.NDArray[np.float32]:
+    """(rows, features) numbers of one block of lines."""
+    names = [name for name in columns if name not in _ROLES]
+    x = np.empty((len(lines), len(names)), np.float32)
+    for place, name in enumerate(names):
+        x[:, place] = _numbers(file, name, columns[name], lines)
+    return x
+
+
+def _numbers(file: Path, name: str, values: Sequence[str], lines: list[int]) -> npt.NDArray[np.float64]:
+    """Finite numbers from text, that fit into float32."""
+    try:
+        numbers = np.asarray([float(value) for value in values])
+    except ValueError:
+        bad = next(place for place, value in enumerate(values) if not _is_number(value))
+        what = f"{values[bad]!r} is not a number" if values[bad].strip() else "a value is missing"
+        raise DataError(
+            f"{file}, line {lines[bad]}, column {name!r}: {what}. Encode categories as numbers and fill gaps in"
+        ) from None
+    finite = np.abs(numbers) <= np.finfo(np.float32).max  # false for NaN, too
+    if not finite.all():
+        bad = int(np.argmin(finite))
+        raise DataError(f"{file}, line {lines[bad]}, column {name!r}: {values[bad]} is not a finite 32-bit number")
+    return numbers
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _labels(file: Path, labels: list[str], lines: list[int]) -> Array:
+    try:
+        return np.asarray([int(label) for label in labels], np.int64)
+    except (ValueError, OverflowError):
+        return _numbers(file, "label", labels, lines)
+
+
+def _split(file: Path, split: Sequence[Any], lines: Sequence[int], unit: str = "line") -> npt.NDArray[np.bool_] | None:
+    if not split:
+        return None
+    words = [str(word).strip().lower() for word in split]
+    for word, line in zip(words, lines, strict=True):
+        if word not in ("train", "test"):
+            raise DataError(f"{file}, {unit} {line}: split must be train or test, got {word!r}")
+    return np.asarray([word == "test" for word in words])
+
+
+def _check_clients(file: Path, clients: list[str], lines: list[int]) -> None:
+    for client, line in zip(clients, lines, strict=True):
+        if not client:
+            raise DataError(f"{file}, line {line}: the client is missing. Name one in every line")
+
+
+def _check_numbers(file: Path, name: str, values: Array) -> None:
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"{file}: column {name!r} must hold numbers, got {values.dtype}. Encode categories as numbers")
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:6]) or "none"
+    return shown + (f" and {len(names) - 6} more" if len(names) > 6 else "")

@@ -1,0 +1,67 @@
+"""Compilation: counted, timed, and kept on disk between runs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+_COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+@dataclass(frozen=True)
+class Compilations:
+    """How many there were in this process, and how many seconds they took."""
+
+    count: int
+    seconds: float
+
+
+class _Counter:
+    """Listens to JAX; one per process, since JAX reports to the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listening = False
+        self.count = 0
+        self.seconds = 0.0
+
+    def listen(self) -> None:
+        import jax.monitoring
+
+        with self._lock:
+            if not self._listening:
+                jax.monitoring.register_event_duration_secs_listener(self._heard)
+                self._listening = True
+
+    def _heard(self, event: str, duration_secs: float, **_: str | int) -> None:
+        if event == _COMPILED:
+            with self._lock:
+                self.count += 1
+                self.seconds += duration_secs
+
+
+_COUNTER = _Counter()
+
+
+def compilations() -> Compilations:
+    """What was compiled since the first call of `prepare`."""
+    return Compilations(_COUNTER.count, _COUNTER.seconds)
+
+
+def prepare() -> None:
+    """Start counting, and keep what is compiled in the user's cache folder unless JAX was told where already."""
+    import jax
+
+    _COUNTER.listen()
+    if jax.config.values["jax_compilation_cache_dir"] is None and os.environ.get("COTERIE_NO_CACHE") is None:
+        root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        try:
+            folder = Path(root) / "coterie" / "compiled"
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:  # no home, or a full or read-only disk: compile every time
+            return
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

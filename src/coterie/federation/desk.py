@@ -1,0 +1,432 @@
+"""The server's half of every ask, written once: a federation is this desk with a carrier.
+
+The desk numbers the asks, names to each client the memory that was accepted last, sends kept values once, counts the
+bytes, checks each reply before a method sees it, adds replies up, and keeps the account that a checkpoint needs. The
+carrier (sequential, vectorised, network) only brings orders to clients and replies back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from coterie import codec, tree
+from coterie.clients import schema as schemas
+from coterie.clients.schema import Model, Ragged, Schema, Settings
+from coterie.clients.work import Work
+from coterie.errors import Diverged, SpecError, TooFewReplies, unknown
+from coterie.federation.cohort import Cohort
+from coterie.federation.order import LACKS, Block, Carrier, Order
+from coterie.federation.protocol import Adapt, Mean, Once, Rows
+from coterie.federation.reduce import Reduction
+from coterie.federation.replies import Replies
+from coterie.federation.traffic import Traffic
+from coterie.kept import Kept
+from coterie.models import Task
+from coterie.seeds import Seed
+from coterie.types import PARTS, Array, ClientId, Params, Part
+
+log = logging.getLogger(__name__)
+
+_HASH_BYTES = 16
+_VERSION_BYTES = 8
+
+
+@dataclasses.dataclass
+class Account:
+    """What the server knows about its clients; shared by the desks of all tasks of a federation.
+
+    Attributes:
+        traffic: Every byte.
+        asks: How many asks there were; the next one's id.
+        versions: Memory's name → client → the ask whose memory was accepted last.
+        holdings: Hash of a kept value → the clients that confirmed having it.
+        refused: Reason → how many replies were refused for it.
+    """
+
+    traffic: Traffic = dataclasses.field(default_factory=Traffic)
+    asks: int = 0
+    versions: dict[str, Kept[int]] = dataclasses.field(default_factory=dict)
+    holdings: dict[str, set[ClientId]] = dataclasses.field(default_factory=dict)
+    refused: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+class Desk:
+    """A federation whose clients a carrier reaches."""
+
+    def __init__(
+        self, carrier: Carrier, *, least: int = 1, account: Account | None = None, evaluating: bool = False
+    ) -> None:
+        """Open a desk.
+
+        Args:
+            carrier: Reaches the clients.
+            least: How many good replies an ask needs; fewer raise TooFewReplies.
+            account: An account to go on with.
+            evaluating: Whether all bytes of this desk are for evaluation.
+        """
+        self._carrier = carrier
+        self._least = least
+        self._account = account or Account()
+        self._evaluating = evaluating
+        self._template: Params = carrier.task.init(Seed(0))
+
+    @property
+    def clients(self) -> Sequence[ClientId]:
+        """Their names, sorted."""
+        return self._carrier.clients
+
+    @property
+    def task(self) -> Task:
+        """What the clients learn."""
+        return self._carrier.task
+
+    @property
+    def traffic(self) -> Traffic:
+        """Bytes down and up."""
+        return self._account.traffic
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """How many replies were refused so far, by reason."""
+        return dict(self._account.refused)
+
+    def on(self, task: Task) -> Desk:
+        """The same clients and the same account with another task."""
+        return Desk(self._carrier.on(task), least=self._least, account=self._account, evaluating=self._evaluating)
+
+    def evaluating(self) -> Desk:
+        """The same clients for scoring only: bytes count as evaluation, nothing that a client keeps counts as sent."""
+        account = dataclasses.replace(
+            self._account,
+            holdings={key: set(clients) for key, clients in self._account.holdings.items()},
+            versions=dict(self._account.versions),
+        )
+        return Desk(self._carrier, least=0, account=account, evaluating=True)
+
+    def ask(
+        self,
+        cohort: Cohort | Iterable[ClientId],
+        work: Work,
+        seed: Seed,
+        /,
+        *,
+        part: Part = "fit",
+        reduce: Mean | None = None,
+        deadline: float | None = None,
+        after: Adapt | None = None,
+        **sent: Any,
+    ) -> Replies:
+        """Have each client of the cohort do a work, and gather the good replies; see `Federation.ask`."""
+        order = self._order(cohort, work, seed, part, deadline, after, sent)
+        t = cohort.t if isinstance(cohort, Cohort) else -1
+        if reduce is not None and not isinstance(work.gives.get(reduce.of), Model):
+            raise SpecError(f"Work {work.name!r} gives no model {reduce.of!r} to reduce")
+        intake = _Intake(order, self._carrier.task, self._template, reduce)
+        # To be scored, nobody trains: whoever cannot be placed without lowers the coverage.
+        if order.clients and not (self._evaluating and work.plan is not None):
+            self._count_down(t, order)
+            lacking: list[ClientId] = []
+            for block in self._carrier.carry(order):
+                if block.problem == LACKS:
+                    lacking.extend(block.clients)
+                    continue
+                self._take(t, block, intake)
+            if lacking:
+                self._resend(t, order, tuple(sorted(lacking)), intake)
+        return self._close(order, intake)
+
+    def _order(
+        self,
+        cohort: Cohort | Iterable[ClientId],
+        work: Work,
+        seed: Seed,
+        part: Part,
+        deadline: float | None,
+        after: Adapt | None,
+        sent: Mapping[str, Any],
+    ) -> Order:
+        if part not in PARTS:
+            raise SpecError(unknown("part", part, PARTS))
+        clients = cohort.clients if isinstance(cohort, Cohort) else tuple(sorted(set(cohort)))
+        self._account.asks += 1
+        ready = None if after is None else self._order(cohort, after.work, seed, "fit", deadline, None, after.sent)
+        expected = set(work.takes) - ({"params"} if after is not None else set())
+        if set(sent) != expected:
+            raise SpecError(f"Work {work.name!r} takes {sorted(expected)}, was sent {sorted(sent)}")
+        settings, shared, rows, once = {}, {}, {}, {}
+        for name, value in sent.items():
+            schema = work.takes[name]
+            if isinstance(schema, Settings):
+                settings[name] = value
+            elif isinstance(value, Rows):
+                rows[name] = (value.bank, np.array([value.row[client] for client in clients], np.int64))
+            elif isinstance(value, Once):
+                shared[name] = value.value
+                digest = hashlib.blake2b(codec.encode(value.value), digest_size=_HASH_BYTES).hexdigest()
+                have = self._account.holdings.get(digest, set())
+                once[name] = (digest, frozenset(client for client in clients if client not in have))
+            else:
+                shared[name] = value
+            self._check_sent(work, name, schema, value)
+        versions = self._account.versions.get(work.memory or "", Kept())
+        return Order(
+            id=self._account.asks,
+            work=work,
+            part=part,
+            seed=seed,
+            clients=clients,
+            settings=settings,
+            shared=shared,
+            rows=rows,
+            once=once,
+            versions={client: versions[client] for client in clients if client in versions},
+            efforts=dict(cohort.efforts) if isinstance(cohort, Cohort) else {},
+            deadline=deadline,
+            after=ready,
+            evaluating=self._evaluating,
+        )
+
+    def _check_sent(self, work: Work, name: str, schema: Schema, value: Any) -> None:
+        inner = value.bank if isinstance(value, Rows) else value.value if isinstance(value, Once) else value
+        if isinstance(value, Rows):
+            inner = tree.row(inner, 0)
+        fault = schemas.problem(schema, inner, self._carrier.task, self._template, {})
+        if fault:
+            raise SpecError(f"Work {work.name!r}: what was sent as {name!r} {fault}")
+
+    def _count_down(self, t: int, order: Order) -> None:
+        """Enter what goes to the clients."""
+        traffic, many = self._account.traffic, len(order.clients)
+        control = "evaluate" if self._evaluating else "control"
+        for name, schema in order.work.takes.items():
+            purpose = self._purpose(schema, order.work)
+            if name in order.settings:
+                traffic.add(t, "down", purpose, many * len(_settings_bytes(order.settings[name])))
+            elif name in order.once:
+                fresh = order.once[name][1].intersection(order.clients)
+                traffic.add(t, "down", purpose, len(fresh) * _wire_bytes(order.shared[name]))
+                traffic.add(t, "down", control, many * _HASH_BYTES)
+            elif name in order.shared:
+                traffic.add(t, "down", purpose, many * _wire_bytes(order.shared[name]))
+            elif name in order.rows:
+                bank, _ = order.rows[name]
+                traffic.add(t, "down", purpose, many * (_wire_bytes(bank) // tree.rows(bank)))
+        traffic.add(t, "down", control, len(order.versions) * _VERSION_BYTES)
+        if order.after is not None:
+            self._count_down(t, order.after)
+
+    def _count_up(self, t: int, block: Block, work: Work) -> None:
+        for name, value in block.answers.items():
+            if name in work.gives:
+                self._account.traffic.add(t, "up", self._purpose(work.gives[name], work), _wire_bytes(value))
+
+    def _purpose(self, schema: Schema, work: Work) -> str:
+        return "evaluate" if self._evaluating else schemas.purpose_of(schema, work.purpose)
+
+    def _take(self, t: int, block: Block, intake: _Intake) -> None:
+        self._count_up(t, block, intake.order.work)
+        for client, reason in intake.take(block):
+            self._account.refused[reason] = self._account.refused.get(reason, 0) + 1
+            log.warning("ask %d (%s): reply of %s refused: %s", block.order, intake.order.work.name, client, reason)
+
+    def _resend(self, t: int, order: Order, lacking: tuple[ClientId, ...], intake: _Intake) -> None:
+        """The same ask again, with the kept values attached, for clients that turned out not to have them."""
+        again = order.only(lacking)
+        again = dataclasses.replace(
+            again, once={name: (key, frozenset(lacking)) for name, (key, _) in order.once.items()}
+        )
+        for _, (key, _) in order.once.items():
+            self._account.holdings.get(key, set()).difference_update(lacking)
+        self._count_down(t, again)
+        for block in self._carrier.carry(again):
+            self._take(t, block, intake)
+
+    def _close(self, order: Order, intake: _Intake) -> Replies:
+        """Accept what came: memories, holdings; refuse an ask that went wrong as a whole."""
+        accepted = intake.clients
+        sick = sorted(client for client, reason in intake.lost.items() if reason == NOT_FINITE)
+        if len(sick) > (len(accepted) + len(sick)) / 2:
+            raise Diverged(
+                f"{len(sick)} of {len(accepted) + len(sick)} replies to {order.work.name!r} are not finite "
+                f"({_some(sick)}); lower the rate or look at their data"
+            )
+        if order.clients and len(accepted) < min(self._least, len(order.clients)):
+            raise TooFewReplies(
+                f"{len(accepted)} of {len(order.clients)} clients answered {order.work.name!r}, "
+                f"{self._least} are needed"
+            )
+        if order.work.memory is not None and not order.work.recalls:
+            kept = self._account.versions.get(order.work.memory, Kept())
+            self._account.versions[order.work.memory] = kept.set(dict.fromkeys(accepted, order.id))
+        for each in (order, order.after):
+            for key, _ in each.once.values() if each is not None else ():
+                self._account.holdings.setdefault(key, set()).update(accepted)
+        return intake.replies()
+
+    def save(self) -> dict[str, Any]:
+        """Account and simulated clients as plain data, for a checkpoint."""
+        account = self._account
+        return {
+            "traffic": account.traffic.save(),
+            "asks": account.asks,
+            "versions": dict(account.versions),
+            "holdings": {key: sorted(clients) for key, clients in account.holdings.items()},
+            "refused": dict(account.refused),
+            "carrier": self._carrier.save(),
+        }
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Take over what was saved."""
+        account = self._account
+        account.traffic.load(saved["traffic"])
+        account.asks = saved["asks"]
+        account.versions = dict(saved["versions"])
+        account.holdings = {key: set(clients) for key, clients in saved["holdings"].items()}
+        account.refused = dict(saved["refused"])
+        self._carrier.load(saved["carrier"])
+
+
+NOT_FINITE = "not finite"
+
+
+class _Intake:
+    """The replies of one ask while they come in."""
+
+    def __init__(self, order: Order, task: Task, template: Params, how: Mean | None) -> None:
+        self.order = order
+        self.lost: dict[ClientId, str] = dict.fromkeys(order.clients, "no reply")
+        self._task = task
+        self._template = template
+        self._how = how
+        self._reduction = None if how is None else Reduction(how, template)
+        self._blocks: list[Block] = []
+        self._seen: set[ClientId] = set()
+        self._asked = set(order.clients)
+
+    @property
+    def clients(self) -> tuple[ClientId, ...]:
+        """Who gave a good answer so far."""
+        return tuple(client for block in self._blocks for client in block.clients)
+
+    def take(self, block: Block) -> list[tuple[ClientId, str]]:
+        """Keep the good replies of a block; give the others with the reason."""
+        bad: dict[int, str] = {}
+        common = block.problem or ("late" if block.late else None) or self._misfit(block)
+        for place, client in enumerate(block.clients):
+            if block.order != self.order.id:
+                bad[place] = "of another ask"
+            elif client not in self._asked:
+                bad[place] = "not asked"
+            elif client in self._seen:
+                bad[place] = "repeated"
+            elif common:
+                bad[place] = common
+        if not common:
+            for place in np.flatnonzero(~_finite_rows(block)).tolist():
+                bad.setdefault(place, NOT_FINITE)
+        for place, reason in bad.items():
+            if block.clients[place] in self._asked and reason not in ("repeated", "of another ask"):
+                self.lost[block.clients[place]] = reason
+        good = [place for place in range(len(block.clients)) if place not in bad]
+        if good:
+            self._keep(block if not bad else _rows_of(block, good))
+        return [(block.clients[place], reason) for place, reason in sorted(bad.items())]
+
+    def _misfit(self, block: Block) -> str | None:
+        """Why the answers are not what the work declares, or None."""
+        gives, many = self.order.work.gives, len(block.clients)
+        if set(block.answers) != set(gives):
+            return f"gives {sorted(block.answers)}, not {sorted(gives)}"
+        dims: dict[str, int] = {"replies": many}
+        for name, schema in gives.items():
+            value = block.answers[name]
+            if isinstance(schema, Ragged):
+                found = (schemas.problem(schema, items, self._task, self._template, {}) for items in value)
+                fault = next((text for text in found if text), None)
+            elif isinstance(schema, Model):
+                stacked = dataclasses.replace(schema, stack=("replies", *schema.stack))
+                fault = schemas.problem(stacked, value, self._task, self._template, dims)
+            else:
+                assert not isinstance(schema, Settings)
+                stacked_values = dataclasses.replace(schema, shape=("replies", *schema.shape))
+                fault = schemas.problem(stacked_values, value, self._task, self._template, dims)
+            if fault:
+                return f"{name} {fault}"
+        return None
+
+    def _keep(self, block: Block) -> None:
+        for client in block.clients:
+            self._seen.add(client)
+            del self.lost[client]
+        if self._reduction is not None and self._how is not None:
+            groups = self._reduction.groups_of(block.clients, block.answers)
+            self._reduction.add(block.answers[self._how.of], groups, block.samples)
+            rest = {name: value for name, value in block.answers.items() if name != self._how.of}
+            block = dataclasses.replace(block, answers=rest)
+        self._blocks.append(block)
+
+    def replies(self) -> Replies:
+        blocks = self._blocks
+        clients = self.clients
+        samples = np.concatenate([np.zeros(0, np.int64), *(block.samples for block in blocks)])
+        names = [name for name in self.order.work.gives if self._how is None or name != self._how.of]
+        answers = {name: _join([block.answers[name] for block in blocks]) for name in names} if blocks else {}
+        if not blocks:
+            answers = {name: np.zeros(0) for name in names}
+        order = sorted(range(len(clients)), key=clients.__getitem__)
+        if order != list(range(len(clients))):
+            assert self._reduction is None, "a carrier must give replies in the order of client ids"
+            clients = tuple(clients[place] for place in order)
+            samples = samples[order]
+            answers = {name: _pick(value, order) for name, value in answers.items()}
+        mean, weight, spread = (None, None, None) if self._reduction is None else self._reduction.result()
+        return Replies(clients, samples, answers, mean, weight, spread, dict(self.lost))
+
+
+def _finite_rows(block: Block) -> Array:
+    """Which replies hold finite numbers only; cheap where all of them do."""
+    fine = np.ones(len(block.clients), bool)
+    for value in block.answers.values():
+        if isinstance(value, list):
+            fine &= np.array([all(tree.finite(item) for item in items) for items in value], bool)
+            continue
+        for leaf in tree.leaves(value):
+            if leaf.dtype.kind == "f" and not np.isfinite(np.dot(leaf.reshape(-1), leaf.reshape(-1))):
+                fine &= np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1)
+    return fine
+
+
+def _rows_of(block: Block, places: list[int]) -> Block:
+    return dataclasses.replace(
+        block,
+        clients=tuple(block.clients[place] for place in places),
+        samples=block.samples[places],
+        answers={name: _pick(value, places) for name, value in block.answers.items()},
+    )
+
+
+def _pick(value: Any, places: list[int]) -> Any:
+    return [value[place] for place in places] if isinstance(value, list) else tree.take(value, places)
+
+
+def _join(values: list[Any]) -> Any:
+    return [item for items in values for item in items] if isinstance(values[0], list) else tree.concatenate(values)
+
+
+def _wire_bytes(value: Any) -> int:
+    return sum(_wire_bytes(item) for item in value) if isinstance(value, list) else tree.nbytes(value)
+
+
+def _settings_bytes(settings: Any) -> bytes:
+    return json.dumps(dataclasses.asdict(settings), separators=(",", ":")).encode()
+
+
+def _some(clients: Sequence[str]) -> str:
+    return ", ".join(clients[:5]) + (f" and {len(clients) - 5} more" if len(clients) > 5 else "")

@@ -1,0 +1,116 @@
+"""Between the desk and the carriers: orders that go to clients, and blocks of replies that come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from coterie.clients.work import Work
+from coterie.models import Task
+from coterie.seeds import Seed
+from coterie.types import Array, ClientId, Part
+
+
+@dataclass(frozen=True)
+class Order:
+    """One ask, as it goes to the clients.
+
+    Attributes:
+        id: Of the ask; a repeated order has the same.
+        work: What to do.
+        part: On which examples.
+        seed: The round's.
+        clients: Who, sorted.
+        settings: Sent values that are settings.
+        shared: Sent values that are the same for all.
+        rows: Sent values of which each client gets its own row: the stack, and the row of each of `clients`.
+        once: For each shared value that a client keeps: its hash, and to whom it is attached this time.
+        versions: The memory that the server accepted last, of those clients that have one.
+        efforts: Shares of the work, of stragglers.
+        deadline: Seconds.
+        after: The order that runs first on the client and gives this one its `params`.
+        evaluating: Whether this is for scoring only.
+    """
+
+    id: int
+    work: Work
+    part: Part
+    seed: Seed
+    clients: tuple[ClientId, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    shared: Mapping[str, Any] = field(default_factory=dict)
+    rows: Mapping[str, tuple[Any, Array]] = field(default_factory=dict)
+    once: Mapping[str, tuple[str, frozenset[ClientId]]] = field(default_factory=dict)
+    versions: Mapping[ClientId, int] = field(default_factory=dict)
+    efforts: Mapping[ClientId, float] = field(default_factory=dict)
+    deadline: float | None = None
+    after: Order | None = None
+    evaluating: bool = False
+
+    def only(self, clients: Sequence[ClientId]) -> Order:
+        """The same order for some of its clients."""
+        if len(clients) == len(self.clients):
+            return self
+        wanted = set(clients)
+        places = np.array([place for place, client in enumerate(self.clients) if client in wanted], np.int64)
+        return replace(
+            self,
+            clients=tuple(self.clients[place] for place in places),
+            rows={name: (bank, row[places]) for name, (bank, row) in self.rows.items()},
+            after=None if self.after is None else self.after.only(clients),
+        )
+
+    def client_seed(self, client: ClientId) -> Seed:
+        """The seed of one client's work: by name, never by its place in the cohort."""
+        return self.seed.fold(self.work.stream, client)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Replies of several clients at once.
+
+    Attributes:
+        order: The id of the order that they answer.
+        clients: Whose.
+        samples: The examples that each of them worked on.
+        answers: Name → values stacked in that order; a list with one entry a client for ragged values.
+        problem: Instead of answers: why there are none. `lacks` means a kept value that the client does not have.
+        late: Whether they came after the deadline.
+    """
+
+    order: int
+    clients: tuple[ClientId, ...]
+    samples: Array
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    problem: str | None = None
+    late: bool = False
+
+
+LACKS = "lacks"
+
+
+class Carrier(Protocol):
+    """Brings orders to clients and blocks of replies back; where the clients run is its secret."""
+
+    @property
+    def clients(self) -> Sequence[ClientId]:
+        """All clients, sorted."""
+
+    @property
+    def task(self) -> Task:
+        """What they learn."""
+
+    def carry(self, order: Order) -> Iterator[Block]:
+        """Replies as they come; each block in the order of client ids, and none after the deadline unless `late`."""
+
+    def on(self, task: Task) -> Carrier:
+        """The same clients with another task."""
+
+    def save(self) -> Any:
+        """What the clients keep, as plain data: for checkpoints of simulated federations."""
+
+    def load(self, saved: Any) -> None:
+        """Take over what was saved."""

@@ -1,0 +1,521 @@
+"""The whole cohort in a few compiled calls: the fast federation, and the default.
+
+All examples of all clients live in one flat array, handed to the compiled code without a copy. A call trains up to
+`capacity` clients one after the other in one compiled loop, each with as many steps as its plan has; plans come as
+pages of example numbers. The capacities depend on the federation alone, so no cohort makes JAX compile again. The
+calls of a cohort are dealt to threads by their work. Each client's arithmetic is the same whichever call it is in,
+and means add clients in the order of their ids, so the bytes do not depend on the number of threads or cores.
+
+Padding and masks exist in this file only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from coterie import tree
+from coterie.clients import settings as setting
+from coterie.clients.work import Batch, Batches, Client, Steps, Work
+from coterie.data import transforms
+from coterie.data.federated import FederatedData
+from coterie.federation import compiling
+from coterie.federation.homes import Homes
+from coterie.federation.order import LACKS, Block, Order
+from coterie.models import Task
+from coterie.seeds import Seed
+from coterie.types import Array, ClientId, Params
+
+#: Rows of one product when a function of single examples runs over many clients.
+ROWS = 128
+#: Such products in one call.
+PRODUCTS = 64
+#: Clients in one call at the most, and the bytes of their models.
+MOST_CLIENTS = 32
+MOST_BYTES = 32 * 2**20
+#: Bytes of models of one wave of calls.
+WAVE_BYTES = 128 * 2**20
+
+
+class Vectorised:
+    """Carries orders to simulated clients, many at a time."""
+
+    def __init__(
+        self,
+        data: FederatedData,
+        task: Task,
+        *,
+        threads: int | None = None,
+        homes: Homes | None = None,
+        pool: ThreadPoolExecutor | None = None,
+    ) -> None:
+        """Clients with these examples.
+
+        Args:
+            data: The examples.
+            task: What the clients learn.
+            threads: How many calls run at a time; as many as there are cores by default.
+            homes: What the clients keep already.
+            pool: Where the calls run.
+        """
+        import jax
+
+        compiling.prepare()
+        task.check(data.x, data.y)
+        self._data = data
+        self._task = task
+        self._homes = homes or Homes()
+        self._clients = tuple(sorted(data.clients))
+        self._threads = threads or len(os.sched_getaffinity(0))
+        self._pool = pool or ThreadPoolExecutor(self._threads, thread_name_prefix="coterie")
+        self._x = jax.device_put(data.x, may_alias=True)
+        self._y = jax.device_put(data.y, may_alias=True)
+        self._model_bytes = tree.nbytes(task.init(Seed(0)))
+        self._lengths: dict[Any, dict[str, int]] = {}
+
+    @property
+    def clients(self) -> Sequence[ClientId]:
+        """All clients, sorted."""
+        return self._clients
+
+    @property
+    def task(self) -> Task:
+        """What they learn."""
+        return self._task
+
+    def on(self, task: Task) -> Vectorised:
+        """The same clients, homes and all, with another task."""
+        return Vectorised(self._data, task, threads=self._threads, homes=self._homes, pool=self._pool)
+
+    def save(self) -> Any:
+        """What the clients keep."""
+        return self._homes.save()
+
+    def load(self, saved: Any) -> None:
+        """Take over what was saved."""
+        self._homes.load(saved)
+
+    def carry(self, order: Order) -> Iterator[Block]:
+        """Blocks of a wave of clients each, in the order of their ids."""
+        able, lacking = self._homes.receive(order)
+        if lacking:
+            yield Block(order.id, tuple(lacking), np.zeros(len(lacking), np.int64), problem=LACKS)
+        wave = max(2 * self._threads, min(1024, WAVE_BYTES // self._model_bytes)) if _heavy(order) else 1 << 20
+        for first in range(0, len(able), wave):
+            yield self._wave(order.only(able[first : first + wave]))
+
+    def _wave(self, order: Order) -> Block:
+        if order.after is not None:
+            adapted = self._wave(order.after).answers["params"]
+            order = replace(order, rows={**order.rows, "params": (adapted, np.arange(len(order.clients)))}, after=None)
+            keep = False
+        else:
+            keep = not order.work.recalls
+        clients = self._members(order)
+        if order.work.plain is not None:
+            answers = self._plain(order, clients)
+        else:
+            answers = self._each(order, clients) if order.work.each is not None else {}
+            if order.work.body is not None:
+                answers = self._body(order, clients, answers)
+        memory = answers.pop("memory", None)
+        if memory is not None and keep and order.work.memory is not None:
+            for place, member in enumerate(clients):
+                own = memory[place] if isinstance(memory, list) else tree.map(np.copy, tree.row(memory, place))
+                self._homes.remember(order, member.id, own)
+        return Block(order.id, order.clients, np.array([member.n for member in clients], np.int64), answers)
+
+    def _members(self, order: Order) -> list[_Member]:
+        position, rows = self._data.position, self._data.rows
+        turned = self._data.transform
+        members = []
+        for place, client in enumerate(order.clients):
+            at = position(client)
+            mine = rows(at, order.part)
+            members.append(_Member(client, place, mine, len(mine), 0 if turned is None else int(turned[at])))
+        return members
+
+    def _plain(self, order: Order, clients: list[_Member]) -> dict[str, Any]:
+        """NumPy work, one client at a time, in threads."""
+        assert order.work.plain is not None
+        plain = order.work.plain
+
+        def one(member: _Member) -> dict[str, Any]:
+            x = np.asarray(transforms.apply(self._data.transforms[member.transform], self._data.x[member.rows]))
+            sent = {name: tree.row(bank, row[member.place]) for name, (bank, row) in order.rows.items()}
+            kept = {} if order.work.memory is None else {"memory": self._homes.memory(order, member.id, self._task)}
+            seed = order.client_seed(member.id)
+            return plain(
+                self._task, x, self._data.y[member.rows], seed, **order.shared, **order.settings, **sent, **kept
+            )
+
+        answers = list(self._pool.map(one, clients))
+        names = [*order.work.gives, *(["memory"] if "memory" in answers[0] else [])]
+        return {
+            name: [answer[name] for answer in answers]
+            if isinstance(answers[0][name], list) or name == "memory"
+            else tree.stack([tree.host(answer[name]) for answer in answers])
+            for name in names
+        }
+
+    def _each(self, order: Order, clients: list[_Member]) -> dict[str, Any]:
+        """Sums per client of a function of single examples, over the examples of all clients that share a model."""
+        work, sent = order.work, _Sent(order)
+        alike: dict[tuple[int, ...], list[_Member]] = {}
+        for member in clients:
+            model = tuple(int(row[member.place]) for _, row in order.rows.values())
+            alike.setdefault((member.transform, *model), []).append(member)
+        pieces = [
+            (key, members, chunk)
+            for key, members in alike.items()
+            for chunk in _chunks(np.concatenate([member.rows for member in members]))
+        ]
+        run = _compiled_each(work, self._task, sent.structure, self._data.transforms, tuple(order.rows))
+
+        def call(some: list[Any]) -> dict[str, Any]:
+            index = np.full((PRODUCTS, ROWS), -1, np.int32)
+            turned = np.zeros(PRODUCTS, np.int32)
+            used = {name: sorted({int(key[1 + i]) for key, _, _ in some}) for i, name in enumerate(order.rows)}
+            models = {name: np.zeros(PRODUCTS, np.int32) for name in order.rows}
+            for place, (key, _, chunk) in enumerate(some):
+                index[place, : len(chunk)] = chunk
+                turned[place] = key[0]
+                for i, name in enumerate(order.rows):
+                    models[name][place] = used[name].index(int(key[1 + i]))
+            banks = {name: _padded_rows(tree.take(order.rows[name][0], used[name])) for name in order.rows}
+            live = np.int32(len(some))
+            values: dict[str, Any] = run(
+                self._x, self._y, index, turned, live, sent.numbers, sent.shared, banks, models
+            )
+            return tree.host(values)
+
+        calls = [pieces[first : first + PRODUCTS] for first in range(0, len(pieces), PRODUCTS)] or [[]]
+        results = list(self._pool.map(call, calls))
+        sums = {name: np.zeros((len(clients), *leaf.shape[2:]), np.float32) for name, leaf in results[0].items()}
+        flat = {
+            name: [leaf for result, some in zip(results, calls, strict=True) for leaf in result[name][: len(some)]]
+            for name in sums
+        }
+        first = 0
+        for members in alike.values():
+            count = -(-sum(member.n for member in members) // ROWS)
+            starts = np.cumsum([0, *(member.n for member in members)])
+            for name, total in sums.items():
+                rows = flat[name][first : first + count]
+                if rows:
+                    _add_up(total, np.concatenate(rows), starts, members)
+            first += count
+        return sums
+
+    def _body(self, order: Order, clients: list[_Member], sums: dict[str, Any]) -> dict[str, Any]:
+        """Plans and traced bodies, in as many calls as the cohort fills."""
+        caps = self._capacity(order)
+        calls = _deal(clients, self._costs(order, clients), caps, self._threads)
+        sent = _Sent(order)
+        run = _compiled_body(order.work, self._task, sent.structure, self._data.transforms, tuple(order.rows))
+        banks = {
+            name: _padded_rows(bank) if tree.rows(bank) <= caps.clients else None
+            for name, (bank, _) in order.rows.items()
+        }
+
+        def call(members: list[_Member]) -> Any:
+            pages, starts, counts, lasts = self._pages(order, members, caps)
+            places = [member.place for member in members]
+            count = caps.clients
+            rows = {}
+            stacks = {}
+            for name, (bank, row) in order.rows.items():
+                small = banks[name]
+                stacks[name] = _filled(tree.take(bank, row[places]), count) if small is None else small
+                mine = np.arange(len(places)) if small is None else row[places]
+                rows[name] = _filled(mine.astype(np.int32), count)
+            keys = np.zeros((count, 2), np.uint32)
+            if self._task.random:
+                for place, member in enumerate(members):
+                    keys[place] = order.client_seed(member.id).fold("key").key()
+            memory: Params = {}
+            if order.work.memory is not None:
+                own = [self._homes.memory(order, member.id, self._task) for member in members]
+                memory = _filled(tree.stack(own), count)
+            out = run(
+                self._x,
+                self._y,
+                np.int32(len(members)),
+                _filled(np.array([member.n for member in members], np.int32), count),
+                keys,
+                _filled(np.array([member.transform for member in members], np.int32), count),
+                pages,
+                starts,
+                counts,
+                lasts,
+                {name: _filled(total[places], count) for name, total in sums.items()},
+                memory,
+                sent.numbers,
+                sent.shared,
+                stacks,
+                rows,
+            )
+            return tree.host(out)
+
+        results = list(self._pool.map(call, calls)) if len(calls) > 1 else [call(calls[0])]
+        return _in_order(results, calls, len(clients))
+
+    def _pages(self, order: Order, members: list[_Member], caps: _Capacity) -> Any:
+        """The plans of some clients as pages of example numbers of the flat array."""
+        plan = order.work.plan
+        if plan is None:
+            return {}, {}, {}, {}
+        plans: list[dict[str, Steps]] = [
+            plan(m.n, order.client_seed(m.id), order.efforts.get(m.id, 1.0), **order.settings) for m in members
+        ]
+        pages, starts, counts, lasts = {}, {}, {}, {}
+        for name, rows in caps.steps.items():
+            mine = [each[name] for each in plans]
+            page = np.full((rows, mine[0].index.shape[1]), -1, np.int32)
+            last = np.zeros(rows, bool)
+            starts[name] = np.zeros(caps.clients, np.int32)
+            counts[name] = np.zeros(caps.clients, np.int32)
+            first = 0
+            for place, (member, steps) in enumerate(zip(members, mine, strict=True)):
+                count = len(steps.index)
+                if count:
+                    _globally(steps.index, member.rows, page[first : first + count])
+                if steps.last is not None:
+                    last[first : first + count] = steps.last
+                starts[name][place], counts[name][place] = first, count
+                first += count
+            pages[name] = page
+            if any(steps.last is not None for steps in mine):
+                lasts[name] = last
+        return pages, starts, counts, lasts
+
+    def _costs(self, order: Order, clients: list[_Member]) -> list[dict[str, int]]:
+        if order.work.lengths is None:
+            return [{} for _ in clients]
+        known: dict[int, dict[str, int]] = {}
+        for member in clients:
+            if member.n not in known:
+                known[member.n] = order.work.lengths(member.n, **order.settings)
+        return [known[member.n] for member in clients]
+
+    def _capacity(self, order: Order) -> _Capacity:
+        """How many clients and rows of plans one call holds: the same for every cohort of this federation."""
+        most = max(1, min(MOST_CLIENTS, _power(MOST_BYTES // self._model_bytes + 1) // 2))
+        if order.work.lengths is None:
+            return _Capacity(most, {})
+        fixed = tuple(sorted(order.settings.items()))
+        key = (order.work.name, order.part, fixed)
+        if key not in self._lengths:
+            sizes = self._data.sizes(order.part)
+            largest = order.work.lengths(int(sizes.max()), **order.settings)
+            usual = order.work.lengths(int(np.ceil(sizes.mean())), **order.settings)
+            self._lengths[key] = {name: _power(max(largest[name], most * usual[name], 64)) for name in largest}
+        return _Capacity(most, self._lengths[key])
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A client of the cohort at hand: its id, its place in the order, its examples, how many, and its transform."""
+
+    id: ClientId
+    place: int
+    rows: Array
+    n: int
+    transform: int
+
+
+@dataclass(frozen=True)
+class _Capacity:
+    clients: int
+    steps: dict[str, int]
+
+
+class _Sent:
+    """Sent values, taken apart into what is compiled in and what is handed over."""
+
+    def __init__(self, order: Order) -> None:
+        splits = {name: setting.split(value) for name, value in order.settings.items()}
+        self.structure = tuple((name, structure) for name, (structure, _) in sorted(splits.items()))
+        self.numbers = {name: np.array(values, np.float32) for name, (_, values) in splits.items()}
+        self.shared = dict(order.shared)
+
+
+def _heavy(order: Order) -> bool:
+    """Whether answers hold models, so that a cohort must come in waves."""
+    return order.work.body is not None or order.work.plain is not None or order.after is not None
+
+
+def _power(n: int) -> int:
+    """The smallest power of two that is at least n."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def _filled(value: Any, count: int) -> Any:
+    """A stack with rows of zeros up to `count`."""
+
+    def fill(leaf: Array) -> Array:
+        out = np.zeros((count, *leaf.shape[1:]), leaf.dtype)
+        out[: len(leaf)] = leaf
+        return out
+
+    return tree.map(fill, value)
+
+
+def _padded_rows(bank: Any) -> Any:
+    rows = tree.rows(bank)
+    return bank if rows == _power(rows) else _filled(bank, _power(rows))
+
+
+def _chunks(rows: Array) -> list[Array]:
+    return [rows[first : first + ROWS] for first in range(0, len(rows), ROWS)]
+
+
+def _globally(local: Array, rows: Array, out: Array) -> None:
+    """Positions among a client's own examples → numbers in the flat array; filling stays -1."""
+    np.take(rows, local, out=out, mode="wrap")  # -1 wraps to the last example, and is put back below
+    out[local < 0] = -1
+
+
+def _add_up(total: Array, values: Array, starts: Array, members: list[_Member]) -> None:
+    """The sums of consecutive runs of rows, one run a client."""
+    filled = [place for place, member in enumerate(members) if member.n]
+    if filled:
+        runs = np.add.reduceat(values[: starts[-1]].astype(np.float64), starts[filled], axis=0)
+        total[[members[place].place for place in filled]] = runs
+
+
+def _deal(clients: list[_Member], costs: list[dict[str, int]], caps: _Capacity, threads: int) -> list[list[_Member]]:
+    """Clients into calls: as many as there are threads, or as many as it takes; longest work first."""
+    work = [max(cost.values(), default=1) for cost in costs]
+    order = sorted(range(len(clients)), key=lambda i: -work[i])
+    bins: list[list[int]] = [[] for _ in range(min(threads, max(len(clients), 1)))]
+    loads = [{name: 0 for name in caps.steps} for _ in bins]
+    for i in order:
+        for b in sorted(range(len(bins)), key=lambda b: (max(loads[b].values(), default=len(bins[b])), b)):
+            fits = all(loads[b][name] + costs[i][name] <= room for name, room in caps.steps.items())
+            if fits and len(bins[b]) < caps.clients:
+                break
+        else:
+            bins.append([])
+            loads.append({name: 0 for name in caps.steps})
+            b = len(bins) - 1
+        bins[b].append(i)
+        for name in caps.steps:
+            loads[b][name] += costs[i][name]
+    return [[clients[i] for i in sorted(each)] for each in bins if each] or [[]]
+
+
+def _in_order(results: list[Any], calls: list[list[_Member]], count: int) -> dict[str, Any]:
+    """The answers of all calls, in the order of the clients."""
+    if len(calls) == 1:
+        return tree.map(lambda leaf: leaf[:count], results[0])
+
+    def merge(*leaves: Array) -> Array:
+        out = np.empty((count, *leaves[0].shape[1:]), leaves[0].dtype)
+        for leaf, members in zip(leaves, calls, strict=True):
+            out[[member.place for member in members]] = leaf[: len(members)]
+        return out
+
+    return tree.map(merge, *results)
+
+
+def _joined(structure: Any, numbers: Any) -> dict[str, Any]:
+    return {name: setting.join(part, list(numbers[name])) for name, part in structure}
+
+
+def _gather(x: Any, y: Any, index: Any, turned: Any, names: tuple[str, ...]) -> Batch:
+    """The examples of these numbers, under the transform of their client."""
+    from jax import lax
+
+    safe = lax.max(index, np.int32(0))
+    images = x.at[safe].get(mode="promise_in_bounds")
+    if len(names) > 1:
+        branches: list[Callable[[Any], Any]] = [transforms.TRANSFORMS[name] for name in names]
+        images = lax.switch(turned, branches, images)
+    elif names != ("identity",):
+        images = transforms.apply(names[0], images)
+    return Batch(images, y.at[safe].get(mode="promise_in_bounds"), (index >= 0).astype(np.float32))
+
+
+@lru_cache(maxsize=256)
+def _compiled_each(work: Work, task: Task, structure: Any, names: tuple[str, ...], rowed: tuple[str, ...]) -> Any:
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    assert work.each is not None
+    each = work.each
+
+    def run(
+        x: Any, y: Any, index: Any, turned: Any, live: Any, numbers: Any, shared: Any, banks: Any, models: Any
+    ) -> Any:
+        fixed = {**_joined(structure, numbers), **shared}
+
+        def one(place: Any) -> Any:
+            batch = _gather(x, y, index[place], turned[place], names)
+            own = {name: tree.row(banks[name], models[name][place]) for name in rowed}
+            return each(task, batch.x, batch.y, **fixed, **own)
+
+        shapes = jax.eval_shape(one, 0)
+        out = tree.map(lambda leaf: jnp.zeros((PRODUCTS, *leaf.shape), leaf.dtype), shapes)
+        return lax.fori_loop(
+            0, live, lambda place, out: tree.map(lambda o, v: o.at[place].set(v), out, one(place)), out
+        )
+
+    return jax.jit(run)
+
+
+@lru_cache(maxsize=256)
+def _compiled_body(work: Work, task: Task, structure: Any, names: tuple[str, ...], rowed: tuple[str, ...]) -> Any:
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    assert work.body is not None
+    body = work.body
+
+    def run(
+        x: Any,
+        y: Any,
+        live: Any,
+        n: Any,
+        keys: Any,
+        turned: Any,
+        pages: Any,
+        starts: Any,
+        counts: Any,
+        lasts: Any,
+        sums: Any,
+        memory: Any,
+        numbers: Any,
+        shared: Any,
+        stacks: Any,
+        rows: Any,
+    ) -> Any:
+        fixed = {**_joined(structure, numbers), **shared}
+
+        def one(c: Any) -> Any:
+            def batches(name: str) -> Batches:
+                start = starts[name][c]
+                last = (lambda row: lasts[name][start + row]) if name in lasts else None
+                return Batches(
+                    counts[name][c], lambda row: _gather(x, y, pages[name][start + row], turned[c], names), last
+                )
+
+            client = Client(
+                n[c], keys[c], {name: batches(name) for name in pages}, tree.row(sums, c), tree.row(memory, c)
+            )
+            own = {name: tree.row(stacks[name], rows[name][c]) for name in rowed}
+            return body(task, client, **fixed, **own)
+
+        shapes = jax.eval_shape(one, 0)
+        out = tree.map(lambda leaf: jnp.zeros((len(n), *leaf.shape), leaf.dtype), shapes)
+        return lax.fori_loop(0, live, lambda c, out: tree.map(lambda o, v: o.at[c].set(v), out, one(c)), out)
+
+    return jax.jit(run)

@@ -1,0 +1,64 @@
+"""The methods by name, one file each; method objects and entry points (`coterie.methods`) work without the table."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from coterie.errors import SpecError, unknown
+
+__all__ = ["METHODS", "build", "method_class", "names", "settings_of"]
+
+#: Name → "module:Class", imported on use.
+METHODS: dict[str, str] = {
+    "fedavg": "coterie.methods.fedavg:FedAvg",
+    "fedprox": "coterie.methods.fedprox:FedProx",
+    "global": "coterie.methods.global_model:Global",
+    "ifca": "coterie.methods.ifca:IFCA",
+    "local": "coterie.methods.local:Local",
+    "oracle": "coterie.methods.oracle:Oracle",
+}
+
+
+def names() -> list[str]:
+    """Every method that can be called by name, entry points of other packages too."""
+    return sorted({*METHODS, *(point.name for point in metadata.entry_points(group="coterie.methods"))})
+
+
+def method_class(name: str) -> Any:
+    """The class of this name; the project's own table comes before entry points."""
+    if name in METHODS:
+        module, attribute = METHODS[name].split(":")
+        return getattr(importlib.import_module(module), attribute)
+    for point in metadata.entry_points(group="coterie.methods"):
+        if point.name == name:
+            return point.load()
+    raise SpecError(unknown("method", name, names()))
+
+
+def settings_of(kind: Any) -> dict[str, dataclasses.Field[Any]]:
+    """The settings that a user gives: all fields but `local` and those that a run fills in."""
+    return {
+        field.name: field for field in dataclasses.fields(kind) if field.name != "local" and "run" not in field.metadata
+    }
+
+
+def build(name: str, local: Any, given: Mapping[str, Any], **options: Any) -> Any:
+    """The method of this name.
+
+    Args:
+        name: Its name.
+        local: How clients train.
+        given: What a run knows: `truth`, `rounds`, `cohort`, `clients`.
+        options: Its settings.
+    """
+    kind = method_class(name)
+    known = settings_of(kind)
+    for option in options:
+        if option not in known:
+            raise SpecError(unknown(f"setting of method {name}", option, known))
+    injected = {f.name: given[f.metadata["run"]] for f in dataclasses.fields(kind) if "run" in f.metadata}
+    return kind(local=local, **options, **injected)

@@ -1,0 +1,79 @@
+"""Method: what an algorithm is here. Share by calling functions; there is no base class."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from coterie.federation.protocol import Adapt, Cohort, Federation
+from coterie.models import Task
+from coterie.seeds import Seed
+from coterie.types import Bank, ClientId
+
+State = TypeVar("State")
+
+#: `prepare`: all available clients, not counted as a round; `train`: a round; `done`: the run is over.
+Stage = Literal["prepare", "train", "done"]
+
+
+@dataclass(frozen=True)
+class Round(Generic[State]):
+    """What a round gave.
+
+    Attributes:
+        state: The new state: plain data.
+        assignment: Client → cluster, of those who took part.
+        loss: The mean training loss of the cohort, weighted by examples.
+        distances: Client → distance of its local model to its cluster's model after the round.
+        evidence: What clustering was decided on, where it happened: embeddings, distances, scores.
+        counts: Things to count: shifts, migrations.
+    """
+
+    state: State
+    assignment: Mapping[ClientId, int] = field(default_factory=dict)
+    loss: float | None = None
+    distances: Mapping[ClientId, float] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Which model each client is served.
+
+    Attributes:
+        bank: The models.
+        row: Client → its row; a client that cannot be placed without training is missing.
+        adapt: A work that a client runs first, and whose model it is served instead.
+    """
+
+    bank: Bank
+    row: Mapping[ClientId, int]
+    adapt: Adapt | None = None
+
+
+class Method(Protocol[State]):
+    """Settings only; the state is passed in and handed back. No round loop, sampling, evaluation or logging."""
+
+    def start(self, task: Task, seed: Seed) -> State:
+        """The state before anything happened."""
+
+    def stage(self, state: State) -> Stage:
+        """What comes next."""
+
+    def round(self, state: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
+        """One round, or one step of preparing."""
+
+    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+        """Serve each of these clients, newcomers too, a model."""
+
+
+def from_run(what: Literal["truth", "rounds", "cohort", "clients"]) -> Any:
+    """A field that is filled in when a run is built.
+
+    Args:
+        what: `truth`: client → true cluster; `rounds`, `cohort`, `clients`: how many there are.
+    """
+    return dataclasses.field(kw_only=True, metadata={"run": what})

@@ -1,0 +1,9 @@
+"""Parameters and losses as pure functions: the tasks that clients learn."""
+
+from __future__ import annotations
+
+from coterie.models.library import MODELS, build, linear_regression, mclr, mlp
+from coterie.models.task import Normalise, Task
+from coterie.models.wrap import from_flax, from_functions
+
+__all__ = ["MODELS", "Normalise", "Task", "build", "from_flax", "from_functions", "linear_regression", "mclr", "mlp"]

@@ -1,0 +1,117 @@
+"""The models that have a name: `build("mlp", shape, classes, widths=(200,))`.
+
+Kernels are stored (outputs, inputs) and used as `x @ kernel.T`: with that layout a step of logistic regression takes
+two thirds of the time that it takes with the transposed one on a CPU.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from coterie.errors import SpecError, unknown
+from coterie.models.task import Task
+from coterie.seeds import Seed
+from coterie.types import Array, Params
+
+
+def glorot(seed: Seed, outputs: int, inputs: int) -> Array:
+    """A kernel (outputs, inputs), uniform in ±sqrt(6 / (inputs + outputs))."""
+    bound = math.sqrt(6.0 / (inputs + outputs))
+    return ((2.0 * seed.uniform(outputs * inputs) - 1.0) * bound).astype(np.float32).reshape(outputs, inputs)
+
+
+def _dense(name: str, shape: tuple[int, ...], classes: int, widths: Sequence[int], normalise: Any, l2: float) -> Task:
+    sizes = (math.prod(shape), *widths, classes)
+    layers = tuple(f"dense{i}" for i in range(len(sizes) - 1))
+
+    def init(seed: Seed) -> Params:
+        return {
+            layer: {
+                "bias": np.zeros(outputs, np.float32),
+                "kernel": glorot(seed.fold(layer, "kernel"), outputs, inputs),
+            }
+            for layer, inputs, outputs in zip(layers, sizes, sizes[1:], strict=False)
+        }
+
+    def apply(params: Params, x: Any, key: Any) -> Any:
+        import jax.numpy as jnp
+
+        h = x.reshape(x.shape[0], -1)
+        for layer in layers:
+            h = h @ params[layer]["kernel"].T + params[layer]["bias"]
+            if layer != layers[-1]:
+                h = jnp.maximum(h, 0.0)
+        return h
+
+    return Task(name, init, apply, shape, classes, normalise, layers, l2)
+
+
+def mclr(shape: tuple[int, ...], classes: int | None, *, normalise: Any = None, l2: float = 0.0) -> Task:
+    """Multinomial logistic regression on flattened inputs."""
+    return _dense("mclr", shape, _classes("mclr", classes), (), normalise, l2)
+
+
+def mlp(
+    shape: tuple[int, ...],
+    classes: int | None,
+    *,
+    widths: Sequence[int] = (128,),
+    normalise: Any = None,
+    l2: float = 0.0,
+) -> Task:
+    """Dense layers with ReLU between them; `widths` are those of the hidden layers."""
+    widths = (widths,) if isinstance(widths, int) else tuple(widths)
+    if not widths or any(isinstance(w, bool) or not isinstance(w, int) or w < 1 for w in widths):
+        raise SpecError(f"mlp.widths must be whole numbers of at least 1, got {widths}; for no hidden layer use mclr")
+    return _dense("mlp", shape, _classes("mlp", classes), widths, normalise, l2)
+
+
+def linear_regression(
+    shape: tuple[int, ...], classes: int | None = None, *, bias: bool = False, normalise: Any = None, l2: float = 0.0
+) -> Task:
+    """Linear regression with half the squared error; starts at Bernoulli(1/2) coordinates, as IFCA's experiments do."""
+    if classes is not None:
+        raise SpecError(f"linear-regression predicts numbers, but the data have {classes} classes; use mclr or mlp")
+    inputs = math.prod(shape)
+
+    def init(seed: Seed) -> Params:
+        kernel = (seed.fold("linear", "kernel").uniform(inputs) < 0.5).astype(np.float32)
+        return {"linear": {"kernel": kernel} | ({"bias": np.zeros((), np.float32)} if bias else {})}
+
+    def apply(params: Params, x: Any, key: Any) -> Any:
+        outputs = x.reshape(x.shape[0], -1) @ params["linear"]["kernel"]
+        return outputs + params["linear"]["bias"] if bias else outputs
+
+    return Task("linear-regression", init, apply, shape, None, normalise, ("linear",), l2)
+
+
+def _classes(name: str, classes: int | None) -> int:
+    if classes is None:
+        raise SpecError(f"{name} predicts classes, but the data have numbers to predict; use linear-regression")
+    return classes
+
+
+#: Name → what it is.
+MODELS: dict[str, str] = {
+    "mclr": "multinomial logistic regression",
+    "mlp": "dense layers with ReLU, of any widths",
+    "linear-regression": "linear regression, half the squared error",
+}
+
+_BUILDERS: dict[str, Callable[..., Task]] = {"mclr": mclr, "mlp": mlp, "linear-regression": linear_regression}
+
+
+def build(name: str, shape: tuple[int, ...], classes: int | None, **options: Any) -> Task:
+    """The task of this name for inputs of this shape."""
+    if name not in _BUILDERS:
+        raise SpecError(unknown("model", name, _BUILDERS))
+    known = [p.name for p in inspect.signature(_BUILDERS[name]).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for option in options:
+        if option not in known:
+            raise SpecError(unknown(f"setting of model {name}", option, known))
+    return _BUILDERS[name](shape, classes, **options)

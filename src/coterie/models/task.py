@@ -1,0 +1,104 @@
+"""`Task`: what is learned, as pure functions: parameters from a seed, outputs and losses from parameters and examples.
+
+A task takes inputs as they are stored (bytes of an image, say) and normalises them itself, so that whoever looks at
+the data without a model can see them either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coterie.errors import SpecError
+from coterie.seeds import Seed
+from coterie.types import Array, Params
+
+
+@dataclass(frozen=True)
+class Normalise:
+    """(x - mean) / deviation; numbers, or arrays that broadcast over one example."""
+
+    mean: Any = 0.0
+    deviation: Any = 1.0
+
+    def __call__(self, x: Any) -> Any:
+        """The inputs as the model sees them."""
+        return (x - np.asarray(self.mean, np.float32)) * (1.0 / np.asarray(self.deviation, np.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A model with its loss.
+
+    Attributes:
+        name: What people call it.
+        init: Seed → parameters, a nested dict of float32 arrays.
+        apply: (parameters, inputs, key) → outputs, (rows, classes) logits or (rows,) predictions. `key` is a
+            `jax.random` key while a client trains and None otherwise (dropout happens in training only).
+        shape: The shape of one input.
+        classes: How many, or None for regression.
+        normalise: Applied to the inputs, as float32, before `apply`; None for none.
+        layers: The top-level keys of the parameters from input to output.
+        l2: Penalty (l2/2)·||kernels||² on leaves of two and more dimensions, in training only.
+        random: Whether `apply` uses its key.
+    """
+
+    name: str
+    init: Callable[[Seed], Params]
+    apply: Callable[[Params, Any, Any], Any]
+    shape: tuple[int, ...]
+    classes: int | None
+    normalise: Callable[[Any], Any] | None = None
+    layers: tuple[str, ...] = ()
+    l2: float = 0.0
+    random: bool = False
+
+    def outputs(self, params: Params, x: Any, key: Any = None) -> Any:
+        """Logits or predictions for stored inputs."""
+        inputs = x.astype(np.float32)
+        if self.normalise is not None:
+            inputs = self.normalise(inputs)
+        return self.apply(params, inputs, key)
+
+    def losses(self, params: Params, x: Any, y: Any, key: Any = None) -> Any:
+        """The data loss of each example: cross-entropy, or half the squared error."""
+        return self.losses_of(self.outputs(params, x, key), y)
+
+    def losses_of(self, outputs: Any, y: Any) -> Any:
+        """The data loss of each example from its outputs."""
+        import jax
+        import jax.numpy as jnp
+
+        if self.classes is None:
+            return 0.5 * jnp.square(outputs - y)
+        # One-hot instead of a gather by label: its gradient is a subtraction, not a scatter.
+        hot = y[:, None] == jnp.arange(self.classes, dtype=y.dtype)
+        return jax.nn.logsumexp(outputs, axis=1) - jnp.sum(jnp.where(hot, outputs, 0.0), axis=1)
+
+    def hits(self, outputs: Any, y: Any) -> Any:
+        """1 for each example that is classified right, else 0; zeros for regression."""
+        import jax.numpy as jnp
+
+        if self.classes is None:
+            return jnp.zeros(y.shape, jnp.float32)
+        return (jnp.argmax(outputs, axis=1).astype(y.dtype) == y).astype(jnp.float32)
+
+    def penalty(self, params: Params) -> Any:
+        """The l2 penalty of a model; callers skip it where `l2` is 0."""
+        import jax.numpy as jnp
+
+        from coterie import tree
+
+        return 0.5 * self.l2 * sum(jnp.sum(jnp.square(leaf)) for leaf in tree.leaves(params) if leaf.ndim > 1)
+
+    def check(self, x: Array, y: Array) -> None:
+        """Raise a SpecError where data do not fit this task."""
+        if tuple(x.shape[1:]) != self.shape:
+            raise SpecError(f"Model {self.name} takes inputs of shape {self.shape}, the data have {tuple(x.shape[1:])}")
+        if self.classes is None and y.dtype.kind != "f":
+            raise SpecError(f"Model {self.name} predicts numbers, but the data have labels; choose a classifier")
+        if self.classes is not None and y.dtype.kind == "f":
+            raise SpecError(f"Model {self.name} predicts classes, but the data have numbers; choose linear-regression")

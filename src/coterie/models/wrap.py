@@ -1,0 +1,104 @@
+"""Tasks from other people's models: any flax module, or any pure pair of `init` and `apply`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie import tree
+from coterie.errors import SpecError
+from coterie.models.task import Task
+from coterie.seeds import Seed
+from coterie.types import Params
+
+if TYPE_CHECKING:
+    from flax import linen
+
+
+def from_functions(
+    init: Callable[[Any], Params],
+    apply: Callable[..., Any],
+    shape: tuple[int, ...],
+    classes: int | None,
+    *,
+    name: str = "custom",
+    normalise: Any = None,
+    l2: float = 0.0,
+) -> Task:
+    """A task from a pure pair.
+
+    Args:
+        init: `jax.random` key → parameters, a nested dict of arrays.
+        apply: (parameters, inputs) → logits or predictions; may take a third argument, a key that is None outside
+            local training.
+        shape: The shape of one input.
+        classes: How many, or None for regression.
+        name: What to call it.
+        normalise: A function of the inputs, or None.
+        l2: Penalty on kernels while training.
+    """
+    takes_key = len(inspect.signature(apply).parameters) > 2
+
+    def start(seed: Seed) -> Params:
+        params = init(seed.key())
+        _check(params, name)
+        # A copy, so that the parameters are plain NumPy arrays of the layout that everything here expects.
+        return tree.map(lambda leaf: np.array(leaf, np.float32, order="C"), params)
+
+    def call(params: Params, x: Any, key: Any) -> Any:
+        outputs = apply(params, x, key) if takes_key else apply(params, x)
+        return outputs.reshape(outputs.shape[0]) if classes is None else outputs
+
+    layers = tuple(init(Seed(0).key()))
+    return Task(name, start, call, shape, classes, normalise, layers, l2, random=takes_key)
+
+
+def from_flax(
+    module: linen.Module,
+    shape: tuple[int, ...],
+    classes: int | None,
+    *,
+    name: str | None = None,
+    normalise: Any = None,
+    l2: float = 0.0,
+) -> Task:
+    """A task from a flax linen module that is called with a batch of inputs.
+
+    A module whose `__call__` takes `train` gets it; its dropout draws from the client's named seed.
+    """
+    takes_train = "train" in inspect.signature(type(module).__call__).parameters
+
+    def init(key: Any) -> Params:
+        options: dict[str, Any] = {"train": False} if takes_train else {}
+        variables = module.init(key, np.zeros((1, *shape), np.float32), **options)
+        extra = sorted(set(variables) - {"params"})
+        if extra:
+            raise SpecError(f"Module {type(module).__name__} has variables {', '.join(extra)}; only params can be used")
+        return dict(variables["params"])
+
+    def plain(params: Params, x: Any) -> Any:
+        return module.apply({"params": params}, x)
+
+    def keyed(params: Params, x: Any, key: Any) -> Any:
+        rngs = {} if key is None else {"dropout": key}
+        return module.apply({"params": params}, x, train=key is not None, rngs=rngs)
+
+    return from_functions(
+        init,
+        keyed if takes_train else plain,
+        shape,
+        classes,
+        name=name or type(module).__name__,
+        normalise=normalise,
+        l2=l2,
+    )
+
+
+def _check(params: Any, name: str) -> None:
+    if not isinstance(params, dict) or not all(
+        isinstance(leaf, np.ndarray) or hasattr(leaf, "dtype") for leaf in tree.leaves(params)
+    ):
+        raise SpecError(f"init of model {name} must give a nested dict of arrays, got {type(params).__name__}")

@@ -1,0 +1,1 @@
+"""Runs: what to run, put together, played, recorded."""

@@ -1,0 +1,158 @@
+"""A method at play with a federation: one step at a time, scored, saved and restored. No files, no clock, no output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from coterie import codec, tree
+from coterie.clients import score
+from coterie.errors import Diverged, TooFewReplies
+from coterie.federation import Cohort, Desk, Rows, Traffic
+from coterie.methods.protocol import Method, Placement, Round, Stage
+from coterie.runs.sampling import Sampler
+from coterie.seeds import Seed
+from coterie.types import Array, ClientId
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True)
+class Step(Generic[State]):
+    """What a step was.
+
+    Attributes:
+        t: The round; -1 while preparing.
+        stage: `prepare` or `train`.
+        cohort: Who was to take part.
+        round: What it gave; None where it was skipped.
+        skipped: Why, or None.
+    """
+
+    t: int
+    stage: Stage
+    cohort: Cohort
+    round: Round[State] | None
+    skipped: str | None = None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How clients fare with the models they are served.
+
+    Attributes:
+        clients: Who could be placed and scored.
+        rows: The model of each.
+        correct: Right answers of each.
+        total: Test examples of each.
+        loss: Summed loss of each.
+        coverage: The share of all clients that have a model.
+        placement: Which model each is served.
+    """
+
+    clients: tuple[ClientId, ...]
+    rows: Array
+    correct: Array
+    total: Array
+    loss: Array
+    coverage: float
+    placement: Placement
+
+
+class Play(Generic[State]):
+    """A method, a federation, and how far they are."""
+
+    def __init__(self, method: Method[State], fed: Desk, seed: Seed, sampler: Sampler) -> None:
+        """Before the first step."""
+        self._method = method
+        self._fed = fed
+        self._seed = seed
+        self._sampler = sampler
+        self.state: State = method.start(fed.task, seed)
+        self.t = 0
+        self.prepared = 0
+
+    @property
+    def clients(self) -> Sequence[ClientId]:
+        """Everyone, whether they take part or not."""
+        return self._fed.clients
+
+    @property
+    def traffic(self) -> Traffic:
+        """Every byte so far."""
+        return self._fed.traffic
+
+    @property
+    def stage(self) -> Stage:
+        """What comes next."""
+        return self._method.stage(self.state)
+
+    def step(self) -> Step[State]:
+        """Prepare, or play a round; a round that too few answered is skipped and leaves no trace but its bytes."""
+        stage = self.stage
+        preparing = stage == "prepare"
+        cohort = self._sampler.everyone(self.prepared) if preparing else self._sampler.cohort(self.t)
+        seed = self._seed.fold("prepare", self.prepared) if preparing else self._seed.fold("round", self.t)
+        result: Round[State] | None = None
+        reason = None
+        try:
+            result = self._method.round(self.state, self._fed, cohort, seed)
+        except TooFewReplies as fault:
+            reason = str(fault)
+        except Diverged as fault:
+            raise Diverged(f"Round {cohort.t}: {fault}") from fault
+        if result is not None:
+            if not codec.finite(result.state):
+                raise Diverged(f"Round {cohort.t}: the new models are not finite; lower the rate. {_who(cohort)}")
+            self.state = result.state
+        if preparing:
+            self.prepared += 1
+        else:
+            self.t += 1
+        return Step(cohort.t, stage, cohort, result, reason)
+
+    def place(self, clients: Sequence[ClientId]) -> Placement:
+        """Serve these clients a model, whatever it costs: for newcomers."""
+        return self._method.place(self.state, self._fed, clients, self._seed.fold("place", self.t))
+
+    def evaluate(self, clients: Sequence[ClientId] | None = None) -> Scores:
+        """Score the clients on their test examples with the models they are served; nobody trains for it."""
+        everyone = tuple(self._fed.clients if clients is None else clients)
+        fed = self._fed.evaluating()
+        seed = self._seed.fold("place", self.t)
+        placement = self._method.place(self.state, fed, everyone, seed)
+        placed = tuple(client for client in everyone if client in placement.row)
+        if placement.adapt is None:
+            got = fed.ask(placed, score, seed, part="test", params=Rows(placement.bank, placement.row))
+        else:
+            got = fed.ask(placed, score, seed, part="test", after=placement.adapt)
+        rows = np.array([placement.row[client] for client in got.clients], np.int64)
+        coverage = len(placed) / len(everyone) if everyone else 0.0
+        return Scores(got.clients, rows, got["correct"], got.samples, got["loss"], coverage, placement)
+
+    def save(self) -> bytes:
+        """All that is needed to go on: method, federation, simulated clients."""
+        return codec.encode(
+            {"state": self.state, "t": self.t, "prepared": self.prepared, "federation": self._fed.save()}
+        )
+
+    def load(self, saved: bytes) -> None:
+        """Go on from what was saved."""
+        kept: dict[str, Any] = codec.decode(saved)
+        self.state = kept["state"]
+        self.t = kept["t"]
+        self.prepared = kept["prepared"]
+        self._fed.load(kept["federation"])
+
+
+def serve(placement: Placement, client: ClientId) -> Any:
+    """The model that a client is served, where it needs no adapting."""
+    return tree.row(placement.bank, placement.row[client])
+
+
+def _who(cohort: Cohort) -> str:
+    names = ", ".join(cohort.clients[:5])
+    return f"Trained by {names}{' and others' if len(cohort) > 5 else ''}"

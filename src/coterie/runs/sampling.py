@@ -1,0 +1,71 @@
+"""Who takes part in a round: the same cohorts and stragglers for every method of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from coterie.errors import SpecError
+from coterie.federation.cohort import Cohort
+from coterie.seeds import Seed
+from coterie.types import ClientId
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Draws cohorts.
+
+    Attributes:
+        clients: Who can be drawn, sorted.
+        size: Clients in a cohort.
+        seed: Of the run.
+        kind: `uniform`; `sweep`: all clients once in the order of their ids, then uniform; `availability`: each client
+            is there with a probability of its own, and the cohort is drawn from those.
+        stragglers: The share of each cohort that has no time for all of the work.
+    """
+
+    clients: Sequence[ClientId]
+    size: int
+    seed: Seed
+    kind: Literal["uniform", "sweep", "availability"] = "uniform"
+    stragglers: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse a cohort that cannot be drawn."""
+        if not 1 <= self.size <= len(self.clients):
+            raise SpecError(
+                f"run.cohort must lie between 1 and the {len(self.clients)} clients that have training examples, "
+                f"got {self.size}"
+            )
+        if not 0 <= self.stragglers <= 1:
+            raise SpecError(f"run.stragglers must be a share between 0 and 1, got {self.stragglers}")
+
+    def cohort(self, t: int) -> Cohort:
+        """Round t's."""
+        seed = self.seed.fold("cohort", t)
+        available = self._available(t)
+        size = min(self.size, len(available))
+        if self.kind == "sweep" and t * self.size < len(self.clients):
+            many = len(self.clients)
+            drawn = [self.clients[place % many] for place in range(t * self.size, (t + 1) * self.size)]
+        else:
+            drawn = [available[place] for place in seed.sample(len(available), size)]
+        clients = tuple(sorted(set(drawn)))
+        late = round(len(clients) * self.stragglers)
+        slow = self.seed.fold("stragglers", t)
+        who = [clients[place] for place in slow.fold("who").sample(len(clients), late)]
+        efforts = dict(zip(who, slow.fold("share").uniform(late).tolist(), strict=True))
+        return Cohort(t, clients, seed, available, efforts)
+
+    def everyone(self, step: int) -> Cohort:
+        """All clients, for a step of preparing."""
+        return Cohort(-1, tuple(self.clients), self.seed.fold("prepare", step), self.clients)
+
+    def _available(self, t: int) -> Sequence[ClientId]:
+        if self.kind != "availability":
+            return self.clients
+        # A client's own rate is fixed for the run; whether it is there is drawn anew in each round.
+        rates = self.seed.fold("rates").uniform(len(self.clients))
+        here = self.seed.fold("available", t).uniform(len(self.clients)) < 0.1 + 0.9 * rates
+        return tuple(client for client, there in zip(self.clients, here, strict=True) if there) or self.clients

@@ -1,0 +1,17 @@
+"""Contract suites that anyone can run on their own method.
+
+In a test file of your own:
+
+    from coterie.testing import CHECKS, Stand
+
+    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+    def test_my_method_keeps_the_contract(check):
+        check(Stand(lambda given: MyMethod(clusters=2)))
+"""
+
+from __future__ import annotations
+
+from coterie.testing.contract import CHECKS
+from coterie.testing.stand import Stand, tiny_data, tiny_task
+
+__all__ = ["CHECKS", "Stand", "tiny_data", "tiny_task"]
