@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import struct
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 
-from coterie.errors import RecordError
+from coterie.errors import Error, RecordError
 from coterie.kept import Kept
 from coterie.seeds import Seed
 
@@ -22,6 +23,9 @@ C = TypeVar("C", bound=type)
 
 _STATES: dict[str, type] = {}
 _FORMAT = "coterie-1"
+
+#: What taking apart a damaged message may raise.
+_DAMAGE = (AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error)
 
 
 def state(kind: C) -> C:
@@ -44,7 +48,7 @@ def encode(value: Any) -> bytes:
 
 def decode(data: bytes) -> Any:
     """The value that `encode` turned into these bytes."""
-    import safetensors
+    from safetensors import SafetensorError
     from safetensors.numpy import load
 
     try:
@@ -53,10 +57,11 @@ def decode(data: bytes) -> Any:
         metadata = json.loads(data[8 : 8 + length])["__metadata__"]
         if _FORMAT not in metadata:
             raise RecordError(f"These data are of format {sorted(metadata)}; this version reads {_FORMAT}")
-        header = json.loads(metadata[_FORMAT])
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as fault:
+        return _unpack(json.loads(metadata[_FORMAT]), arrays)
+    except RecordError:
+        raise
+    except (SafetensorError, Error, *_DAMAGE) as fault:
         raise RecordError(f"These data are damaged or not Coterie's: {fault}") from fault
-    return _unpack(header, arrays)
 
 
 def _pack(value: Any, arrays: dict[str, Any], where: str) -> Any:
@@ -67,10 +72,10 @@ def _pack(value: Any, arrays: dict[str, Any], where: str) -> Any:
     if isinstance(value, int):
         return value
     if isinstance(value, float):
-        return {"@": "float", "hex": value.hex()}
+        return {"@": "float", "bits": struct.pack(">d", value).hex()}  # every bit, those of a NaN too
     if isinstance(value, Seed):
         return {"@": "seed", "value": str(value.value)}
-    if isinstance(value, list | tuple):
+    if type(value) in (list, tuple):  # not what is made of them, such as named tuples: that would be lost
         kind = "list" if isinstance(value, list) else "tuple"
         return {"@": kind, "items": [_pack(item, arrays, where) for item in value]}
     if isinstance(value, Mapping):
@@ -89,8 +94,8 @@ def _pack(value: Any, arrays: dict[str, Any], where: str) -> Any:
 
 
 def _pack_array(array: np.ndarray[Any, Any], arrays: dict[str, Any], where: str) -> Any:
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"{where} is an array of {array.dtype}; only numbers and booleans can be kept")
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise TypeError(f"{where} is an array of {array.dtype}; only booleans and numbers of up to 64 bits can be kept")
     name = f"a{len(arrays)}"
     arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
     return {"@": "array", "name": name}
@@ -103,7 +108,7 @@ def _unpack(header: Any, arrays: dict[str, Any]) -> Any:
     if kind == "array":
         return arrays[header["name"]]
     if kind == "float":
-        return float.fromhex(header["hex"])
+        return struct.unpack(">d", bytes.fromhex(header["bits"]))[0]
     if kind == "seed":
         return Seed(int(header["value"]))
     if kind in ("list", "tuple"):

@@ -79,12 +79,13 @@ class Seed:
         weight = np.asarray(weights, dtype=np.float64)
         if not np.isfinite(weight).all() or (weight < 0).any():
             raise ValueError("Weights of a draw must be finite and not negative")
+        if size < 0:
+            raise ValueError(f"Cannot draw {size} of {len(weight)} without replacement")
+        eligible = np.flatnonzero(weight)
         # Efraimidis and Spirakis: the largest of u^(1/w), that is, the smallest of -log(u)/w.
-        with np.errstate(divide="ignore"):
-            keys = -np.log1p(-self.uniform(len(weight))) / weight
-        keys[weight == 0] = np.inf
-        order = np.argsort(keys, kind="stable")
-        return [int(i) for i in order[: min(size, int((weight > 0).sum()))]]
+        with np.errstate(over="ignore"):  # a weight next to nothing comes last, at infinity
+            keys = -np.log1p(-self.uniform(len(weight))[eligible]) / weight[eligible]
+        return [int(i) for i in eligible[np.argsort(keys, kind="stable")[:size]]]
 
     def generator(self) -> np.random.Generator:
         """A NumPy generator, for normal and other shaped draws (synthetic data)."""

@@ -57,11 +57,12 @@ def host(tree: T) -> T:
 
 def same(one: Any, other: Any) -> bool:
     """Whether two trees are equal to the bit, in structure, types and values."""
-    mine, theirs = list(paths(one)), list(paths(other))
-    if [path for path, _ in mine] != [path for path, _ in theirs]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, dict) or isinstance(other, dict):
         return False
-    pairs = [(np.asarray(a), np.asarray(b)) for (_, a), (_, b) in zip(mine, theirs, strict=True)]
-    return all(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs)
+    a, b = np.asarray(one), np.asarray(other)
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def finite(tree: Any) -> bool:
@@ -123,7 +124,7 @@ def row(bank: Bank, index: Any) -> Params:
 
 def take(bank: Bank, indices: Any) -> Bank:
     """The bank of these rows, in this order."""
-    return row(bank, np.asarray(indices))
+    return row(bank, np.asarray(indices, np.int64))
 
 
 def flatten_rows(bank: Bank) -> Array:

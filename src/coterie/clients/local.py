@@ -18,7 +18,7 @@ from coterie.clients.schema import Model, Schema, Settings, Values
 from coterie.clients.settings import off
 from coterie.clients.work import CHUNK, Client, Steps, Work
 from coterie.codec import state
-from coterie.errors import SpecError
+from coterie.errors import SpecError, unknown
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Params
@@ -71,6 +71,9 @@ class LocalSGD:
             raise SpecError(f"local.momentum must be below 1, got {self.momentum}")
         if self.optimiser != "sgd" and self.momentum:
             raise SpecError("local.momentum belongs to optimiser 'sgd'; leave it at 0 for others")
+        if not isinstance(self.layers, list | tuple) or not all(isinstance(layer, str) for layer in self.layers):
+            raise SpecError(f"local.layers must be a list of names of layers, got {self.layers!r}")
+        object.__setattr__(self, "layers", tuple(self.layers))  # a list, as files have it, cannot be compiled in
 
     def at(self, t: int) -> LocalSGD:
         """These settings in round t: the rate decayed t times."""
@@ -189,8 +192,8 @@ def train(task: Task, start: Params, client: Client, local: LocalSGD, *, name: s
 def _seen(seen: Any, loss: Any, weight: Any, row: Any, first: Any) -> Any:
     import jax.numpy as jnp
 
-    counts = jnp.where(row >= first, 1.0, 0.0)
-    return seen[0] + counts * loss, seen[1] + counts * weight
+    counts = row >= first
+    return seen[0] + jnp.where(counts, loss, 0.0), seen[1] + jnp.where(counts, weight, 0.0)
 
 
 def _rows_per_batch(n: Any, local: LocalSGD) -> Any:
@@ -212,6 +215,10 @@ def _optimiser(task: Task, start: Params, local: LocalSGD) -> tuple[Any, Any]:
     """(params, gradients, state) → (params, state), and the first state."""
     import jax
     import jax.numpy as jnp
+
+    for layer in local.layers:
+        if layer not in start:
+            raise SpecError(unknown("layer", layer, start))
 
     def moved(params: Params, new: Params) -> Params:
         return {key: new[key] if key in local.layers else params[key] for key in params} if local.layers else new

@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+from coterie.data import partition
 from coterie.data.arrays import from_arrays
 from coterie.data.federated import FederatedData, Index, aligned
 from coterie.data.loading import DATASETS, load
 from coterie.data.transforms import TRANSFORMS
 
-__all__ = ["DATASETS", "TRANSFORMS", "FederatedData", "Index", "aligned", "from_arrays", "load"]
+__all__ = ["DATASETS", "TRANSFORMS", "FederatedData", "Index", "aligned", "from_arrays", "load", "partition"]

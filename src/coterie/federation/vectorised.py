@@ -40,7 +40,7 @@ PRODUCTS = 64
 MOST_CLIENTS = 32
 MOST_BYTES = 32 * 2**20
 #: Bytes of models of one wave of calls.
-WAVE_BYTES = 128 * 2**20
+WAVE_BYTES = 48 * 2**20
 
 
 class Vectorised:
@@ -434,7 +434,8 @@ def _gather(x: Any, y: Any, index: Any, turned: Any, names: tuple[str, ...]) -> 
     from jax import lax
 
     safe = lax.max(index, np.int32(0))
-    images = x.at[safe].get(mode="promise_in_bounds")
+    # One slice a row: XLA's gather computes an address for each number and takes three times as long on a CPU.
+    images = lax.map(lambda number: lax.dynamic_index_in_dim(x, number, keepdims=False), safe)
     if len(names) > 1:
         branches: list[Callable[[Any], Any]] = [transforms.TRANSFORMS[name] for name in names]
         images = lax.switch(turned, branches, images)

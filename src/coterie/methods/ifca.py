@@ -113,7 +113,7 @@ class IFCA:
             )
         if self.averaging == "gradients" and (self.shared != "none" or self.members or self.first == "balanced"):
             raise SpecError(
-                "ifca with averaging='gradients' has no shared layers, no members per cluster and no balanced first round"
+                "ifca with averaging='gradients' has no shared layers, no members per cluster, no balanced first round"
             )
 
     def start(self, task: Task, seed: Seed) -> State:

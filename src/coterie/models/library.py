@@ -65,7 +65,7 @@ def mlp(
     l2: float = 0.0,
 ) -> Task:
     """Dense layers with ReLU between them; `widths` are those of the hidden layers."""
-    widths = (widths,) if isinstance(widths, int) else tuple(widths)
+    widths = tuple(widths) if isinstance(widths, Sequence) else (widths,)
     if not widths or any(isinstance(w, bool) or not isinstance(w, int) or w < 1 for w in widths):
         raise SpecError(f"mlp.widths must be whole numbers of at least 1, got {widths}; for no hidden layer use mclr")
     return _dense("mlp", shape, _classes("mlp", classes), widths, normalise, l2)
@@ -106,7 +106,7 @@ MODELS: dict[str, str] = {
 _BUILDERS: dict[str, Callable[..., Task]] = {"mclr": mclr, "mlp": mlp, "linear-regression": linear_regression}
 
 
-def build(name: str, shape: tuple[int, ...], classes: int | None, **options: Any) -> Task:
+def build(name: str, shape: tuple[int, ...], classes: int | None, /, **options: Any) -> Task:
     """The task of this name for inputs of this shape."""
     if name not in _BUILDERS:
         raise SpecError(unknown("model", name, _BUILDERS))

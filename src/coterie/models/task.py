@@ -6,6 +6,7 @@ the data without a model can see them either way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,18 @@ class Task:
     l2: float = 0.0
     random: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        classes, l2 = self.classes, self.l2
+        if classes is not None and (
+            isinstance(classes, bool) or not isinstance(classes, int | np.integer) or classes < 1
+        ):
+            raise SpecError(f"{self.name}.classes must be a whole number of at least 1, got {classes!r}")
+        if isinstance(l2, bool) or not isinstance(l2, int | float) or not 0 <= l2 < math.inf:
+            raise SpecError(f"{self.name}.l2 must be a finite number of at least 0, got {l2!r}")
+        if self.normalise is not None and not callable(self.normalise):
+            raise SpecError(f"{self.name}.normalise must be a function of the inputs, got {self.normalise!r}")
+
     def outputs(self, params: Params, x: Any, key: Any = None) -> Any:
         """Logits or predictions for stored inputs."""
         inputs = x.astype(np.float32)
@@ -72,6 +85,7 @@ class Task:
         import jax
         import jax.numpy as jnp
 
+        y = jnp.asarray(y)
         if self.classes is None:
             return 0.5 * jnp.square(outputs - y)
         # One-hot instead of a gather by label: its gradient is a subtraction, not a scatter.
@@ -82,6 +96,7 @@ class Task:
         """1 for each example that is classified right, else 0; zeros for regression."""
         import jax.numpy as jnp
 
+        y = jnp.asarray(y)
         if self.classes is None:
             return jnp.zeros(y.shape, jnp.float32)
         return (jnp.argmax(outputs, axis=1).astype(y.dtype) == y).astype(jnp.float32)
@@ -102,3 +117,8 @@ class Task:
             raise SpecError(f"Model {self.name} predicts numbers, but the data have labels; choose a classifier")
         if self.classes is not None and y.dtype.kind == "f":
             raise SpecError(f"Model {self.name} predicts classes, but the data have numbers; choose linear-regression")
+        if self.classes is not None and len(y) and not 0 <= int(y.min()) <= int(y.max()) < self.classes:
+            raise SpecError(
+                f"Model {self.name} knows the classes 0 to {self.classes - 1}, the data have labels from {y.min()} "
+                f"to {y.max()}; give it more classes"
+            )

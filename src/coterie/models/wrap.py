@@ -43,8 +43,7 @@ def from_functions(
     takes_key = len(inspect.signature(apply).parameters) > 2
 
     def start(seed: Seed) -> Params:
-        params = init(seed.key())
-        _check(params, name)
+        params = _checked(init(seed.key()), name)
         # A copy, so that the parameters are plain NumPy arrays of the layout that everything here expects.
         return tree.map(lambda leaf: np.array(leaf, np.float32, order="C"), params)
 
@@ -52,7 +51,7 @@ def from_functions(
         outputs = apply(params, x, key) if takes_key else apply(params, x)
         return outputs.reshape(outputs.shape[0]) if classes is None else outputs
 
-    layers = tuple(init(Seed(0).key()))
+    layers = tuple(_checked(init(Seed(0).key()), name))
     return Task(name, start, call, shape, classes, normalise, layers, l2, random=takes_key)
 
 
@@ -97,8 +96,10 @@ def from_flax(
     )
 
 
-def _check(params: Any, name: str) -> None:
-    if not isinstance(params, dict) or not all(
-        isinstance(leaf, np.ndarray) or hasattr(leaf, "dtype") for leaf in tree.leaves(params)
-    ):
-        raise SpecError(f"init of model {name} must give a nested dict of arrays, got {type(params).__name__}")
+def _checked(params: Any, name: str) -> Params:
+    if not isinstance(params, dict) or not params:
+        raise SpecError(f"init of model {name} must give a nested dict of arrays, got {params!r:.60}")
+    for path, leaf in tree.paths(params):
+        if not hasattr(leaf, "dtype"):
+            raise SpecError(f"init of model {name} must give a nested dict of arrays, but {path} is {leaf!r:.60}")
+    return params

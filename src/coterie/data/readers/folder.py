@@ -50,13 +50,18 @@ def read_folder(
 
 def read_client(file: Path) -> tuple[Array, ...]:
     """(x, y) or (x, y, x_test, y_test) from one file."""
+    # Opened here and not by NumPy, which leaves a file open that turns out to be no archive.
     try:
-        archive = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{file} is not an archive of arrays: {_first_line(error)}. {_HOW}") from error
-    if not isinstance(archive, NpzFile):
-        raise DataError(f"{file} holds a single array, not an archive of arrays. {_HOW}")
-    with archive:
+        opened = file.open("rb")
+    except OSError as error:
+        raise DataError(f"{file} cannot be opened: {error.strerror}") from error
+    with opened as stream:
+        try:
+            archive = np.load(stream, allow_pickle=False)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise DataError(f"{file} is not an archive of arrays: {_first_line(error)}. {_HOW}") from error
+        if not isinstance(archive, NpzFile):
+            raise DataError(f"{file} holds a single array, not an archive of arrays. {_HOW}")
         names = set(archive.files)
         wanted = ["x", "y", "x_test", "y_test"] if names & {"x_test", "y_test"} else ["x", "y"]
         missing = [name for name in wanted if name not in names]

@@ -1,0 +1,75 @@
+"""What the benchmarks share: the machine, the clients, and one JSON object as the last line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+import coterie
+from coterie.data import partition
+from coterie.data.federated import FederatedData, Index, aligned
+from coterie.seeds import Seed
+
+
+def arguments(text: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=text)
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser.add_argument("--tiny", action="store_true", help="a small size, to see that the script runs")
+    return parser.parse_args()
+
+
+def machine() -> dict:
+    """What figures depend on."""
+    import jax
+
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return {
+        "commit": commit.stdout.strip() or None,
+        "coterie": coterie.__version__,
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "cores": len(os.sched_getaffinity(0)),
+        "load": os.getloadavg()[0],
+    }
+
+
+def finish(results: dict, options: argparse.Namespace) -> None:
+    if options.json:
+        print(json.dumps({**results, "machine": machine()}))
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has used."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def images(count: int) -> tuple[np.ndarray, np.ndarray, str]:
+    """MNIST from $COTERIE_DATA where it is, otherwise random images of that shape; pixels in [0, 1]."""
+    file = Path(os.environ.get("COTERIE_DATA", "")) / "mnist.npz"
+    if file.is_file():
+        with np.load(file) as archive:
+            x = np.concatenate([archive["x_train"], archive["x_test"]])[:count]
+            y = np.concatenate([archive["y_train"], archive["y_test"]])[:count]
+        return x.reshape(len(x), 784).astype(np.float32) / 255, y.astype(np.int32), "mnist"
+    draw = Seed(0).fold("images").generator()
+    return draw.random((count, 784), dtype=np.float32), draw.integers(0, 10, count).astype(np.int32), "random images"
+
+
+def power_law(clients: int, seed: int = 0) -> FederatedData:
+    """Clients with two digits each and power-law sizes: FedProx's partition of MNIST."""
+    x, y, source = images(70 * clients)
+    index = partition.by_classes(y, clients, per_client=2, seed=seed)
+    return FederatedData(source, aligned(x), y, partition.numbered(clients), index, nothing(clients), 10)
+
+
+def nothing(clients: int) -> Index:
+    """No examples for anybody."""
+    return Index.from_sizes(np.zeros(0, np.int64), np.zeros(clients, np.int64))

@@ -1,0 +1,98 @@
+"""A folder with one archive a client."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from coterie.data import load
+from coterie.errors import DataError
+
+
+def save(folder, client, n=4, **more):
+    np.savez(folder / f"{client}.npz", x=np.full((n, 2), n, np.float32), y=np.arange(n) % 2, **more)
+
+
+def refused(folder):
+    with pytest.raises(DataError) as caught:
+        load(str(folder))
+    return str(caught.value)
+
+
+def test_each_file_is_a_client_named_after_it(tmp_path):
+    save(tmp_path, "berlin", 10)
+    save(tmp_path, "aachen", 20)
+    (tmp_path / "README.txt").write_text("not data")
+    data = load(str(tmp_path))
+    assert data.clients == ("aachen", "berlin")
+    assert data.sizes("fit").tolist() == [18, 9]  # nine tenths
+    assert data.name == tmp_path.name
+
+
+def test_own_test_examples_are_kept(tmp_path):
+    save(tmp_path, "a", 4, x_test=np.zeros((3, 2)), y_test=np.zeros(3, int))
+    data = load(str(tmp_path))
+    assert data.sizes("fit").tolist() == [4]
+    assert data.sizes("test").tolist() == [3]
+
+
+def test_an_object_array_is_refused_without_loading_it(tmp_path):
+    np.savez(tmp_path / "bad.npz", x=np.array([{"a": 1}], object), y=np.zeros(1))
+    text = refused(tmp_path)
+    assert "bad.npz: array 'x' cannot be read: Object arrays cannot be loaded" in text
+    assert "Store plain numbers, not objects" in text
+
+
+def test_a_pickle_is_refused_without_loading_it(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (pytest.fail, ("the pickle was run",))
+
+    (tmp_path / "bad.npz").write_bytes(pickle.dumps(Trap()))
+    assert "bad.npz is not an archive of arrays" in refused(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 not really"])
+def test_what_is_no_archive_is_refused_by_name(tmp_path, content):
+    (tmp_path / "bad.npz").write_bytes(content)
+    text = refused(tmp_path)
+    assert "bad.npz is not an archive of arrays" in text
+    assert "numpy.savez" in text
+
+
+def test_a_damaged_archive_is_refused_by_name(tmp_path):
+    np.savez_compressed(tmp_path / "bad.npz", x=np.random.default_rng(0).random((50, 20)), y=np.zeros(50, int))
+    content = bytearray((tmp_path / "bad.npz").read_bytes())
+    content[200:400] = bytes(200)
+    (tmp_path / "bad.npz").write_bytes(bytes(content))
+    assert "bad.npz: array 'x' cannot be read" in refused(tmp_path)
+
+
+def test_a_single_array_is_refused(tmp_path):
+    with (tmp_path / "bad.npz").open("wb") as stream:
+        np.save(stream, np.zeros(3))
+    assert "bad.npz holds a single array, not an archive of arrays" in refused(tmp_path)
+
+
+def test_missing_arrays_are_named(tmp_path):
+    np.savez(tmp_path / "bad.npz", x=np.zeros((1, 1)), labels=np.zeros(1))
+    assert "bad.npz has no array 'y', only labels, x" in refused(tmp_path)
+    save(tmp_path, "bad", x_test=np.zeros((1, 2)))
+    assert "bad.npz has no array 'y_test', only x, x_test, y" in refused(tmp_path)
+
+
+def test_a_folder_without_archives_is_refused(tmp_path):
+    assert "holds no .npz files. Put one for each client there" in refused(tmp_path)
+
+
+def test_a_file_that_cannot_be_opened_is_refused_by_name(tmp_path):
+    (tmp_path / "bad.npz").mkdir()
+    assert "bad.npz cannot be opened" in refused(tmp_path)
+
+
+def test_wrong_values_name_the_client(tmp_path):
+    save(tmp_path, "a")
+    np.savez(tmp_path / "b.npz", x=np.array([[0, np.nan]]), y=np.zeros(1, int))
+    assert "Client 'b': x is NaN or infinite in row 0" in refused(tmp_path)

@@ -1,0 +1,148 @@
+"""Federated data from arrays in memory."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie.data import from_arrays
+from coterie.errors import DataError, SpecError
+
+
+def client(n, first=0, features=2, label=0):
+    """Examples that carry their number as their value."""
+    x = np.repeat(np.arange(first, first + n, dtype=np.float32)[:, None], features, axis=1)
+    return x, np.full(n, label)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(any), st.sampled_from([0.0, 0.1, 0.2, 0.5, 0.9]))
+def test_a_split_keeps_each_example_once(sizes, share):
+    starts = np.cumsum([0, *sizes])
+    data = from_arrays({str(i): client(n, starts[i]) for i, n in enumerate(sizes)}, test_share=share)
+    for i, n in enumerate(sizes):
+        fit, test = (data.examples(str(i), part)[0][:, 0] for part in ("fit", "test"))
+        assert sorted([*fit, *test]) == list(range(starts[i], starts[i] + n))
+        # floor(f·n) are for training, at least 1; and of two or more at least one is for testing, if any are wanted.
+        trained = max(1, math.floor((1 - Fraction(str(share))) * n))
+        assert len(fit) == min(trained, n if n < 2 or share == 0 else n - 1)
+
+
+def test_nine_tenths_of_ten_are_nine():
+    # floor(0.9·10) = 9 and floor(0.9·29) = floor(26.1) = 26.
+    data = from_arrays({"a": client(10), "b": client(29)})
+    assert data.sizes("fit").tolist() == [9, 26]
+    assert data.sizes("test").tolist() == [1, 3]
+
+
+def test_a_split_depends_on_the_seed_and_the_name_but_not_on_the_other_clients():
+    def tested(seed, **clients):
+        return from_arrays(clients, seed=seed).examples("a", "test")[0].tolist()
+
+    same = tested(0, a=client(50))
+    assert same == tested(0, a=client(50), b=client(3))
+    assert same != tested(1, a=client(50))
+
+
+def test_test_examples_that_are_given_stay_as_they_are():
+    data = from_arrays({"a": (*client(3), *client(2, first=10)), "b": client(4)})
+    assert data.examples("a", "test")[0][:, 0].tolist() == [10, 11]
+    assert data.examples("a")[0][:, 0].tolist() == [0, 1, 2]
+    assert data.sizes("test").tolist() == [2, 1]
+
+
+def test_with_a_mapping_of_test_examples_nothing_is_split():
+    data = from_arrays({"a": client(3), "b": client(4)}, {"b": client(5, first=20)})
+    assert data.sizes("fit").tolist() == [3, 4]
+    assert data.sizes("test").tolist() == [0, 5]
+
+
+def test_clients_with_nothing_one_example_one_class_or_no_test_examples_are_kept():
+    data = from_arrays({"none": ([], []), "one": client(1), "class": client(9, label=3), "fit": (*client(2), [], [])})
+    assert data.sizes("fit").tolist() == [0, 1, 8, 2]
+    assert data.sizes("test").tolist() == [0, 0, 1, 0]
+    assert data.classes == 4
+
+
+def test_types_are_kept_but_for_double_precision():
+    for given_type, kept in ((np.uint8, np.uint8), (np.float32, np.float32), (np.float64, np.float32)):
+        data = from_arrays({"a": (np.zeros((2, 3), given_type), np.zeros(2, int))})
+        assert data.x.dtype == kept
+
+
+def test_floats_are_targets_unless_classes_are_named():
+    assert from_arrays({"a": (np.zeros((2, 1)), np.array([0.0, 1.0]))}).classes is None
+    data = from_arrays({"a": (np.zeros((2, 1)), np.array([0.0, 1.0]))}, classes=2)
+    assert (data.classes, data.y.dtype) == (2, np.int32)
+
+
+def test_the_truth_goes_by_id_or_by_order():
+    clients = {"b": client(2), "a": client(2)}
+    assert from_arrays(clients, truth={"a": 1, "b": 0}).truth.tolist() == [0, 1]
+    assert from_arrays(clients, truth=[3, 4]).truth.tolist() == [3, 4]
+    with pytest.raises(DataError, match="truth does not say the cluster of client 'b'"):
+        from_arrays(clients, truth={"a": 1})
+    with pytest.raises(DataError, match="one cluster for each of the 2 clients, got 1"):
+        from_arrays(clients, truth=[3])
+
+
+def bad(x=None, y=None):
+    """Client a is right, client b has this x and y."""
+    return {"a": client(3), "b": (client(3)[0] if x is None else x, np.zeros(3, int) if y is None else y)}
+
+
+@pytest.mark.parametrize(
+    ("clients", "text"),
+    [
+        ({}, "There are no clients. Give at least one"),
+        ({"a": ([], [])}, "No client has any examples"),
+        (bad(x=np.zeros((3, 5))), "Client 'b': an example in x has shape (5,), but client 'a' has (2,)"),
+        (bad(x=np.array([[0, 1], [2, np.nan], [0, 0]])), "Client 'b': x is NaN or infinite in row 1. Remove"),
+        (bad(x=np.full((3, 2), 1e300)), "Client 'b', example 3: x is NaN or infinite"),
+        (bad(x=np.full((3, 2), "a")), "Client 'b': x must hold numbers, got <U1"),
+        (bad(x=np.zeros((2, 2))), "Client 'b': y must hold one label for each example, got x of shape (2, 2)"),
+        (bad(y=np.array([0, -1, 0])), "Client 'b', row 1: the label is -1; labels must be whole numbers 0..0"),
+        (bad(y=np.array(["x", "y", "z"])), "Client 'b': y must hold numbers, got <U1. Encode"),
+        (bad(y=np.array([0.5, 1, 2])), "Client 'b': y is float64, but client 'a' has int64"),
+        ({"a": (np.zeros((1, 1)),)}, "Client 'a': give (x, y) or (x, y, x_test, y_test), got 1 values"),
+        ({"a": np.zeros((2, 2))}, "Client 'a': give (x, y) or (x, y, x_test, y_test), got ndarray"),
+        ({1: client(1), "1": client(1)}, "Client ids must be unique"),
+    ],
+)
+def test_wrong_arrays_are_refused_by_client_in_at_most_two_lines(clients, text):
+    with np.errstate(all="ignore"), pytest.raises(DataError) as caught:
+        from_arrays(clients)
+    assert text in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 2
+
+
+def test_labels_beyond_the_named_classes_are_refused():
+    with pytest.raises(DataError, match=r"Client 'a', row 0: the label is 3; labels must be whole numbers 0\.\.1"):
+        from_arrays({"a": client(2, label=3)}, classes=2)
+
+
+def test_test_examples_of_a_stranger_are_refused():
+    with pytest.raises(DataError, match="Test examples for 'z', which is not among the clients"):
+        from_arrays({"a": client(2)}, {"z": client(2)})
+    with pytest.raises(DataError, match=r"Client 'a': give \(x, y\), got 4 values"):
+        from_arrays({"a": (*client(2), *client(2))}, {"a": client(2)})
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
+def test_a_share_that_leaves_nothing_for_training_is_refused(share):
+    with pytest.raises(SpecError, match="test_share must be at least 0 and less than 1"):
+        from_arrays({"a": client(2)}, test_share=share)
+
+
+def test_importing_the_data_package_loads_no_heavy_library():
+    heavy = ("sklearn", "scipy", "pandas", "pyarrow", "jax")
+    code = f"import sys, coterie.data; print([m for m in {heavy} if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,229 @@
+"""The flat store of all clients' examples."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie.data import FederatedData, Index, aligned
+from coterie.errors import DataError
+from coterie.seeds import Seed
+
+
+def small(**changes):
+    """Clients a, b, c with 4, 1 and 0 training examples and 1, 1 and 0 test examples."""
+    fields = {
+        "name": "small",
+        "x": np.arange(7 * 2 * 2, dtype=np.float32).reshape(7, 2, 2),
+        "y": np.array([0, 1, 0, 1, 2, 0, 1]),
+        "clients": ("a", "b", "c"),
+        "fit": Index.from_lists([np.array([0, 1, 2, 3]), np.array([4]), np.array([], int)]),
+        "test": Index.from_lists([np.array([5]), np.array([6]), np.array([], int)]),
+        "classes": 3,
+    }
+    return FederatedData(**(fields | changes))
+
+
+def of_sizes(*sizes, **changes):
+    """Clients with so many training examples each, and no test examples."""
+    total = sum(sizes)
+    return FederatedData(
+        name="sizes",
+        x=np.zeros((total, 1), np.float32),
+        y=np.zeros(total, np.int32),
+        clients=tuple(str(i) for i in range(len(sizes))),
+        fit=Index.from_sizes(np.arange(total), np.array(sizes)),
+        test=Index.from_sizes(np.arange(0), np.zeros(len(sizes), int)),
+        classes=1,
+        **changes,
+    )
+
+
+def test_an_index_gives_each_client_its_piece_as_a_view():
+    index = Index.from_lists([np.array([3, 1]), np.array([], int), np.array([2])])
+    assert [index.of(i).tolist() for i in range(3)] == [[3, 1], [], [2]]
+    assert index.sizes().tolist() == [2, 0, 1]
+    assert index.owners().tolist() == [0, 0, 2]
+    assert np.shares_memory(index.of(0), index.order)
+
+
+def test_aligned_memory_is_shared_and_other_memory_is_copied_to_a_boundary():
+    x = aligned(np.ones((5, 3), np.uint8))
+    assert aligned(x) is x
+    crooked = np.zeros(65, np.uint8)[1:] if x.ctypes.data % 64 == 0 else x
+    for other in (crooked, np.ones((4, 6), np.float32).T, np.ones(3, ">f4")):
+        copy = aligned(other)
+        assert copy.ctypes.data % 64 == 0
+        assert copy.flags.c_contiguous
+        assert copy.dtype.isnative
+        np.testing.assert_array_equal(copy, other)
+
+
+def test_examples_that_lie_right_are_not_copied_and_keep_their_type():
+    x = aligned(np.zeros((7, 2, 2), np.uint8))
+    assert small(x=x).x is x
+    assert small(x=x).y.dtype == np.int32
+
+
+def test_a_client_is_found_by_its_id():
+    assert [small().position(client) for client in "abc"] == [0, 1, 2]
+    data = of_sizes(1, 1, 1)
+    with pytest.raises(DataError, match=r"No client '22'\. Did you mean '2'\? There are 3, from '0' to '2'"):
+        data.position("22")
+
+
+def test_held_and_rest_share_out_the_training_examples():
+    # 4 examples, share 0.1: ceil(0.4) = 1 is held. One example: none is held. No example: none.
+    data = small()
+    assert data.sizes("held").tolist() == [1, 0, 0]
+    assert data.sizes("rest").tolist() == [3, 1, 0]
+    first = Seed(0).fold("held", "a").permutation(4)[0]
+    assert data.rows(0, "held").tolist() == [first]
+    assert data.rows(0, "rest").tolist() == [i for i in range(4) if i != first]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.sampled_from([0.0, 0.07, 0.1, 0.5, 0.99]))
+def test_sizes_count_the_rows_of_every_part(sizes, share):
+    data = of_sizes(*sizes, held_share=share)
+    for part in ("fit", "held", "rest", "test"):
+        assert data.sizes(part).tolist() == [len(data.rows(i, part)) for i in range(len(sizes))]
+    for i, n in enumerate(sizes):
+        together = np.concatenate([data.rows(i, "held"), data.rows(i, "rest")])
+        assert sorted(together) == data.rows(i, "fit").tolist()
+        assert data.rows(i, "rest").tolist() == sorted(data.rows(i, "rest"))
+        if n >= 2:
+            assert len(data.rows(i, "rest")) >= 1
+
+
+def test_a_whole_share_is_not_rounded_up_by_floating_point():
+    # 0.07·100 is 7.000000000000001 in floating point, and seven of a hundred are meant.
+    assert math.ceil(0.07 * 100) == 8
+    assert of_sizes(100, held_share=0.07).sizes("held").tolist() == [7]
+
+
+def test_what_is_held_depends_on_the_seed_and_the_name_but_not_on_the_other_clients():
+    alone, among = of_sizes(40), of_sizes(40, 7)
+    assert alone.rows(0, "held").tolist() == among.rows(0, "held").tolist()
+    other = dataclasses.replace(alone, held_seed=Seed(1))
+    assert alone.rows(0, "held").tolist() != other.rows(0, "held").tolist()
+
+
+def test_examples_are_copies_seen_through_the_clients_transform():
+    data = small(transforms=("identity", "rot90"), transform=np.array([0, 1, 0], np.uint8))
+    x, y = data.examples("b")
+    # Example 4 is [[16, 17], [18, 19]]; a quarter turn against the clock gives [[17, 19], [16, 18]].
+    assert x.tolist() == [[[17, 19], [16, 18]]]
+    assert y.tolist() == [2]
+    x[:] = -1
+    assert data.x.min() == 0
+    assert data.examples("c", "test")[0].shape == (0, 2, 2)
+
+
+def test_rearranged_data_share_their_examples():
+    data = small()
+    turned = data.rearranged(transforms=("rot180",), fit=data.test, test=data.fit)
+    assert turned.x is data.x
+    assert turned.sizes("test").tolist() == [4, 1, 0]
+    assert data.sizes("test").tolist() == [1, 1, 0]
+    with pytest.raises(DataError, match="does not exist"):
+        data.rearranged(fit=Index.from_lists([np.array([7]), np.array([1]), np.array([2])]))
+
+
+def test_a_summary_counts_clients_examples_classes_and_clusters():
+    summary = small(truth=np.array([0, 1, 1])).describe()
+    assert summary["clients"] == 3
+    assert summary["examples"] == {"fit": 5, "test": 2}
+    assert summary["sizes"]["fit"] == {"min": 0, "median": 1.0, "max": 4}
+    # a has the classes 0 and 1, b has 2, c has none: the median of 2, 1, 0 is 1.
+    assert summary["classes_per_client"] == {"min": 0, "median": 1.0, "max": 2}
+    assert summary["clusters"] == {0: 1, 1: 2}
+
+
+def test_label_counts_count_each_clients_classes():
+    assert small().label_counts().tolist() == [[2, 2, 0], [0, 0, 1], [0, 0, 0]]
+    assert small().label_counts("test").tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+
+
+def test_targets_are_float32_and_have_no_classes():
+    data = small(y=np.linspace(0, 1, 7), classes=None)
+    assert data.y.dtype == np.float32
+    assert data.describe()["classes_per_client"] is None
+    with pytest.raises(DataError, match="targets, not classes"):
+        data.label_counts()
+
+
+def with_value(value, row):
+    x = np.zeros((7, 2, 2), np.float32)
+    x[row, 0, 1] = value
+    return x
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"x": with_value(np.nan, 4)}, "Client 'b', example 4: x is NaN or infinite"),
+        ({"x": with_value(np.inf, 5)}, "Client 'a', example 5: x is NaN or infinite"),
+        ({"x": np.zeros((7, 2), complex)}, "x must hold real numbers, got complex128"),
+        ({"x": np.zeros(7)}, "x must have a row for each example"),
+        ({"x": np.zeros((6, 2))}, "y must hold one label for each of the 6 examples"),
+        ({"y": np.array([0, 1, 0, 1, 3, 0, 1])}, "Client 'b', example 4: the label is 3; labels must be whole numb"),
+        ({"y": np.array([0, 1, 0, 1, -1, 0, 1])}, "Client 'b', example 4: the label is -1"),
+        ({"y": np.array([0, 1, 0.5, 1, 1, 0, 1])}, "Client 'a', example 2: the label is 0.5"),
+        ({"y": np.full(7, np.nan), "classes": None}, "Client 'a', example 0: the target is NaN"),
+        ({"classes": 0}, "classes must be at least 1, got 0"),
+        ({"clients": ("a", "b", "a")}, "Client ids must be unique"),
+        ({"clients": ("a", "b")}, "The fit index must have 3 offsets, one more than clients, got 4"),
+        ({"fit": Index(np.arange(3), np.array([0, 2, 1, 3]))}, "The fit offsets must rise from 0 to 3"),
+        ({"test": Index(np.arange(3), np.array([0, 1, 2, 2]))}, "The test offsets must rise from 0 to 3"),
+        ({"fit": Index(np.array([0, 9, 1]), np.array([0, 1, 2, 3]))}, "Client 'b': fit example 9 does not exist"),
+        ({"fit": Index(np.array([0.0]), np.array([0, 1, 1, 1]))}, "The fit index must be two lists of whole numbers"),
+        ({"transforms": ("rot45",)}, "No transform 'rot45'"),
+        ({"transforms": ()}, "transforms must name at least one"),
+        ({"transform": np.array([0, 1, 0])}, "Client 'b': transform must be at least 0 and less than 1, got 1"),
+        ({"transform": np.array([0, 0])}, "transform must be a whole number for each of the 3 clients"),
+        ({"truth": np.array([0, -1, 0])}, "Client 'b': truth must be at least 0, got -1"),
+        ({"transforms": ("rot90",), "x": np.zeros((7, 2, 3))}, "rot90 needs square images"),
+        ({"held_share": 1.0}, "held_share must be at least 0 and less than 1"),
+    ],
+)
+def test_wrong_data_are_refused_with_the_reason(changes, text):
+    with pytest.raises(DataError) as caught:
+        small(**changes)
+    assert text in str(caught.value)
+
+
+def test_a_bad_value_that_no_client_has_is_named_by_its_example():
+    fit = Index.from_lists([np.array([0]), np.array([1]), np.array([2])])
+    with pytest.raises(DataError, match="Example 3, which no client has"):
+        small(x=with_value(np.nan, 3), fit=fit)
+
+
+def test_an_unknown_part_is_refused():
+    with pytest.raises(DataError, match="No part 'train'"):
+        small().sizes("train")
+    with pytest.raises(DataError, match="No part 'train'"):
+        small().rows(0, "train")
+
+
+def test_a_hundred_thousand_clients_are_measured_without_asking_each():
+    data = of_sizes(*[20] * 100_000)
+    with pytest.MonkeyPatch.context() as patch:
+        for asked in ("rows", "position"):
+            patch.setattr(FederatedData, asked, lambda *_: pytest.fail("asked for a single client"))
+        patch.setattr(Index, "of", lambda *_: pytest.fail("asked for a single client"))
+        patch.setattr(Seed, "permutation", lambda *_: pytest.fail("drew for a single client"))
+        # ceil(0.1·20) = 2 of 20 are held, 18 are left.
+        assert [int(data.sizes(part).sum()) for part in ("fit", "held", "rest", "test")] == [
+            2000000,
+            200000,
+            1800000,
+            0,
+        ]
+        assert data.describe()["clients"] == 100_000
+    assert data.position("99999") == 99_999

@@ -1,0 +1,74 @@
+"""Synthetic(α, β)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coterie.data.synthetic import planted, synthetic
+from coterie.errors import SpecError
+
+
+def test_labels_follow_from_the_planted_classifier():
+    data = synthetic(0.5, 0.5, clients=5)
+    for position, client in enumerate(data.clients):
+        plant = planted(position, 0.5, 0.5)
+        for part in ("fit", "test"):
+            x, y = data.examples(client, part)
+            np.testing.assert_array_equal(plant.labels(x), y)
+
+
+def test_features_lie_around_the_planted_mean_with_falling_variances():
+    # The sum of (x_j - v_j)² / j^-1.2 over n examples has mean n and variance 2n; the largest client has thousands.
+    data = synthetic(1, 1)
+    position = int(np.argmax(data.sizes("fit")))
+    x, _ = data.examples(data.clients[position])
+    n = len(x)
+    scaled = (x - planted(position, 1, 1).mean) ** 2 / np.arange(1, 61) ** -1.2
+    assert np.abs(scaled.sum(axis=0) - n).max() < 5 * np.sqrt(2 * n)
+
+
+def test_beta_spreads_the_clients_means():
+    # v_k's entries average to B_k ~ N(0, β), with 1/√60 of noise: 0.13 for β = 0, about 3 for β = 3.
+    low, high = (np.std([planted(k, 0, beta).mean.mean() for k in range(200)]) for beta in (0, 3))
+    assert low < 0.3
+    assert 2 < high < 4
+
+
+def test_alpha_spreads_the_clients_classifiers():
+    low, high = (np.std([planted(k, alpha, 0).weights.mean() for k in range(200)]) for alpha in (0, 3))
+    assert low < 0.3
+    assert 2 < high < 4
+
+
+def test_synthetic_0_0_is_not_iid_but_the_iid_variant_has_one_classifier():
+    assert (planted(0, 0, 0).weights != planted(1, 0, 0).weights).all()
+    one, two = planted(0, 1, 1, iid=True), planted(7, 1, 1, iid=True)
+    np.testing.assert_array_equal(one.weights, two.weights)
+    np.testing.assert_array_equal(one.bias, two.bias)
+    assert not one.mean.any()
+    data = synthetic(iid=True, clients=3)
+    x, y = data.examples("2")
+    np.testing.assert_array_equal(one.labels(x), y)
+
+
+def test_every_client_has_fifty_examples_or_more_and_a_tenth_is_for_testing():
+    data = synthetic(clients=40)
+    total = data.sizes("fit") + data.sizes("test")
+    assert total.min() >= 50
+    # LogNormal(4, 2) has the median e⁴ = 54.6, so sizes have 50 + 54 = 104; 40 draws put it within a factor of 3.
+    assert 50 + 18 < np.median(total) < 50 + 164
+    assert data.sizes("fit").tolist() == [9 * n // 10 for n in total.tolist()]
+    assert data.shape == (60,)
+
+
+def test_a_seed_fixes_everything():
+    one, same, other = (synthetic(clients=3, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one.x, same.x)
+    np.testing.assert_array_equal(one.fit.order, same.fit.order)
+    assert len(one.x) != len(other.x) or (one.x != other.x).any()
+
+
+def test_a_negative_spread_is_refused():
+    with pytest.raises(SpecError, match="alpha must be at least 0, got -1"):
+        synthetic(alpha=-1)
