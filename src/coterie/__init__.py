@@ -1,5 +1,77 @@
-"""Coterie: clustered federated learning. Clients keep their data, fall into kinds, and get the model of their kind."""
+"""Coterie: clustered federated learning. Clients keep their data, fall into kinds, and get the model of their kind.
+
+    import coterie
+
+    record = coterie.run({"data": "digits", "method": {"name": "ifca", "clusters": 4}})
+    record.summary["accuracy"]["weighted"]
+
+Names are loaded when they are used: `import coterie` loads neither JAX nor anything else that is large.
+"""
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from coterie import aggregation, data, metrics, models
+    from coterie.data import DATASETS
+    from coterie.errors import Error
+    from coterie.models import MODELS
+    from coterie.runs.compare import Comparison, compare
+    from coterie.runs.estimate import estimate
+    from coterie.runs.loop import resume, run
+    from coterie.runs.record import RunRecord
+    from coterie.runs.spec import Spec
+
+    #: Name → one-line description of every method.
+    METHODS: dict[str, str]
+
+__all__ = [
+    "DATASETS",
+    "METHODS",
+    "MODELS",
+    "Comparison",
+    "Error",
+    "RunRecord",
+    "Spec",
+    "aggregation",
+    "compare",
+    "data",
+    "estimate",
+    "metrics",
+    "models",
+    "resume",
+    "run",
+]
+
+_HOMES = {
+    "Comparison": "coterie.runs.compare",
+    "compare": "coterie.runs.compare",
+    "DATASETS": "coterie.data",
+    "Error": "coterie.errors",
+    "estimate": "coterie.runs.estimate",
+    "MODELS": "coterie.models",
+    "resume": "coterie.runs.loop",
+    "run": "coterie.runs.loop",
+    "RunRecord": "coterie.runs.record",
+    "Spec": "coterie.runs.spec",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "METHODS":
+        from coterie.methods import descriptions
+
+        return descriptions()
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in __all__:
+        return importlib.import_module(f"coterie.{name}")
+    raise AttributeError(f"module 'coterie' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,7 @@ class Account:
         versions: Memory's name → client → the ask whose memory was accepted last.
         holdings: Hash of a kept value → the clients that confirmed having it.
         refused: Reason → how many replies were refused for it.
+        seconds: Spent waiting for clients.
     """
 
     traffic: Traffic = dataclasses.field(default_factory=Traffic)
@@ -55,6 +57,7 @@ class Account:
     versions: dict[str, Kept[int]] = dataclasses.field(default_factory=dict)
     holdings: dict[str, set[ClientId]] = dataclasses.field(default_factory=dict)
     refused: dict[str, int] = dataclasses.field(default_factory=dict)
+    seconds: float = 0.0
 
 
 class Desk:
@@ -91,6 +94,11 @@ class Desk:
     def traffic(self) -> Traffic:
         """Bytes down and up."""
         return self._account.traffic
+
+    @property
+    def seconds(self) -> float:
+        """Spent waiting for clients so far."""
+        return self._account.seconds
 
     @property
     def refused(self) -> Mapping[str, int]:
@@ -131,6 +139,7 @@ class Desk:
         intake = _Intake(order, self._carrier.task, self._template, reduce)
         # To be scored, nobody trains: whoever cannot be placed without lowers the coverage.
         if order.clients and not (self._evaluating and work.plan is not None):
+            clock = time.perf_counter()
             self._count_down(t, order)
             lacking: list[ClientId] = []
             for block in self._carrier.carry(order):
@@ -140,6 +149,7 @@ class Desk:
                 self._take(t, block, intake)
             if lacking:
                 self._resend(t, order, tuple(sorted(lacking)), intake)
+            self._account.seconds += time.perf_counter() - clock
         return self._close(order, intake)
 
     def _order(
@@ -398,7 +408,11 @@ def _finite_rows(block: Block) -> Array:
             fine &= np.array([all(tree.finite(item) for item in items) for items in value], bool)
             continue
         for leaf in tree.leaves(value):
-            if leaf.dtype.kind == "f" and not np.isfinite(np.dot(leaf.reshape(-1), leaf.reshape(-1))):
+            if leaf.dtype.kind != "f":
+                continue
+            with np.errstate(over="ignore"):  # large numbers are finite; then each of them is looked at
+                square = np.dot(leaf.reshape(-1), leaf.reshape(-1))
+            if not np.isfinite(square):
                 fine &= np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1)
     return fine
 

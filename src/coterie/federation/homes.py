@@ -61,8 +61,11 @@ class Homes:
     def save(self) -> dict[str, Any]:
         """All homes as plain data."""
         return {
-            "memories": self._memories,
-            "kept": self._kept,
+            "memories": {
+                name: {client: dict(versions) for client, versions in clients.items()}
+                for name, clients in self._memories.items()
+            },
+            "kept": dict(self._kept),
             "holders": {key: sorted(clients) for key, clients in self._holders.items()},
         }
 

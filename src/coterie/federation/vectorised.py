@@ -263,7 +263,7 @@ class Vectorised:
             )
             return tree.host(out)
 
-        results = list(self._pool.map(call, calls)) if len(calls) > 1 else [call(calls[0])]
+        results = list(self._pool.map(call, calls))
         return _in_order(results, calls, len(clients))
 
     def _pages(self, order: Order, members: list[_Member], caps: _Capacity) -> Any:

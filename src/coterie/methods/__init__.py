@@ -10,7 +10,7 @@ from typing import Any
 
 from coterie.errors import SpecError, unknown
 
-__all__ = ["METHODS", "build", "method_class", "names", "settings_of"]
+__all__ = ["METHODS", "build", "descriptions", "method_class", "names", "settings_of"]
 
 #: Name → "module:Class", imported on use.
 METHODS: dict[str, str] = {
@@ -26,6 +26,16 @@ METHODS: dict[str, str] = {
 def names() -> list[str]:
     """Every method that can be called by name, entry points of other packages too."""
     return sorted({*METHODS, *(point.name for point in metadata.entry_points(group="coterie.methods"))})
+
+
+def descriptions() -> dict[str, str]:
+    """Name → the first line of what is written about the method."""
+    found = {}
+    for name in names():
+        kind = method_class(name)
+        text = (importlib.import_module(kind.__module__).__doc__ or kind.__doc__ or "").strip()
+        found[name] = text.split("\n")[0].rstrip(".")
+    return found
 
 
 def method_class(name: str) -> Any:

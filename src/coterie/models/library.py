@@ -110,8 +110,16 @@ def build(name: str, shape: tuple[int, ...], classes: int | None, /, **options: 
     """The task of this name for inputs of this shape."""
     if name not in _BUILDERS:
         raise SpecError(unknown("model", name, _BUILDERS))
-    known = [p.name for p in inspect.signature(_BUILDERS[name]).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    known = model_options(name)
     for option in options:
         if option not in known:
             raise SpecError(unknown(f"setting of model {name}", option, known))
     return _BUILDERS[name](shape, classes, **options)
+
+
+def model_options(name: str) -> dict[str, Any]:
+    """The settings of a model with their defaults."""
+    if name not in _BUILDERS:
+        raise SpecError(unknown("model", name, _BUILDERS))
+    entries = inspect.signature(_BUILDERS[name]).parameters.values()
+    return {entry.name: entry.default for entry in entries if entry.kind is entry.KEYWORD_ONLY}

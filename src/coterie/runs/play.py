@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -81,6 +81,21 @@ class Play(Generic[State]):
         return self._fed.clients
 
     @property
+    def parameters(self) -> int:
+        """Numbers in a model."""
+        return tree.size(self._fed.task.init(Seed(0)))
+
+    @property
+    def asking(self) -> float:
+        """Seconds spent waiting for clients so far."""
+        return self._fed.seconds
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Replies that were refused so far, by reason."""
+        return self._fed.refused
+
+    @property
     def traffic(self) -> Traffic:
         """Every byte so far."""
         return self._fed.traffic
@@ -133,24 +148,20 @@ class Play(Generic[State]):
         coverage = len(placed) / len(everyone) if everyone else 0.0
         return Scores(got.clients, rows, got["correct"], got.samples, got["loss"], coverage, placement)
 
-    def save(self) -> bytes:
-        """All that is needed to go on: method, federation, simulated clients."""
-        return codec.encode(
-            {"state": self.state, "t": self.t, "prepared": self.prepared, "federation": self._fed.save()}
-        )
+    def snapshot(self) -> dict[str, Any]:
+        """All that is needed to go on, as plain data: method, federation, simulated clients."""
+        return {"state": self.state, "t": self.t, "prepared": self.prepared, "federation": self._fed.save()}
 
-    def load(self, saved: bytes) -> None:
-        """Go on from what was saved."""
-        kept: dict[str, Any] = codec.decode(saved)
+    def save(self) -> bytes:
+        """The same as bytes."""
+        return codec.encode(self.snapshot())
+
+    def load(self, kept: dict[str, Any]) -> None:
+        """Go on from a snapshot."""
         self.state = kept["state"]
         self.t = kept["t"]
         self.prepared = kept["prepared"]
         self._fed.load(kept["federation"])
-
-
-def serve(placement: Placement, client: ClientId) -> Any:
-    """The model that a client is served, where it needs no adapting."""
-    return tree.row(placement.bank, placement.row[client])
 
 
 def _who(cohort: Cohort) -> str:

@@ -59,7 +59,7 @@ def stops_and_goes_on_after_any_round(stand: Stand) -> None:
         for _ in range(count):
             stopped.step()
         resumed = stand.play()
-        resumed.load(stopped.save())
+        resumed.load(codec.decode(stopped.save()))
         stand.finish(resumed)
         assert resumed.save() == whole.save(), f"the run differs when it is stopped after step {count}"
 

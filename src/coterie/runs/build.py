@@ -1,0 +1,136 @@
+"""Where concrete classes meet: from a spec to data, task, federation, method and sampler."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coterie import data as datasets
+from coterie import models
+from coterie.data.federated import FederatedData
+from coterie.errors import SpecError
+from coterie.federation import Desk, Faulty, Sequential, Vectorised
+from coterie.federation.order import Carrier
+from coterie.methods import build as build_method
+from coterie.methods.protocol import Method
+from coterie.models import Normalise, Task
+from coterie.runs.play import Play
+from coterie.runs.sampling import Sampler
+from coterie.runs.spec import Named, RunSettings, Spec, model_defaults, resolve
+from coterie.seeds import Seed
+from coterie.types import ClientId
+
+log = logging.getLogger(__name__)
+
+#: Clients in a cohort where nobody says how many.
+USUAL_COHORT = 10
+
+
+@dataclass(frozen=True)
+class Built:
+    """A run, ready to be played.
+
+    Attributes:
+        spec: Resolved: every default visible.
+        data: The clients' examples.
+        task: What is learned.
+        play: Method and federation, before the first step.
+        truth: Client → true cluster; empty where nobody knows.
+        idle: Clients without training examples, which are kept and never drawn.
+    """
+
+    spec: Spec
+    data: FederatedData
+    task: Task
+    play: Play[Any]
+    truth: dict[ClientId, int]
+    idle: tuple[ClientId, ...]
+
+
+def build(
+    spec: Spec, *, method: Method[Any] | None = None, task: Task | None = None, data: FederatedData | None = None
+) -> Built:
+    """Put a run together.
+
+    Args:
+        spec: What to run.
+        method: A method object instead of the one that the spec names.
+        task: A task instead of the model that the spec names.
+        data: Data instead of those that the spec names.
+    """
+    spec = _with_objects(spec, method, task, data)
+    if data is None:
+        spec = resolve(spec)
+        data = datasets.load(spec.data.name, **dict(spec.data.options))
+    if task is None:
+        spec, task = _task(spec, data)
+    sizes = data.sizes("fit")
+    able = tuple(sorted(client for client, n in zip(data.clients, sizes, strict=True) if n))
+    idle = tuple(sorted(set(data.clients) - set(able)))
+    if not able:
+        raise SpecError(f"No client of {data.name} has a training example; there is nothing to learn from")
+    if idle:
+        log.warning("%d clients have no training examples; they are kept, scored, and never drawn", len(idle))
+    run = spec.run
+    if run.cohort == 0:
+        run = dataclasses.replace(run, cohort=min(USUAL_COHORT, len(able)))
+        spec = dataclasses.replace(spec, run=run)
+    seed = Seed(run.seed)
+    sampler = Sampler(able, run.cohort, seed, run.sampler, run.stragglers)
+    truth = {} if data.truth is None else {c: int(k) for c, k in zip(data.clients, data.truth, strict=True)}
+    if method is None:
+        given = {"truth": truth, "rounds": run.rounds, "cohort": run.cohort, "clients": len(able)}
+        method = build_method(spec.method.name, spec.local, given, **_tuples(spec.method))
+    carrier: Carrier = _carrier(run, data, task)
+    if any(dataclasses.asdict(spec.faults).values()):
+        carrier = Faulty(carrier, spec.faults, seed.fold("faults"))
+    return Built(spec, data, task, Play(method, Desk(carrier), seed, sampler), truth, idle)
+
+
+def _with_objects(spec: Spec, method: Any, task: Any, data: Any) -> Spec:
+    """The spec as a record shows it where objects were given."""
+    if method is not None:
+        spec = dataclasses.replace(spec, method=Named(type(method).__name__))
+    if task is not None:
+        spec = dataclasses.replace(spec, model=Named(task.name))
+    if data is not None:
+        spec = dataclasses.replace(spec, data=Named(data.name))
+    return spec
+
+
+def _carrier(run: RunSettings, data: FederatedData, task: Task) -> Carrier:
+    if run.federation == "sequential":
+        return Sequential(data, task)
+    return Vectorised(data, task, threads=run.threads or None)
+
+
+def _task(spec: Spec, data: FederatedData) -> tuple[Spec, Task]:
+    name = spec.model.name
+    if name == "auto":
+        name = "mclr" if data.classes is not None else "linear-regression"
+    options = {**model_defaults(name), **spec.model.options}
+    shown = Named(name, options)
+    made = {**options, "normalise": _normalise(str(options["normalise"]), data)}
+    task = models.build(name, data.shape, data.classes, **made)
+    return dataclasses.replace(spec, model=shown), task
+
+
+def _normalise(rule: str, data: FederatedData) -> Normalise | None:
+    """Whole numbers are divided by the largest of them, unless a rule says otherwise."""
+    if rule == "none" or (rule == "auto" and data.x.dtype.kind == "f"):
+        return None
+    if rule in ("auto", "unit"):
+        return Normalise(0.0, float(data.x.max()) or 1.0)
+    if rule == "standard":
+        pool = data.x[np.unique(data.fit.order)]
+        return Normalise(pool.mean(axis=0), pool.std(axis=0) + 0.001)
+    raise SpecError(f"model.normalise must be 'auto', 'none', 'unit' or 'standard', got {rule!r}")
+
+
+def _tuples(part: Named) -> dict[str, Any]:
+    """Lists of a spec as the tuples that frozen settings hold."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in part.options.items()}

@@ -1,0 +1,166 @@
+"""Several runs side by side: the same cohorts, stragglers and seeds for every method, and what the differences mean."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from coterie.errors import SpecError
+from coterie.runs.loop import run
+from coterie.runs.record import RunRecord
+from coterie.runs.spec import Spec
+
+#: Called after each step of each run: (label of the run, line).
+OnStep = Callable[[str, dict[str, Any]], None]
+
+#: What is compared: column → where a summary has it.
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "accuracy": ("accuracy", "weighted"),
+    "mean": ("accuracy", "mean"),
+    "worst_tenth": ("accuracy", "worst_tenth"),
+    "best": ("accuracy", "weighted_best"),
+    "last_ten": ("accuracy", "weighted_last_ten"),
+    "test_loss": ("test_loss",),
+    "adjusted_rand": ("truth", "adjusted_rand"),
+    "misclustering": ("truth", "misclustering"),
+    "clusters": ("clusters", "count"),
+    "down_bytes": ("traffic", "down_bytes"),
+    "up_bytes": ("traffic", "up_bytes"),
+    "seconds": ("seconds", "total"),
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What several runs gave.
+
+    Attributes:
+        records: Label of a method → its runs, one a seed.
+        table: One row a method: for each column the mean over seeds and, with several seeds, the deviation.
+        significance: Method → p-values of paired one-sided tests that it is better than the reference.
+        reference: The method that the others are tested against: the first.
+    """
+
+    records: dict[str, list[RunRecord]]
+    table: list[dict[str, Any]]
+    significance: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    reference: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        runs = [record.summary for group in self.records.values() for record in group]
+        return {"runs": runs, "table": self.table, "reference": self.reference, "significance": self.significance}
+
+
+def compare(
+    specs: Iterable[Spec | Mapping[str, Any]] | Mapping[str, Spec | Mapping[str, Any]],
+    *,
+    seeds: int | Sequence[int] = 1,
+    jobs: int = 1,
+    out: str | os.PathLike[str] | None = None,
+    on_step: OnStep | None = None,
+) -> Comparison:
+    """Run several specs on the same cohorts and seeds.
+
+    Args:
+        specs: What to compare, or label → what to compare; the label is the method's name otherwise.
+        seeds: How many, counted up from each spec's own, or which.
+        jobs: Runs at a time, each in a process of its own.
+        out: A folder that gets a record of every run.
+        on_step: Called after each step, with one job only.
+    """
+    named = _labelled(specs)
+    plan: list[tuple[str, Spec, str | None]] = []
+    for label, spec in named.items():
+        first = spec.run.seed
+        for seed in range(first, first + seeds) if isinstance(seeds, int) else seeds:
+            folder = None if out is None else str(Path(out) / f"{_safe(label)}-{seed}")
+            plan.append((label, spec.with_settings([f"run.seed={seed}"]), folder))
+    if not plan:
+        raise SpecError("There is nothing to compare: give at least one method and one seed")
+    if jobs > 1:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            futures = [pool.submit(_one, spec.to_dict(), folder) for _, spec, folder in plan]
+            records = [future.result() for future in futures]
+    else:
+        records = [run(spec, out=folder, on_round=_told(on_step, label)) for label, spec, folder in plan]
+    groups: dict[str, list[RunRecord]] = {label: [] for label in named}
+    for (label, _, _), record in zip(plan, records, strict=True):
+        groups[label].append(record)
+    reference = next(iter(groups))
+    tests = {label: _tests(group, groups[reference]) for label, group in groups.items() if label != reference}
+    return Comparison(groups, [_row(label, group) for label, group in groups.items()], tests, reference)
+
+
+def _one(spec: dict[str, Any], folder: str | None) -> RunRecord:
+    return run(spec, out=folder)
+
+
+def _told(on_step: OnStep | None, label: str) -> Callable[[dict[str, Any]], None] | None:
+    return None if on_step is None else lambda row: on_step(label, row)
+
+
+def _safe(label: str) -> str:
+    """A label as the name of a folder."""
+    return re.sub(r"[^A-Za-z0-9._=-]+", "_", label)
+
+
+def _labelled(specs: Any) -> dict[str, Spec]:
+    if isinstance(specs, Mapping):
+        return {str(label): Spec.of(spec) for label, spec in specs.items()}
+    named: dict[str, Spec] = {}
+    for given in specs:
+        spec = Spec.of(given)
+        label, number = spec.method.name, 2
+        while label in named:
+            label, number = f"{spec.method.name}-{number}", number + 1
+        named[label] = spec
+    return named
+
+
+def value(summary: Mapping[str, Any], path: tuple[str, ...]) -> float | None:
+    """The number at a path of a summary, or None."""
+    here: Any = summary
+    for key in path:
+        here = here.get(key) if isinstance(here, Mapping) else None
+    return None if here is None else float(here)
+
+
+def _row(label: str, group: list[RunRecord]) -> dict[str, Any]:
+    row: dict[str, Any] = {"method": label, "seeds": len(group)}
+    for column, path in COLUMNS.items():
+        values = [found for record in group if (found := value(record.summary, path)) is not None]
+        row[column] = statistics.fmean(values) if values else None
+        row[f"{column}_deviation"] = statistics.stdev(values) if len(values) > 1 else None
+    return row
+
+
+def _tests(group: list[RunRecord], reference: list[RunRecord]) -> dict[str, float | None]:
+    """Paired over seeds, one-sided: t-test, and Wilcoxon's signed ranks as a check."""
+    pairs = [
+        (value(a.summary, COLUMNS["accuracy"]), value(b.summary, COLUMNS["accuracy"]))
+        for a, b in zip(group, reference, strict=True)
+    ]
+    differences = [a - b for a, b in pairs if a is not None and b is not None]
+    if len(differences) < 2:
+        return {"difference": differences[0] if differences else None, "t_test": None, "wilcoxon": None}
+    from scipy import stats
+
+    mean = statistics.fmean(differences)
+    if statistics.stdev(differences) == 0:  # equal differences leave nothing to test
+        return {"difference": mean, "t_test": None, "wilcoxon": None}
+    t_test = float(stats.ttest_1samp(differences, 0.0, alternative="greater").pvalue)
+    ranks = float(stats.wilcoxon(differences, alternative="greater").pvalue)
+    return {
+        "difference": mean,
+        "t_test": None if math.isnan(t_test) else t_test,
+        "wilcoxon": None if math.isnan(ranks) else ranks,
+    }

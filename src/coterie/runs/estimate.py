@@ -1,0 +1,64 @@
+"""What a run will cost, before it is run: a few rounds are played and the rest is counted up from them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from coterie import tree
+from coterie.federation.compiling import compilations
+from coterie.runs.build import build
+from coterie.runs.spec import Spec
+from coterie.runs.summary import peak_rss_bytes
+from coterie.seeds import Seed
+
+#: Rounds that are played to find out; the first two also compile.
+TRIED = 4
+
+
+def estimate(spec: Spec) -> dict[str, Any]:
+    """Seconds, bytes and memory of a spec, from a few of its rounds on its own data."""
+    begun = time.perf_counter()
+    tried = min(TRIED, spec.run.rounds)
+    built = build(spec)
+    play = built.play
+    ready = time.perf_counter() - begun
+    clock = time.perf_counter()
+    while play.stage == "prepare":
+        play.step()
+    preparing = time.perf_counter() - clock
+    spent = []
+    for _ in range(tried):
+        if play.stage == "done":
+            break
+        clock = time.perf_counter()
+        play.step()
+        spent.append(time.perf_counter() - clock)
+    rounds = min(built.spec.run.rounds, play.t) if play.stage == "done" else built.spec.run.rounds
+    scorings = -(-rounds // built.spec.run.evaluate_every)
+    play.evaluate()
+    clock = time.perf_counter()
+    play.evaluate()
+    scoring = time.perf_counter() - clock
+    per_round = min(spent) if spent else 0.0
+    before = {way: play.traffic.total(way, t=-1) for way in ("down", "up")}
+    sent = {way: play.traffic.total(way) - before[way] for way in ("down", "up")}
+    total = {way: before[way] + sent[way] * rounds // max(play.t, 1) for way in sent}
+    return {
+        "spec": built.spec.to_dict(),
+        "clients": len(play.clients),
+        "parameters": play.parameters,
+        "model_bytes": tree.nbytes(built.task.init(Seed(0))),
+        "rounds": rounds,
+        "seconds": {
+            "set_up": round(ready, 3),
+            "preparing": round(preparing, 3),
+            "compile": round(compilations().seconds, 3),
+            "round": round(per_round, 5),
+            "scoring": round(scoring, 5),
+            "total": round(ready + preparing + compilations().seconds + rounds * per_round + scorings * scoring, 2),
+        },
+        "traffic": {"down_bytes": total["down"], "up_bytes": total["up"]},
+        "peak_rss_bytes": peak_rss_bytes(),
+        "tried_rounds": len(spent),
+    }

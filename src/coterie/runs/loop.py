@@ -1,0 +1,194 @@
+"""The run loop: play, score, write down, keep checkpoints. `run` and `resume` are the ways in."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from coterie.data.federated import FederatedData
+from coterie.errors import Diverged
+from coterie.federation.compiling import compilations
+from coterie.methods.protocol import Method
+from coterie.models import Task
+from coterie.runs import summary as figures
+from coterie.runs.build import Built, build
+from coterie.runs.play import Scores
+from coterie.runs.predict import described
+from coterie.runs.record import FORMAT, RunRecord, Writer
+from coterie.runs.spec import Spec
+
+#: Called after each step with its line.
+OnRound = Callable[[dict[str, Any]], None]
+
+
+def run(
+    spec: Spec | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    on_round: OnRound | None = None,
+    method: Method[Any] | None = None,
+    task: Task | None = None,
+    data: FederatedData | None = None,
+) -> RunRecord:
+    """Run a spec from the beginning.
+
+    Args:
+        spec: A dict, the path of a TOML file, or a Spec.
+        out: The folder of the record; without it nothing is written.
+        on_round: Called after each step with its line.
+        method: A method object instead of the one named.
+        task: A task instead of the model named.
+        data: Data instead of those named.
+    """
+    begun = time.perf_counter()
+    built = build(Spec.of(spec), method=method, task=task, data=data)
+    writer = None
+    if out is not None:
+        writer = Writer(out)
+        writer.begin(built.spec.to_toml())
+    return _Loop(built, writer, on_round, [], begun).play()
+
+
+def resume(
+    path: str | os.PathLike[str],
+    *,
+    on_round: OnRound | None = None,
+    method: Method[Any] | None = None,
+    task: Task | None = None,
+    data: FederatedData | None = None,
+) -> RunRecord:
+    """Go on with a run from its last checkpoint; objects that were given to `run` are given again."""
+    record = RunRecord.read(path)
+    if record.summary.get("status") == "done":
+        return record
+    begun = time.perf_counter()
+    writer = Writer(path)
+    saved = writer.saved()
+    built = build(Spec.of(Path(path) / "spec.toml"), method=method, task=task, data=data)
+    built.play.load(saved["play"])
+    rows = writer.rewind(saved["steps"])
+    return _Loop(built, writer, on_round, rows, begun - saved["seconds"]["total"], saved["seconds"]).play()
+
+
+class _Loop:
+    """One run while it goes on."""
+
+    def __init__(
+        self,
+        built: Built,
+        writer: Writer | None,
+        on_round: OnRound | None,
+        rows: list[dict[str, Any]],
+        begun: float,
+        seconds: Mapping[str, float] | None = None,
+    ) -> None:
+        self._built = built
+        self._writer = writer
+        self._on_round = on_round
+        self._rows = rows
+        self._begun = begun
+        self._compiled = compilations().seconds
+        self._seconds = (
+            dict(seconds) if seconds else {"training": 0.0, "evaluation": 0.0, "clustering": 0.0, "compile": 0.0}
+        )
+        self._scores: Scores | None = None
+        self._snapshot = self._save()
+
+    def play(self) -> RunRecord:
+        """To the end, or until it is interrupted or diverges; the record up to then is kept."""
+        play, limit = self._built.play, self._built.spec.run.rounds
+        try:
+            while play.stage == "prepare" or (play.stage == "train" and play.t < limit):
+                self._step()
+        except KeyboardInterrupt:
+            self._checkpoint()
+            raise
+        except Diverged as fault:
+            self._finish("diverged", str(fault))
+            raise
+        if self._scores is None:
+            self._score({})
+        return self._finish("done")
+
+    def _step(self) -> None:
+        play, spec = self._built.play, self._built.spec
+        clock, asking = time.perf_counter(), play.asking
+        step = play.step()
+        spent = time.perf_counter() - clock
+        # What is not spent waiting for clients is the server's own: clustering, averaging.
+        self._seconds["training"] += play.asking - asking
+        self._seconds["clustering"] += max(0.0, spent - (play.asking - asking))
+        row = figures.step_row(step, play.traffic, spent)
+        last = step.stage == "train" and (play.t >= spec.run.rounds or play.stage == "done")
+        if step.stage == "train" and (last or play.t % spec.run.evaluate_every == 0):
+            self._score(row)
+        self._rows.append(row)
+        if self._writer is not None:
+            if step.round is not None and step.round.evidence:
+                self._writer.evidence(len(self._rows) - 1, step.round.evidence)
+            self._writer.append(row)
+        self._snapshot = self._save()
+        if play.t and play.t % spec.run.checkpoint_every == 0 and step.stage == "train":
+            self._checkpoint()
+        if self._on_round is not None:
+            self._on_round(row)
+
+    def _score(self, row: dict[str, Any]) -> None:
+        clock = time.perf_counter()
+        self._scores = self._built.play.evaluate()
+        row |= figures.score_row(self._scores, self._built.truth, self._built.task.classes)
+        self._seconds["evaluation"] += time.perf_counter() - clock
+
+    def _save(self) -> dict[str, Any]:
+        # A round that is interrupted leaves no trace: this was taken after the last one that was not.
+        return {"play": self._built.play.snapshot(), "steps": len(self._rows), "seconds": self._times()}
+
+    def _checkpoint(self) -> None:
+        if self._writer is not None:
+            self._writer.checkpoint(self._snapshot)
+
+    def _times(self) -> dict[str, float]:
+        compiled = self._seconds["compile"] + compilations().seconds - self._compiled
+        return {**self._seconds, "total": time.perf_counter() - self._begun, "compile": compiled}
+
+    def _finish(self, status: str, reason: str | None = None) -> RunRecord:
+        built, spec = self._built, self._built.spec
+        summary: dict[str, Any] = {
+            "format": FORMAT,
+            "status": status,
+            "method": spec.method.name,
+            "data": spec.data.name,
+            "model": spec.model.name,
+            "seed": spec.run.seed,
+            "rounds": built.play.t,
+            "clients": len(built.play.clients),
+            "clients_without_examples": len(built.idle),
+            "parameters": built.play.parameters,
+            **figures.final(self._rows, spec.run.target),
+            "traffic": figures.traffic_of(built.play.traffic),
+            "refused_replies": dict(built.play.refused),
+            "seconds": {key: round(value, 4) for key, value in self._times().items()},
+            "peak_rss_bytes": figures.peak_rss_bytes(),
+            "versions": figures.versions(),
+        }
+        if reason is not None:
+            summary["reason"] = reason
+        served: dict[str, Any] = {}
+        if self._scores is not None:
+            placement = self._scores.placement
+            served = {
+                "bank": placement.bank,
+                "row": {client: int(row) for client, row in placement.row.items()},
+                "adapted": placement.adapt is not None,
+                "input": described(built.task),
+                "spec": spec.to_dict(),
+            }
+        if self._writer is not None:
+            if status == "done":
+                self._checkpoint()
+            self._writer.end(summary, served)
+        path = None if self._writer is None else self._writer.path
+        return RunRecord(summary, self._rows, path, served)

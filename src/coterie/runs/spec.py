@@ -1,0 +1,254 @@
+"""`Spec`: what to run, as one frozen tree of dataclasses ↔ TOML ↔ flags.
+
+Every default exists once: in `RunSettings`, in `LocalSGD`, in `Faults`, in the signature of a data loader or a model,
+or in the dataclass of a method. Unknown keys are errors with a suggestion. `resolve` fills in every default, and that
+is what a record keeps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from coterie.clients import LocalSGD
+from coterie.data.loading import loader_options
+from coterie.errors import SpecError, unknown
+from coterie.federation import Faults
+from coterie.methods import method_class, settings_of
+from coterie.models.library import model_options
+from coterie.runs.convert import convert, parse_value
+
+
+@dataclass(frozen=True)
+class Named:
+    """A thing with a name and settings of its own: data, a model, a method."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How a run goes.
+
+    Attributes:
+        rounds: How many.
+        cohort: Clients in each; 0 for ten, or all where there are fewer.
+        seed: From which every draw comes.
+        sampler: How cohorts are drawn: uniform; sweep (everyone once, then uniform); availability.
+        stragglers: The share of a cohort that has no time for all of its work.
+        evaluate_every: Rounds between scorings of all clients; the last round is always scored.
+        checkpoint_every: Rounds between checkpoints.
+        threads: Of the simulator; 0 for one a core. Results do not depend on it.
+        federation: Where clients run.
+        target: An accuracy to reach: rounds and bytes to it are reported; 0 for none.
+    """
+
+    rounds: int = 50
+    cohort: int = 0
+    seed: int = 0
+    sampler: Literal["uniform", "sweep", "availability"] = "uniform"
+    stragglers: float = 0.0
+    evaluate_every: int = 1
+    checkpoint_every: int = 10
+    threads: int = 0
+    federation: Literal["vectorised", "sequential"] = "vectorised"
+    target: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        for name, least in (("rounds", 1), ("evaluate_every", 1), ("checkpoint_every", 1)):
+            if getattr(self, name) < least:
+                raise SpecError(f"run.{name} must be at least {least}, got {getattr(self, name)}")
+        for name in ("cohort", "seed", "threads"):
+            if getattr(self, name) < 0:
+                raise SpecError(f"run.{name} must not be negative, got {getattr(self, name)}")
+        for name in ("stragglers", "target"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise SpecError(f"run.{name} must lie between 0 and 1, got {getattr(self, name)}")
+
+
+#: The sections of a spec, and what they hold.
+SECTIONS: dict[str, str] = {
+    "data": "which examples, and how they are dealt to clients",
+    "model": "what is learned",
+    "method": "how",
+    "local": "how a client trains",
+    "run": "how long, with whom, from which seed",
+    "faults": "what goes wrong on the way, by probability",
+}
+
+_FIXED: dict[str, type] = {"local": LocalSGD, "run": RunSettings, "faults": Faults}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What to run."""
+
+    data: Named = Named("digits")
+    model: Named = Named("auto")
+    method: Named = Named("fedavg")
+    local: LocalSGD = field(default_factory=LocalSGD)
+    run: RunSettings = field(default_factory=RunSettings)
+    faults: Faults = field(default_factory=Faults)
+
+    @classmethod
+    def of(cls, source: Spec | Mapping[str, Any] | str | os.PathLike[str] | None) -> Spec:
+        """The spec of a dict, of a TOML file, or itself."""
+        if source is None:
+            return cls()
+        if isinstance(source, Spec):
+            return source
+        if isinstance(source, Mapping):
+            return cls.from_dict(source)
+        return cls.from_dict(read_toml(Path(source)))
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Spec:
+        """The spec of nested dicts; a bare string for data, model or method is its name."""
+        parts: dict[str, Any] = {}
+        for section, given in plain.items():
+            if section not in SECTIONS:
+                raise SpecError(unknown("section of a spec", section, SECTIONS))
+            if section in _FIXED:
+                if not isinstance(given, Mapping):
+                    raise SpecError(f"[{section}] must be a table of settings, got {given!r}")
+                parts[section] = _fixed(section, given)
+            else:
+                parts[section] = _named(section, given)
+        return cls(**parts)
+
+    def with_settings(self, settings: Sequence[str]) -> Spec:
+        """This spec with `section.key=value` texts applied, as `--set` gives them."""
+        plain = self.to_dict()
+        for text in settings:
+            path, sign, value = text.partition("=")
+            section, dot, key = path.strip().partition(".")
+            if not sign or not dot or not key:
+                raise SpecError(f"--set takes section.key=value, such as local.rate=0.1, got {text!r}")
+            if section not in SECTIONS:
+                raise SpecError(unknown("section of a spec", section, SECTIONS))
+            if key == "name" and section not in _FIXED and plain[section]["name"] != value.strip():
+                plain[section] = {}  # another thing has other settings
+            plain[section][key] = parse_value(value)
+        return Spec.from_dict(plain)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested dicts, as `from_dict` takes them."""
+        named = {name: getattr(self, name) for name in ("data", "model", "method")}
+        plain: dict[str, Any] = {
+            name: {"name": part.name, **{key: _plain(value) for key, value in part.options.items()}}
+            for name, part in named.items()
+        }
+        for name in _FIXED:
+            plain[name] = {key: _plain(value) for key, value in dataclasses.asdict(getattr(self, name)).items()}
+        return plain
+
+    def to_toml(self) -> str:
+        """The same as TOML."""
+        import tomli_w
+
+        return tomli_w.dumps({key: _without_none(value) for key, value in self.to_dict().items()})
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file, with errors that say where it is broken."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as fault:
+        raise SpecError(
+            f"There is no file {path}; a spec is a TOML file with sections {', '.join(SECTIONS)}"
+        ) from fault
+    except (OSError, UnicodeDecodeError) as fault:
+        raise SpecError(f"{path} cannot be read: {fault}") from fault
+    except tomllib.TOMLDecodeError as fault:
+        raise SpecError(f"{path} is not valid TOML: {fault}") from fault
+
+
+def resolve(spec: Spec) -> Spec:
+    """The spec with every default of data, model and method filled in, and every option checked."""
+    data = dict(loader_options(spec.data.name))
+    if "seed" in data:
+        data["seed"] = spec.run.seed  # another seed is another draw of the data, unless it is fixed
+    options: dict[str, Any] = {
+        "data": _options("data set", spec.data, data),
+        "model": _options("model", spec.model, model_defaults(spec.model.name)),
+        "method": _options("method", spec.method, method_options(spec.method.name)),
+    }
+    named: dict[str, Any] = {key: Named(getattr(spec, key).name, value) for key, value in options.items()}
+    return dataclasses.replace(spec, **named)
+
+
+def model_defaults(name: str) -> dict[str, Any]:
+    """The settings of a model with their defaults; how inputs are normalised is found from the data."""
+    return {} if name == "auto" else {**model_options(name), "normalise": "auto"}
+
+
+def method_options(name: str) -> dict[str, Any]:
+    """The settings of a method with their defaults."""
+    return {key: _default(entry) for key, entry in settings_of(method_class(name)).items()}
+
+
+def method_types(name: str) -> dict[str, Any]:
+    """The settings of a method with their types."""
+    import typing
+
+    kind = method_class(name)
+    hints = typing.get_type_hints(kind)
+    return {key: hints[key] for key in settings_of(kind)}
+
+
+def _default(entry: dataclasses.Field[Any]) -> Any:
+    return entry.default_factory() if entry.default_factory is not dataclasses.MISSING else entry.default
+
+
+def _options(kind: str, part: Named, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    for key in part.options:
+        if key not in defaults and part.name != "auto":
+            raise SpecError(unknown(f"setting of {kind} {part.name}", key, defaults))
+    missing = [key for key, value in defaults.items() if value is inspect.Parameter.empty and key not in part.options]
+    if missing:
+        raise SpecError(f"{kind} {part.name} needs a value for {', '.join(missing)}")
+    return {**defaults, **part.options}
+
+
+def _fixed(section: str, given: Mapping[str, Any]) -> Any:
+    import typing
+
+    kind = _FIXED[section]
+    hints = typing.get_type_hints(kind)
+    values = {}
+    for key, value in given.items():
+        if key not in hints:
+            raise SpecError(unknown(f"setting in [{section}]", key, hints))
+        values[key] = convert(value, hints[key], f"{section}.{key}")
+    return kind(**values)
+
+
+def _named(section: str, given: Any) -> Named:
+    if isinstance(given, str | os.PathLike):
+        return Named(os.fspath(given))
+    if not isinstance(given, Mapping):
+        raise SpecError(f"[{section}] must be a name or a table with a name, got {given!r}")
+    options = dict(given)
+    name = options.pop("name", getattr(Spec, section).name)
+    if not isinstance(name, str):
+        raise SpecError(f"{section}.name must be a text, got {name!r}")
+    if section == "method":
+        types = method_types(name)
+        options = {k: convert(v, types[k], f"method.{k}") if k in types else v for k, v in options.items()}
+    return Named(name, {key: _plain(value) for key, value in options.items()})
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value is not None}
