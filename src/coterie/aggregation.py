@@ -18,12 +18,13 @@ round; with it we follow the authors' code, and the printed form is `form="paper
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
+from coterie import tree
 from coterie.errors import SpecError, unknown
 from coterie.types import Array, Bank
 
@@ -31,6 +32,7 @@ __all__ = ["MixForm", "mix_groups", "trimmed_mean", "uniform_mean", "weighted_me
 
 Tree = TypeVar("Tree", Bank, Array)
 
+#: How groups mix: divided by the sum of the weights, or as printed.
 MixForm = Literal["normalised", "paper"]
 
 # Sorting in blocks of this size keeps the work in the cache of a core; two blocks are under way at a time.
@@ -124,7 +126,7 @@ def mix_groups(bank: Tree, rate: float, form: MixForm = "normalised") -> Tree:
         raise SpecError(unknown("form of mixing", form, get_args(MixForm)))
     if rate == 0 or n_groups == 1:
         return _reduce(lambda leaf: leaf, bank)
-    norms = np.sqrt(sum(_squares(leaf) for _, leaf in _leaves(bank)))
+    norms = np.sqrt(sum(_squares(np.asarray(leaf)) for leaf in tree.leaves(bank)))
     pull = np.divide(rate, norms, out=np.zeros(n_groups), where=norms != 0)
     weights = np.tile(pull, (n_groups, 1))  # row j: what goes into group j
     np.fill_diagonal(weights, 1.0)
@@ -170,7 +172,8 @@ def _squares(leaf: Array) -> Array:
 def _count(bank: Bank | Array) -> int:
     """How many models the bank holds; refuses what is not a bank."""
     n_models = None
-    for name, leaf in _leaves(bank):
+    for path, value in tree.paths(bank):
+        name, leaf = f"bank[{path!r}]" if path else "bank", np.asarray(value)
         if leaf.ndim == 0:
             raise SpecError(f"{name} is a single number: every array of a bank needs a leading axis of models")
         if not np.issubdtype(leaf.dtype, np.floating):
@@ -187,23 +190,6 @@ def _count(bank: Bank | Array) -> int:
     return n_models
 
 
-def _leaves(tree: Any, name: str = "bank") -> Iterator[tuple[str, Array]]:
-    """Every array with its name, keys in sorted order so that sums do not depend on the order of a dict."""
-    if isinstance(tree, dict):
-        for key in sorted(tree):
-            yield from _leaves(tree[key], f"{name}[{key!r}]")
-    else:
-        yield name, np.asarray(tree)
-
-
-def _map(fn: Callable[[Array], Array], tree: Any) -> Any:
-    """The tree with `fn` applied to each array."""
-    if isinstance(tree, dict):
-        return {key: _map(fn, tree[key]) for key in sorted(tree)}
-    return fn(np.asarray(tree))
-
-
 def _reduce(fn: Callable[[Array], Array], bank: Tree) -> Tree:
-    """As `_map`, with each result a new array of the type that went in, also where a single number is left."""
-    result: Tree = _map(lambda leaf: np.asarray(fn(leaf)).astype(leaf.dtype), bank)
-    return result
+    """The tree of `fn(leaf)`, each a new array of the type that went in, also where a single number is left."""
+    return tree.map(lambda leaf: np.asarray(fn(np.asarray(leaf))).astype(np.asarray(leaf).dtype), bank)

@@ -25,10 +25,39 @@ import numpy.typing as npt
 from coterie.errors import SpecError, unknown
 from coterie.types import Array, Bank
 
+__all__ = [
+    "PNI",
+    "Assignment",
+    "ClusterStats",
+    "Discrepancy",
+    "FinalRule",
+    "MisclusteringVariant",
+    "Values",
+    "adjusted_rand",
+    "bytes_to_target",
+    "cluster_stats",
+    "discrepancy",
+    "final_score",
+    "label_rmse",
+    "mean_accuracy",
+    "migrations",
+    "misclustering",
+    "nmi",
+    "pni",
+    "rounds_to_target",
+    "training_loss",
+    "weighted_accuracy",
+    "worst_share_accuracy",
+]
+
+#: One number for each client.
 Values: TypeAlias = Mapping[Any, float] | Sequence[float] | Array
+#: The cluster of each client.
 Assignment: TypeAlias = Mapping[Any, SupportsIndex | None] | Sequence[SupportsIndex | None] | Array
 
+#: Which rounds make the score.
 FinalRule = Literal["last_ten", "best", "last"]
+#: How clusters are matched to true ones.
 MisclusteringVariant = Literal["majority", "hungarian"]
 
 _Vector: TypeAlias = npt.NDArray[np.float64]

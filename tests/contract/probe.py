@@ -75,10 +75,13 @@ def _choose(task, client: Client, *, directions, local):
     first = tree.row(directions, 0)
     moved = train(task, first, client, local)["params"]
     away = [
-        sum(jnp.sum(jnp.square(a - b)) for a, b in zip(tree.leaves(moved), tree.leaves(tree.row(directions, j)), strict=True))
+        sum(
+            jnp.sum(jnp.square(a - b))
+            for a, b in zip(tree.leaves(moved), tree.leaves(tree.row(directions, j)), strict=True)
+        )
         for j in range(2)
     ]
-    return {"choice": jnp.argmin(jnp.stack(away)).astype(jnp.int32)}
+    return {"choice": jnp.argmin(away).astype(jnp.int32)}
 
 
 choose = Work(
@@ -130,9 +133,13 @@ class Probe:
             return Round(dataclasses.replace(after, light=w, goodness=goodness))
         noticed = fed.ask(cohort.of(cohort.available), notice, seed).by_client("changed")
         some = cohort.draw(cohort.available, 4, weights=dict.fromkeys(cohort.available, 1.0), name="probe")
-        chosen = fed.ask(some, choose, seed.fold("choose"), directions=Once(now.bank), local=self.local).by_client("choice")
+        chosen = fed.ask(some, choose, seed.fold("choose"), directions=Once(now.bank), local=self.local).by_client(
+            "choice"
+        )
         how = Mean(groups=2, by=chosen, weights="uniform", spread=True)
-        got = fed.ask(cohort.of(chosen), fit, seed, start=Rows(now.bank, chosen), local=self.local, reduce=how, deadline=60.0)
+        got = fed.ask(
+            cohort.of(chosen), fit, seed, start=Rows(now.bank, chosen), local=self.local, reduce=how, deadline=60.0
+        )
         mean, weight = got.means()
         shifted = tuple(sorted(client for client, changed in noticed.items() if changed))
         after = dataclasses.replace(after, bank=tree.where_rows(weight > 0, mean, now.bank), changed=shifted)

@@ -274,7 +274,7 @@ class IFCA:
         for attempt in range(1, 101):
             name = seed.fold("balance", r, attempt)
             choice = fed.ask(some, closest, name, **self._sent(now, bank))["choice"]
-            # A hair less than the product: 0.1·30 is 3.0000000000000004 in floating point.
+            # A hair less than the product: 0.28·25 is 7.000000000000001 in floating point.
             if np.bincount(choice, minlength=self.clusters).min() >= self.balanced_share * len(choice) - 1e-9:
                 return bank
             bank = self._draw(fed.task, name)

@@ -7,6 +7,8 @@ In a test file of your own:
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     def test_my_method_keeps_the_contract(check):
         check(Stand(lambda given: MyMethod(clusters=2)))
+
+`CHECKS` are what every method must keep; a stand plays it on `tiny_data` with `tiny_task`.
 """
 
 from __future__ import annotations
