@@ -74,13 +74,8 @@ def _choose(task, client: Client, *, directions, local):
 
     first = tree.row(directions, 0)
     moved = train(task, first, client, local)["params"]
-    away = [
-        sum(
-            jnp.sum(jnp.square(a - b))
-            for a, b in zip(tree.leaves(moved), tree.leaves(tree.row(directions, j)), strict=True)
-        )
-        for j in range(2)
-    ]
+    apart = tree.map(lambda a, b: jnp.square(a[None] - b).reshape(len(b), -1).sum(axis=1), moved, directions)
+    away = sum(tree.leaves(apart))
     return {"choice": jnp.argmin(away).astype(jnp.int32)}
 
 
