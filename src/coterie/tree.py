@@ -26,6 +26,19 @@ def map(fn: Callable[..., Any], tree: T, *others: Any) -> T:
     return result
 
 
+def map_paths(fn: Callable[..., Any], tree: T, *others: Any, above: str = "") -> T:
+    """As `map`, with the path of each leaf before it."""
+    if isinstance(tree, dict):
+        made: Any = {
+            key: map_paths(fn, tree[key], *(other[key] for other in others), above=f"{above}/{key}" if above else key)
+            for key in sorted(tree)
+        }
+    else:
+        made = fn(above, tree, *others)
+    result: T = made
+    return result
+
+
 def paths(tree: Any, above: str = "") -> Iterator[tuple[str, Any]]:
     """Each leaf with its path, keys joined by a slash; the empty path for a bare array."""
     if isinstance(tree, dict):

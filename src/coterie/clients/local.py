@@ -225,7 +225,7 @@ def _optimiser(task: Task, start: Params, local: LocalSGD) -> tuple[Any, Any]:
 
     def with_terms(params: Params, grads: Params) -> Params:
         if not off(task.l2):
-            grads = tree.map(lambda g, w: g + task.l2 * w if w.ndim > 1 else g, grads, params)
+            grads = tree.map_paths(lambda path, g, w: g + 2 * task.l2 * w if _is_kernel(path, w) else g, grads, params)
         if not off(local.decay):
             grads = tree.map(lambda g, w: g + local.decay * w, grads, params)
         if not off(local.mu):
@@ -249,6 +249,10 @@ def _optimiser(task: Task, start: Params, local: LocalSGD) -> tuple[Any, Any]:
         return moved(params, tree.map(lambda w, v: w - local.rate * v, params, state)), state
 
     return by_sgd, () if off(local.momentum) else jax.tree_util.tree_map(jnp.zeros_like, start)
+
+
+def _is_kernel(path: str, leaf: Any) -> bool:
+    return path.rsplit("/", 1)[-1] == "kernel" or leaf.ndim > 1
 
 
 def optax_optimiser(name: str, rate: Any) -> Any:

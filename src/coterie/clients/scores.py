@@ -9,6 +9,7 @@ import numpy as np
 from coterie import tree
 from coterie.clients.schema import Model, Values
 from coterie.clients.work import CHUNK, Client, Steps, Work
+from coterie.errors import SpecError
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Bank, Params
@@ -60,6 +61,9 @@ losses_of = Work(
 
 def _count(task: Task, x: Any, y: Any) -> dict[str, Any]:
     import jax.numpy as jnp
+
+    if task.classes is None:
+        raise SpecError(f"Model {task.name} predicts numbers: there are no labels to count")
 
     return {"counts": (y[:, None] == jnp.arange(task.classes, dtype=y.dtype)).astype(jnp.float32)}
 

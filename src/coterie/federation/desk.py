@@ -176,7 +176,7 @@ class Desk:
             if isinstance(schema, Settings):
                 settings[name] = value
             elif isinstance(value, Rows):
-                rows[name] = (value.bank, np.array([value.row[client] for client in clients], np.int64))
+                rows[name] = (value.bank, _rows_for(clients, value, f"Work {work.name!r}: {name!r}"))
             elif isinstance(value, Once):
                 shared[name] = value.value
                 digest = hashlib.blake2b(codec.encode(value.value), digest_size=_HASH_BYTES).hexdigest()
@@ -398,6 +398,17 @@ class _Intake:
             answers = {name: _pick(value, order) for name, value in answers.items()}
         mean, weight, spread = (None, None, None) if self._reduction is None else self._reduction.result()
         return Replies(clients, samples, answers, mean, weight, spread, dict(self.lost))
+
+
+def _rows_for(clients: tuple[ClientId, ...], sent: Rows, what: str) -> Array:
+    """The row of each client, which must be there."""
+    missing = [client for client in clients if client not in sent.row]
+    if missing:
+        raise SpecError(f"{what} was sent by rows, but has none for {_some(missing)}")
+    rows = np.array([sent.row[client] for client in clients], np.int64)
+    if len(rows) and not 0 <= rows.min() <= rows.max() < tree.rows(sent.bank):
+        raise SpecError(f"{what} has rows 0 to {tree.rows(sent.bank) - 1}, was asked for {rows.min()} to {rows.max()}")
+    return rows
 
 
 def _finite_rows(block: Block) -> Array:

@@ -377,9 +377,12 @@ def _chunks(rows: Array) -> list[Array]:
 
 
 def _globally(local: Array, rows: Array, out: Array) -> None:
-    """Positions among a client's own examples → numbers in the flat array; filling stays -1."""
-    np.take(rows, local, out=out, mode="wrap")  # -1 wraps to the last example, and is put back below
-    out[local < 0] = -1
+    """Positions among a client's own examples → numbers in the flat array.
+
+    Filling is an example of the same client, marked by the sign: ~number. Another client's could spoil a gradient.
+    """
+    np.take(rows, local, out=out, mode="wrap")  # -1 wraps to the last example
+    np.invert(out, out=out, where=local < 0)
 
 
 def _add_up(total: Array, values: Array, starts: Array, members: list[_Member]) -> None:
@@ -433,7 +436,7 @@ def _gather(x: Any, y: Any, index: Any, turned: Any, names: tuple[str, ...]) -> 
     """The examples of these numbers, under the transform of their client."""
     from jax import lax
 
-    safe = lax.max(index, np.int32(0))
+    safe = lax.max(index, ~index)  # filling is marked by the sign
     # One slice a row: XLA's gather computes an address for each number and takes three times as long on a CPU.
     images = lax.map(lambda number: lax.dynamic_index_in_dim(x, number, keepdims=False), safe)
     if len(names) > 1:

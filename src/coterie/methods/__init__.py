@@ -56,7 +56,7 @@ def settings_of(kind: Any) -> dict[str, dataclasses.Field[Any]]:
     }
 
 
-def build(name: str, local: Any, given: Mapping[str, Any], **options: Any) -> Any:
+def build(name: str, local: Any, given: Mapping[str, Any], /, **options: Any) -> Any:
     """The method of this name.
 
     Args:

@@ -43,7 +43,7 @@ class Task:
         classes: How many, or None for regression.
         normalise: Applied to the inputs, as float32, before `apply`; None for none.
         layers: The top-level keys of the parameters from input to output.
-        l2: Penalty (l2/2)·||kernels||² on leaves of two and more dimensions, in training only.
+        l2: Penalty l2·||kernels||², in training only; a kernel is what is called so or has two and more dimensions.
         random: Whether `apply` uses its key.
     """
 
@@ -100,14 +100,6 @@ class Task:
         if self.classes is None:
             return jnp.zeros(y.shape, jnp.float32)
         return (jnp.argmax(outputs, axis=1).astype(y.dtype) == y).astype(jnp.float32)
-
-    def penalty(self, params: Params) -> Any:
-        """The l2 penalty of a model; callers skip it where `l2` is 0."""
-        import jax.numpy as jnp
-
-        from coterie import tree
-
-        return 0.5 * self.l2 * sum(jnp.sum(jnp.square(leaf)) for leaf in tree.leaves(params) if leaf.ndim > 1)
 
     def check(self, x: Array, y: Array) -> None:
         """Raise a SpecError where data do not fit this task."""

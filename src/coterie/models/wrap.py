@@ -32,7 +32,7 @@ def from_functions(
 
     Args:
         init: `jax.random` key → parameters, a nested dict of arrays.
-        apply: (parameters, inputs) → logits or predictions; may take a third argument, a key that is None outside
+        apply: (parameters, inputs) → logits or predictions; may take a third argument without a default: a key, None outside
             local training.
         shape: The shape of one input.
         classes: How many, or None for regression.
@@ -40,7 +40,8 @@ def from_functions(
         normalise: A function of the inputs, or None.
         l2: Penalty on kernels while training.
     """
-    takes_key = len(inspect.signature(apply).parameters) > 2
+    taken = list(inspect.signature(apply).parameters.values())
+    takes_key = len(taken) > 2 and taken[2].default is inspect.Parameter.empty
 
     def start(seed: Seed) -> Params:
         params = _checked(init(seed.key()), name)

@@ -1,0 +1,90 @@
+"""Works: the parts that go together, and the names that clients know."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from coterie.clients import Batches, Steps, Values, Work, fit, known_work
+from coterie.clients.work import Batch
+from coterie.errors import SpecError
+
+
+def each(task, x, y):
+    return {}
+
+
+def body(task, client):
+    return {}
+
+
+def plan(n, seed, effort):
+    return {"all": Steps(np.zeros((0, 1), np.int32))}
+
+
+def lengths(n):
+    return {"all": 0}
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ({}, "has nothing to do: give it each, body or plain"),
+        ({"plain": each, "body": body}, "is plain and can have no plan, each or body"),
+        ({"plain": each, "each": each}, "is plain and can have no plan, each or body"),
+        ({"body": body, "plan": plan}, "needs plan, lengths and body together"),
+        ({"body": body, "lengths": lengths}, "needs plan, lengths and body together"),
+        ({"each": each, "plan": plan, "lengths": lengths}, "needs plan, lengths and body together"),
+        ({"body": body, "memory": "kept"}, "needs memory and blank together"),
+        ({"body": body, "blank": body}, "needs memory and blank together"),
+    ],
+)
+def test_parts_that_do_not_go_together_are_refused_and_the_name_stays_free(parts, text):
+    with pytest.raises(SpecError, match=f"Work 'test.wrong' {text}"):
+        Work("test.wrong", {}, {}, **parts)
+    with pytest.raises(SpecError, match=r"No work 'test\.wrong'"):
+        known_work("test.wrong")
+
+
+def test_a_work_is_known_by_its_name():
+    work = Work("test.named", {}, {"n": Values("int32")}, body=body)
+    assert known_work("test.named") is work
+    assert known_work("fit") is fit
+
+
+def test_an_unknown_name_brings_the_nearest_one():
+    with pytest.raises(SpecError, match=r"No work 'fti'. Did you mean 'fit'\? Known: .*losses_of"):
+        known_work("fti")
+
+
+def test_one_name_cannot_be_given_to_two_works():
+    first = Work("test.twice", {}, {}, body=body)
+    with pytest.raises(SpecError, match=r"There is a work 'test\.twice' already; names are what the network goes by"):
+        Work("test.twice", {}, {}, each=each)
+    assert known_work("test.twice") is first
+
+
+def test_a_module_that_is_loaded_again_may_name_its_works_again():
+    Work("test.again", {}, {}, body=body)
+    again = Work("test.again", {}, {}, body=body)
+    assert known_work("test.again") is again
+
+
+def test_the_stream_of_a_work_is_its_name_unless_it_is_the_main_training():
+    assert Work("test.stream", {}, {}, body=body).stream == "test.stream"
+    assert fit.stream == "batches"
+
+
+def test_a_work_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        fit.name = "other"
+
+
+def test_folding_goes_over_the_planned_rows_one_after_the_other():
+    rows = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    batches = Batches(2, lambda row: Batch(jnp.asarray(rows)[row], None, None))
+    # 10·(10·0 + 1 + 2) + 3 + 4 = 37: the second row after the first, and the third not at all
+    assert float(batches.fold(lambda row, total: 10 * total + batches.take(row).x.sum(), jnp.float32(0))) == 37

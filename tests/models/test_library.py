@@ -1,0 +1,184 @@
+"""The models that have a name: their sizes, beginnings and options."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from coterie import tree
+from coterie.errors import SpecError
+from coterie.models import MODELS, Task, build, linear_regression, mclr, mlp
+from coterie.models.library import glorot
+from coterie.seeds import Seed
+
+DENSE = [
+    # inputs·outputs + outputs for each layer; the ids are those of the table of models
+    pytest.param("mclr", (28, 28), 10, {}, 784 * 10 + 10, 7_850, id="MCLR-mnist"),
+    pytest.param("mlp", (28, 28), 10, {"widths": (128,)}, 784 * 128 + 128 + 128 * 10 + 10, 101_770, id="MLP-mnist"),
+    pytest.param("mclr", (784,), 26, {}, 784 * 26 + 26, 20_410, id="MCLR-femnist26"),
+    pytest.param(
+        "mlp", (28, 28, 1), 26, {"widths": (512,)}, 784 * 512 + 512 + 512 * 26 + 26, 415_258, id="MLP-femnist26"
+    ),
+    pytest.param("mlp", (28, 28), 10, {"widths": (512,)}, 784 * 512 + 512 + 512 * 10 + 10, 407_050, id="MLP-femnist10"),
+    pytest.param("mclr", (60,), 10, {}, 60 * 10 + 10, 610, id="MCLR-synthetic"),
+    pytest.param("mlp", (28, 28), 10, {"widths": 200}, 784 * 200 + 200 + 200 * 10 + 10, 159_010, id="MLP-200"),
+    pytest.param("mclr", (1280,), 7, {}, 1280 * 7 + 7, 8_967, id="MCLR-mex"),
+    pytest.param(
+        "mlp",
+        (1280,),
+        7,
+        {"widths": [1280, 640, 120]},
+        1280 * 1280 + 1280 + 1280 * 640 + 640 + 640 * 120 + 120 + 120 * 7 + 7,
+        2_537_287,
+        id="MLP-3",
+    ),
+    pytest.param("linear-regression", (1000,), None, {}, 1000, 1_000, id="Linear-reg"),
+    pytest.param("linear-regression", (1000,), None, {"bias": True}, 1000 + 1, 1_001, id="Linear-reg with bias"),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "classes", "options", "derived", "published"), DENSE)
+def test_a_model_has_as_many_parameters_as_its_paper_says(name, shape, classes, options, derived, published):
+    params = build(name, shape, classes, **options).init(Seed(0))
+    assert tree.size(params) == derived == published
+    assert {leaf.dtype for leaf in tree.leaves(params)} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_two_builds_with_one_seed_are_identical_and_with_another_they_are_not(name):
+    classes = None if name == "linear-regression" else 3
+    one, other = (build(name, (4, 5), classes) for _ in range(2))
+    assert tree.same(one.init(Seed(7)), other.init(Seed(7)))
+    assert not tree.same(one.init(Seed(7)), one.init(Seed(8)))
+
+
+def test_layers_of_one_model_begin_with_draws_of_their_own():
+    params = mlp((4,), 4, widths=(4, 4)).init(Seed(0))
+    kernels = [params[layer]["kernel"] for layer in ("dense0", "dense1", "dense2")]
+    assert not any(np.array_equal(kernels[i], kernels[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
+
+
+def test_kernels_begin_uniform_within_glorots_bound_and_biases_at_zero():
+    # sqrt(6 / (140 + 10)) = 0.2
+    kernel = mclr((140,), 10).init(Seed(3))["dense0"]["kernel"]
+    assert kernel.shape == (10, 140)
+    assert np.abs(kernel).max() <= np.float32(0.2)
+    # All of 1,400 draws within 0.99 of the bound has probability 0.99^1400 < 1e-6.
+    assert np.abs(kernel).max() > 0.99 * 0.2
+    # The mean of 1,400 draws of variance 0.2²/3 has deviation 0.2/sqrt(3·1400) = 0.0031; six of those.
+    assert abs(kernel.mean()) < 6 * 0.2 / math.sqrt(3 * 1400)
+    assert not mclr((140,), 10).init(Seed(3))["dense0"]["bias"].any()
+    assert np.array_equal(glorot(Seed(3).fold("dense0", "kernel"), 10, 140), kernel)
+
+
+def test_linear_regression_begins_at_coordinates_of_zero_or_one_with_even_chance():
+    kernel = linear_regression((1000,)).init(Seed(0))["linear"]["kernel"]
+    assert set(kernel.tolist()) == {0.0, 1.0}
+    # 1,000 fair coins have deviation sqrt(1000)/2 = 15.8; six of those.
+    assert abs(kernel.sum() - 500) < 6 * 15.9
+
+
+def test_the_loss_of_an_empty_image_begins_at_the_logarithm_of_the_number_of_classes():
+    # Biases are 0, so all logits of a zero input are 0: the loss is ln C, for every label.
+    for task in (mclr((6,), 10), mlp((6,), 10, widths=(5, 4))):
+        losses = task.losses(task.init(Seed(1)), np.zeros((10, 6), np.float32), np.arange(10))
+        assert np.asarray(losses) == pytest.approx([math.log(10)] * 10, rel=1e-6)  # float32
+
+
+def test_the_loss_begins_at_about_the_logarithm_of_the_number_of_classes():
+    # For an input of norm 1 a logit has mean 0 and variance σ² = 2/(784 + 10), a third of the squared bound, and
+    # E loss = E log Σ exp(z) - E z_y lies between ln C (Jensen) and ln C + σ²/2 (Jensen again, and uniform draws
+    # are sub-Gaussian). A loss deviates by at most 2σ: the logarithm of the sum and z_y by σ each at the most. Mean of
+    # 100 draws of the model; six deviations of that mean.
+    task = mclr((784,), 10)
+    x = np.full((1, 784), 1 / 28, np.float32)
+    sigma = math.sqrt(2 / 794)
+    losses = [float(task.losses(task.init(Seed(i)), x, np.array([i % 10]))[0]) for i in range(100)]
+    slack = 6 * 2 * sigma / math.sqrt(100)
+    assert -slack < np.mean(losses) - math.log(10) < sigma**2 / 2 + slack
+
+
+def test_logistic_regression_is_one_product_with_the_flattened_image():
+    task = mclr((2, 2), 3)
+    params = {"dense0": {"kernel": np.arange(12, dtype=np.float32).reshape(3, 4), "bias": np.array([1, 0, -1.0])}}
+    x = np.array([[[1, 0], [0, 2]], [[0, 0], [0, 0]]], np.float32)
+    # rows (0 1 2 3), (4 5 6 7), (8 9 10 11) with (1, 0, 0, 2): 0 + 6, 4 + 14, 8 + 22; and the bias
+    assert np.asarray(task.outputs(params, x)).tolist() == [[7, 18, 29], [1, 0, -1]]
+
+
+def test_a_dense_network_has_a_relu_between_its_layers_and_none_after_the_last():
+    task = mlp((1,), 2, widths=(2,))
+    params = {
+        "dense0": {"kernel": np.array([[1.0], [-1.0]]), "bias": np.array([0.0, 1.0])},
+        "dense1": {"kernel": np.array([[1.0, 1.0], [-2.0, 0.0]]), "bias": np.array([0.0, 0.5])},
+    }
+    # x = 3: hidden (3, -2) → (3, 0); outputs 3 + 0, -6 + 0.5.    x = -1: hidden (-1, 2) → (0, 2); outputs 2, 0.5.
+    x = np.array([[3.0], [-1.0]])
+    assert np.asarray(task.outputs(params, x)).tolist() == [[3, -5.5], [2, 0.5]]
+    assert task.layers == ("dense0", "dense1")
+
+
+def test_outputs_have_a_row_an_example_and_a_column_a_class():
+    x = np.ones((5, 2, 3), np.float32)
+    for task, shape in ((mclr((2, 3), 4), (5, 4)), (mlp((2, 3), 7), (5, 7)), (linear_regression((2, 3)), (5,))):
+        assert task.outputs(task.init(Seed(0)), x).shape == shape
+
+
+def test_linear_regression_adds_its_bias_only_if_it_has_one():
+    x = np.array([[1.0, 2.0]])
+    kernel = np.array([10.0, 100.0])
+    assert linear_regression((2,)).outputs({"linear": {"kernel": kernel}}, x).tolist() == [210]
+    biased = {"linear": {"kernel": kernel, "bias": np.array(5.0)}}
+    assert linear_regression((2,), bias=True).outputs(biased, x).tolist() == [215]
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "options", "text"),
+    [
+        ("mlpp", 3, {}, "No model 'mlpp'. Did you mean 'mlp'? Known: linear-regression, mclr, mlp"),
+        (
+            "mlp",
+            3,
+            {"width": 3},
+            "No setting of model mlp 'width'. Did you mean 'widths'? Known: l2, normalise, widths",
+        ),
+        ("mclr", 3, {"widths": (3,)}, "No setting of model mclr 'widths'. Known: l2, normalise"),
+        ("mclr", 3, {"shape": (3,)}, "No setting of model mclr 'shape'. Known: l2, normalise"),
+        (
+            "mlp",
+            3,
+            {"widths": ()},
+            "mlp.widths must be whole numbers of at least 1, got (); for no hidden layer use mclr",
+        ),
+        ("mlp", 3, {"widths": (5, 0)}, "mlp.widths must be whole numbers of at least 1, got (5, 0); for no hidden"),
+        ("mlp", 3, {"widths": 1.5}, "mlp.widths must be whole numbers of at least 1, got (1.5,); for no hidden"),
+        ("mlp", 3, {"widths": True}, "mlp.widths must be whole numbers of at least 1, got (True,); for no hidden"),
+        ("mlp", 3, {"widths": None}, "mlp.widths must be whole numbers of at least 1, got (None,); for no hidden"),
+        ("mclr", None, {}, "mclr predicts classes, but the data have numbers to predict; use linear-regression"),
+        ("mlp", None, {}, "mlp predicts classes, but the data have numbers to predict; use linear-regression"),
+        ("mclr", 0, {}, "mclr.classes must be a whole number of at least 1, got 0"),
+        ("mclr", 2.5, {}, "mclr.classes must be a whole number of at least 1, got 2.5"),
+        (
+            "linear-regression",
+            3,
+            {},
+            "linear-regression predicts numbers, but the data have 3 classes; use mclr or mlp",
+        ),
+        ("mlp", 3, {"l2": -1}, "mlp.l2 must be a finite number of at least 0, got -1"),
+        ("mclr", 3, {"l2": "x"}, "mclr.l2 must be a finite number of at least 0, got 'x'"),
+        ("mclr", 3, {"l2": math.nan}, "mclr.l2 must be a finite number of at least 0, got nan"),
+        ("mclr", 3, {"normalise": 255}, "mclr.normalise must be a function of the inputs, got 255"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused_with_what_is_allowed(name, classes, options, text):
+    with pytest.raises(SpecError) as caught:
+        build(name, (4,), classes, **options)
+    assert str(caught.value).startswith(text)
+
+
+def test_every_model_that_is_described_can_be_built():
+    for name, description in MODELS.items():
+        assert description
+        assert isinstance(build(name, (3,), None if "regression" in name else 2), Task)

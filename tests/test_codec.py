@@ -1,0 +1,313 @@
+"""Plain data as bytes and back."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+import struct
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from coterie import codec
+from coterie.errors import RecordError, SpecError
+from coterie.kept import Kept
+from coterie.seeds import Seed
+
+
+@codec.state
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A state of a method."""
+
+    left: Any
+    right: Any = None
+
+
+@codec.state
+@dataclasses.dataclass(frozen=True)
+class Picky:
+    """A state that refuses some values."""
+
+    size: int
+
+    def __post_init__(self):
+        if self.size > 9:
+            raise SpecError("size must be at most 9")
+
+
+@dataclasses.dataclass(frozen=True)
+class Unmarked:
+    """A dataclass that nobody marked."""
+
+    value: int = 0
+
+
+def identical(one, other):
+    """Whether two values are of the same kinds and equal to the bit."""
+    if isinstance(one, np.ndarray):
+        return (
+            isinstance(other, np.ndarray)
+            and one.dtype == other.dtype
+            and one.shape == other.shape
+            and one.tobytes() == other.tobytes()
+        )
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, float):
+        return struct.pack("d", one) == struct.pack("d", other)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(identical(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, dict | Kept):
+        # A dictionary's keys are compared with their types: 1 is not True.
+        return {(type(k), k) for k in one} == {(type(k), k) for k in other} and all(
+            identical(one[key], other[key]) for key in one
+        )
+    if dataclasses.is_dataclass(one) and not isinstance(one, Seed):
+        return all(identical(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
+    return one == other
+
+
+BITS = st.integers(0, 2**64 - 1).map(lambda bits: struct.unpack("<d", struct.pack("<Q", bits))[0])
+# Arrays of any bit pattern: NaNs with payloads, negative zeros, denormal numbers.
+ARRAYS = st.builds(
+    lambda raw, dtype: raw.view(dtype)[..., 0],
+    npst.arrays(np.uint8, npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3).map(lambda s: (*s, 8))),
+    st.sampled_from([np.float64, np.float32, np.float16, np.int8, np.int16, np.int64, np.uint16, np.uint32, np.uint64]),
+) | npst.arrays(np.bool_, npst.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=3))
+SIMPLE = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**200), 2**200)
+    | BITS
+    | st.text(max_size=5)
+    | ARRAYS
+    | st.integers(0, 2**128 - 1).map(Seed)
+)
+VALUES = st.recursive(
+    SIMPLE,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=3) | st.integers(-(2**70), 2**70), inner, max_size=3)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3).map(Kept)
+        | st.builds(Pair, inner, inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(VALUES)
+def test_every_value_of_the_known_kinds_comes_back_to_the_bit(value):
+    assert identical(codec.decode(codec.encode(value)), value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        -0.0,
+        math.inf,
+        -math.inf,
+        5e-324,
+        struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000123))[0],  # a negative NaN with a payload
+        2**64,
+        -(2**300),
+        (),
+        [],
+        {},
+        Kept(),
+        ((), [()]),
+        {"@": "float", "items": []},  # what the format itself uses inside
+        {1: "number", "1": "text"},
+        np.zeros((0, 3), bool),
+        np.array(7, np.uint64),
+        np.arange(6).reshape(2, 3).T,  # not in C order
+        np.arange(6)[::-2],
+        "\ud800 ä \x00",
+        Pair(Pair(1.5), Kept({"a": np.float32([1, -0.0])})),
+    ],
+    ids=lambda value: repr(value)[:30].encode("ascii", "replace").decode(),
+)
+def test_values_at_the_edges_come_back_to_the_bit(value):
+    assert identical(codec.decode(codec.encode(value)), value)
+
+
+def test_scalars_of_numpy_come_back_as_arrays_without_axes():
+    for scalar in (np.float32(1.5), np.float64(0.1), np.int16(-3), np.bool_(True)):
+        assert identical(codec.decode(codec.encode(scalar)), np.asarray(scalar))
+
+
+def test_bytes_in_another_order_come_back_as_the_same_numbers():
+    assert identical(codec.decode(codec.encode(np.array([1, 256], ">i4"))), np.array([1, 256], "<i4"))
+
+
+@given(st.dictionaries(st.text(max_size=2) | st.integers(0, 9), SIMPLE, max_size=5), st.randoms())
+def test_equal_mappings_give_equal_bytes_whatever_the_order_of_their_keys(items, random):
+    pairs = list(items.items())
+    random.shuffle(pairs)
+    assert codec.encode(dict(pairs)) == codec.encode(items)
+
+
+def test_equal_mappings_of_clients_give_equal_bytes_whatever_their_history():
+    once = Kept({"a": np.ones(2), "b": np.zeros(2)})
+    twice = Kept({"b": np.ones(2)}).set({"a": np.ones(2)}).set({"b": np.zeros(2)})
+    assert codec.encode(once) == codec.encode(twice)
+    assert codec.encode(once) != codec.encode(dict(once))
+
+
+def test_other_processes_give_the_same_bytes():
+    # The server names a kept value by the hash of these bytes, so a run that is resumed must find the same ones.
+    program = "from coterie import codec; print(codec.encode({'a': 1, 'b': (0.5, 'x')}).hex())"
+    theirs = {
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60).stdout
+        for _ in range(4)
+    }
+    assert theirs == {codec.encode({"b": (0.5, "x"), "a": 1}).hex() + "\n"}
+
+
+def test_values_that_differ_in_one_bit_give_other_bytes():
+    pairs = [
+        (0.0, -0.0),
+        (1, 1.0),
+        (True, 1),
+        ((1,), [1]),
+        ("1", 1),
+        (np.float32(1), np.float64(1)),
+        ({1: 0}, {"1": 0}),
+    ]
+    for one, other in pairs:
+        assert codec.encode(one) != codec.encode(other)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (object(), "value is a object, which is not plain data; turn it into arrays or numbers"),
+        ({"a": {"b": {1, 2}}}, "value.a.b is a set, which is not plain data; turn it into arrays or numbers"),
+        (b"bytes", "value is a bytes, which is not plain data"),
+        (1j, "value is a complex, which is not plain data"),
+        (Pair(0, print), "value.right is a builtin_function_or_method, which is not plain data"),
+        ([Unmarked()], "value is a Unmarked, which is not plain data; mark the dataclass with @state"),
+        (collections.namedtuple("Point", "x y")(1, 2), "value is a Point, which is not plain data"),
+        (np.array(["a"]), "value is an array of <U1; only booleans and numbers of up to 64 bits can be kept"),
+        (np.array([print]), "value is an array of object; only booleans and numbers"),
+        (np.array([1j]), "value is an array of complex128; only booleans and numbers"),
+        (np.ones(2, np.longdouble), "only booleans and numbers of up to 64 bits can be kept"),
+        ({(1, 2): 3}, r"Keys in plain data are strings or whole numbers, got \(1, 2\) in value"),
+        ({True: 3}, "Keys in plain data are strings or whole numbers, got True in value"),
+        ({"a": {1.0: 3}}, "Keys in plain data are strings or whole numbers, got 1.0 in value.a"),
+    ],
+)
+def test_what_is_not_plain_data_is_refused_with_the_place_where_it_is(value, text):
+    with pytest.raises(TypeError, match=text):
+        codec.encode(value)
+
+
+def test_only_frozen_dataclasses_can_be_marked():
+    @dataclasses.dataclass
+    class Loose:
+        value: int
+
+    for kind in (Loose, int):
+        with pytest.raises(TypeError, match="must be a frozen dataclass: a state is handed on, never changed"):
+            codec.state(kind)
+
+
+MESSAGE = codec.encode(
+    {
+        "seed": Seed(5),
+        "rate": 1.5,
+        "kept": Kept({"a": (1, None)}),
+        "pair": Pair([True], Picky(3)),
+        "bank": np.arange(3, dtype=np.float32),
+    }
+)
+
+
+def test_data_cut_off_anywhere_are_a_record_error():
+    for length in range(len(MESSAGE)):
+        with pytest.raises(RecordError, match="damaged or not Coterie's"):
+            codec.decode(MESSAGE[:length])
+
+
+def test_a_changed_byte_is_a_record_error_or_another_value_and_nothing_else():
+    refused = 0
+    for place in range(len(MESSAGE)):
+        for flip in (0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xFF):
+            damaged = bytearray(MESSAGE)
+            damaged[place] ^= flip
+            try:
+                codec.decode(bytes(damaged))
+            except RecordError:
+                refused += 1
+    # There is no checksum: what is left are changes within a number, a text or a name.
+    assert refused > len(MESSAGE)
+
+
+@given(st.binary(max_size=200))
+def test_bytes_of_something_else_are_a_record_error(data):
+    with pytest.raises(RecordError, match="damaged or not Coterie's"):
+        codec.decode(data)
+
+
+def test_tensors_of_another_program_are_a_record_error():
+    from safetensors.numpy import save
+
+    with pytest.raises(RecordError, match="damaged or not Coterie's"):
+        codec.decode(save({"weights": np.ones(3)}))
+    with pytest.raises(RecordError, match=r"These data are of format \['coterie-99'\]; this version reads coterie-1"):
+        codec.decode(save({}, metadata={"coterie-99": "null"}))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        '{"@":"array","name":"a7"}',
+        '{"@":"float","bits":"3ff0"}',
+        '{"@":"float"}',
+        '{"@":"seed","value":"-1"}',
+        '{"@":"dict","items":[[[1],2]]}',
+        '{"@":"list","items":7}',
+        '{"name":"a0"}',
+        '{"@":["list"]}',
+        "[" * 100_000,
+    ],
+    ids=lambda header: header[:30],
+)
+def test_a_header_that_makes_no_sense_is_a_record_error(header):
+    from safetensors.numpy import save
+
+    with pytest.raises(RecordError):
+        codec.decode(save({}, metadata={"coterie-1": header}))
+
+
+def test_a_state_that_nobody_imported_is_named_in_the_error():
+    data = codec.encode(Pair(1, 2)).replace(b":Pair", b":Pear")
+    with pytest.raises(
+        RecordError, match=r"Unknown kind '.*:Pear' in the data; import the module that defines it first"
+    ):
+        codec.decode(data)
+
+
+def test_a_state_that_refuses_its_values_is_a_record_error_with_its_reason():
+    beyond = object.__new__(Picky)  # past the check, as damage would
+    object.__setattr__(beyond, "size", 10)
+    with pytest.raises(RecordError, match="damaged or not Coterie's: size must be at most 9"):
+        codec.decode(codec.encode(beyond))
+
+
+def test_arrays_of_a_value_come_in_the_order_of_its_keys():
+    value = {"b": [np.array([1]), 2.0], "a": Pair(np.array([3]), Kept({"x": np.array([4])}))}
+    assert [array.tolist() for array in codec.arrays(value)] == [[3], [4], [1], 2.0]
+
+
+def test_finite_looks_into_every_array_and_lets_single_bounds_be_infinite():
+    assert codec.finite({"a": [np.ones(2)], "bound": math.inf, "count": np.array([3])})
+    assert not codec.finite(Pair(1, Kept({"x": np.array([1, np.nan])})))
