@@ -122,19 +122,20 @@ def _unpack(header: Any, arrays: dict[str, Any]) -> Any:
     raise RecordError(f"Unknown kind {header.get('kind', kind)!r} in the data; import the module that defines it first")
 
 
-def arrays(value: Any) -> list[np.ndarray[Any, Any]]:
-    """Every array and float in a value of the known kinds, in a fixed order."""
-    if isinstance(value, np.ndarray | np.generic | float):
+def arrays(value: Any, *, floats: bool = True) -> list[np.ndarray[Any, Any]]:
+    """Every array in a value of the known kinds, in a fixed order; plain floats too unless `floats` is off."""
+    if isinstance(value, np.ndarray | np.generic) or (floats and isinstance(value, float)):
         return [np.asarray(value)]
+    inside: list[Any] = []
     if isinstance(value, Mapping):
-        return [array for key in sorted(value, key=str) for array in arrays(value[key])]
-    if isinstance(value, list | tuple):
-        return [array for item in value for array in arrays(item)]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [array for field in dataclasses.fields(value) for array in arrays(getattr(value, field.name))]
-    return []
+        inside = [value[key] for key in sorted(value, key=str)]
+    elif isinstance(value, list | tuple):
+        inside = list(value)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        inside = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    return [array for item in inside for array in arrays(item, floats=floats)]
 
 
 def finite(value: Any) -> bool:
     """Whether no array in a value holds NaN, nor an infinite number; single infinite floats may be bounds."""
-    return all(bool(np.isfinite(a).all()) for a in arrays(value) if a.dtype.kind == "f" and a.ndim)
+    return all(bool(np.isfinite(a).all()) for a in arrays(value, floats=False) if a.dtype.kind == "f")

@@ -27,6 +27,11 @@ class Cohort:
     available: Sequence[ClientId]
     efforts: Mapping[ClientId, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """In the order of ids, whoever made it."""
+        if list(self.clients) != sorted(set(self.clients)):
+            object.__setattr__(self, "clients", tuple(sorted(set(self.clients))))
+
     def __iter__(self) -> Iterator[ClientId]:
         return iter(self.clients)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
@@ -48,6 +49,30 @@ _COUNTER = _Counter()
 def compilations() -> Compilations:
     """What was compiled since the first call of `prepare`."""
     return Compilations(_COUNTER.count, _COUNTER.seconds)
+
+
+def cores() -> int:
+    """How many this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1  # not on Linux
+
+
+@lru_cache(maxsize=1)
+def steady() -> dict[str, str]:
+    """Options under which compiled code gives the same bytes on any number of cores.
+
+    XLA hands sums over examples (the gradient of a bias) to a library that splits them by core; products it may keep.
+    Versions of JAX that know no such option have no such library.
+    """
+    import jax
+
+    options = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"}
+    try:
+        jax.jit(lambda x: x, compiler_options=options).lower(0.0).compile()
+    except jax.errors.JaxRuntimeError:
+        return {}
+    return options
 
 
 def prepare() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from coterie import codec, tree
 from coterie.clients import schema as schemas
-from coterie.clients.schema import Model, Ragged, Schema, Settings
+from coterie.clients.schema import Model, Ragged, Schema, Settings, Values
 from coterie.clients.work import Work
 from coterie.errors import Diverged, SpecError, TooFewReplies, unknown
 from coterie.federation.cohort import Cohort
@@ -48,6 +48,7 @@ class Account:
         asks: How many asks there were; the next one's id.
         versions: Memory's name → client → the ask whose memory was accepted last.
         holdings: Hash of a kept value → the clients that confirmed having it.
+        standing: `versions` before the round at hand.
         refused: Reason → how many replies were refused for it.
         seconds: Spent waiting for clients.
     """
@@ -55,6 +56,7 @@ class Account:
     traffic: Traffic = dataclasses.field(default_factory=Traffic)
     asks: int = 0
     versions: dict[str, Kept[int]] = dataclasses.field(default_factory=dict)
+    standing: dict[str, Kept[int]] = dataclasses.field(default_factory=dict)
     holdings: dict[str, set[ClientId]] = dataclasses.field(default_factory=dict)
     refused: dict[str, int] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
@@ -118,6 +120,14 @@ class Desk:
         )
         return Desk(self._carrier, least=0, account=account, evaluating=True)
 
+    def begin(self) -> None:
+        """A round begins: from here on, `undo` comes back to the memories as they are now."""
+        self._account.standing = dict(self._account.versions)
+
+    def undo(self) -> None:
+        """A round is skipped: clients go on from what they remembered before it, whatever was accepted in it."""
+        self._account.versions = dict(self._account.standing)
+
     def ask(
         self,
         cohort: Cohort | Iterable[ClientId],
@@ -134,9 +144,9 @@ class Desk:
         """Have each client of the cohort do a work, and gather the good replies; see `Federation.ask`."""
         order = self._order(cohort, work, seed, part, deadline, after, sent)
         t = cohort.t if isinstance(cohort, Cohort) else -1
-        if reduce is not None and not isinstance(work.gives.get(reduce.of), Model):
-            raise SpecError(f"Work {work.name!r} gives no model {reduce.of!r} to reduce")
-        intake = _Intake(order, self._carrier.task, self._template, reduce)
+        if reduce is not None:
+            _check_reduction(order, reduce)
+        intake = _Intake(order, self._carrier.task, self._template, reduce, self._check_sent(order))
         # To be scored, nobody trains: whoever cannot be placed without lowers the coverage.
         if order.clients and not (self._evaluating and work.plan is not None):
             clock = time.perf_counter()
@@ -145,6 +155,7 @@ class Desk:
             for block in self._carrier.carry(order):
                 if block.problem == LACKS:
                     lacking.extend(block.clients)
+                    intake.hold()
                     continue
                 self._take(t, block, intake)
             if lacking:
@@ -166,6 +177,7 @@ class Desk:
             raise SpecError(unknown("part", part, PARTS))
         clients = cohort.clients if isinstance(cohort, Cohort) else tuple(sorted(set(cohort)))
         self._account.asks += 1
+        number = self._account.asks
         ready = None if after is None else self._order(cohort, after.work, seed, "fit", deadline, None, after.sent)
         expected = set(work.takes) - ({"params"} if after is not None else set())
         if set(sent) != expected:
@@ -174,6 +186,8 @@ class Desk:
         for name, value in sent.items():
             schema = work.takes[name]
             if isinstance(schema, Settings):
+                if isinstance(value, Rows | Once):
+                    raise SpecError(f"Work {work.name!r}: {name!r} are settings, which go to all alike; send them bare")
                 settings[name] = value
             elif isinstance(value, Rows):
                 rows[name] = (value.bank, _rows_for(clients, value, f"Work {work.name!r}: {name!r}"))
@@ -184,10 +198,10 @@ class Desk:
                 once[name] = (digest, frozenset(client for client in clients if client not in have))
             else:
                 shared[name] = value
-            self._check_sent(work, name, schema, value)
         versions = self._account.versions.get(work.memory or "", Kept())
+        standing = self._account.standing.get(work.memory or "", Kept())
         return Order(
-            id=self._account.asks,
+            id=number,
             work=work,
             part=part,
             seed=seed,
@@ -197,19 +211,24 @@ class Desk:
             rows=rows,
             once=once,
             versions={client: versions[client] for client in clients if client in versions},
+            standing={client: standing[client] for client in clients if client in standing},
             efforts=dict(cohort.efforts) if isinstance(cohort, Cohort) else {},
             deadline=deadline,
             after=ready,
             evaluating=self._evaluating,
         )
 
-    def _check_sent(self, work: Work, name: str, schema: Schema, value: Any) -> None:
-        inner = value.bank if isinstance(value, Rows) else value.value if isinstance(value, Once) else value
-        if isinstance(value, Rows):
-            inner = tree.row(inner, 0)
-        fault = schemas.problem(schema, inner, self._carrier.task, self._template, {})
-        if fault:
-            raise SpecError(f"Work {work.name!r}: what was sent as {name!r} {fault}")
+    def _check_sent(self, order: Order) -> dict[str, int]:
+        """Refuse what the work does not take; the named dimensions of what was sent."""
+        if order.after is not None:
+            self._check_sent(order.after)
+        dims: dict[str, int] = {}
+        own = {name: tree.row(bank, 0) for name, (bank, _) in order.rows.items()}
+        for name, value in {**order.settings, **order.shared, **own}.items():
+            fault = schemas.problem(order.work.takes[name], value, self._carrier.task, self._template, dims)
+            if fault:
+                raise SpecError(f"Work {order.work.name!r}: what was sent as {name!r} {fault}")
+        return dims
 
     def _count_down(self, t: int, order: Order) -> None:
         """Enter what goes to the clients."""
@@ -248,12 +267,10 @@ class Desk:
 
     def _resend(self, t: int, order: Order, lacking: tuple[ClientId, ...], intake: _Intake) -> None:
         """The same ask again, with the kept values attached, for clients that turned out not to have them."""
-        again = order.only(lacking)
-        again = dataclasses.replace(
-            again, once={name: (key, frozenset(lacking)) for name, (key, _) in order.once.items()}
-        )
-        for _, (key, _) in order.once.items():
-            self._account.holdings.get(key, set()).difference_update(lacking)
+        again = order.only(lacking).attached()
+        for each in (again, again.after):
+            for key, _ in each.once.values() if each is not None else ():
+                self._account.holdings.get(key, set()).difference_update(lacking)
         self._count_down(t, again)
         for block in self._carrier.carry(again):
             self._take(t, block, intake)
@@ -272,7 +289,7 @@ class Desk:
                 f"{len(accepted)} of {len(order.clients)} clients answered {order.work.name!r}, "
                 f"{self._least} are needed"
             )
-        if order.work.memory is not None and not order.work.recalls:
+        if order.work.memory is not None and not order.work.recalls and not order.evaluating:
             kept = self._account.versions.get(order.work.memory, Kept())
             self._account.versions[order.work.memory] = kept.set(dict.fromkeys(accepted, order.id))
         for each in (order, order.after):
@@ -298,6 +315,7 @@ class Desk:
         account.traffic.load(saved["traffic"])
         account.asks = saved["asks"]
         account.versions = dict(saved["versions"])
+        account.standing = dict(saved["versions"])
         account.holdings = {key: set(clients) for key, clients in saved["holdings"].items()}
         account.refused = dict(saved["refused"])
         self._carrier.load(saved["carrier"])
@@ -309,7 +327,7 @@ NOT_FINITE = "not finite"
 class _Intake:
     """The replies of one ask while they come in."""
 
-    def __init__(self, order: Order, task: Task, template: Params, how: Mean | None) -> None:
+    def __init__(self, order: Order, task: Task, template: Params, how: Mean | None, dims: Mapping[str, int]) -> None:
         self.order = order
         self.lost: dict[ClientId, str] = dict.fromkeys(order.clients, "no reply")
         self._task = task
@@ -319,46 +337,69 @@ class _Intake:
         self._blocks: list[Block] = []
         self._seen: set[ClientId] = set()
         self._asked = set(order.clients)
+        self._dims = dict(dims)
+        self._holds = False
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
         """Who gave a good answer so far."""
         return tuple(client for block in self._blocks for client in block.clients)
 
+    def hold(self) -> None:
+        """Some clients answer after the others: models must wait to be added up in the order of client ids."""
+        self._holds = self._how is not None
+
     def take(self, block: Block) -> list[tuple[ClientId, str]]:
         """Keep the good replies of a block; give the others with the reason."""
         bad: dict[int, str] = {}
-        common = block.problem or ("late" if block.late else None) or self._misfit(block)
+        dims = {**self._dims, "replies": len(block.clients)}
+        common = block.problem or ("late" if block.late else None) or self._misfit(block, dims)
+        here: set[ClientId] = set()
         for place, client in enumerate(block.clients):
             if block.order != self.order.id:
                 bad[place] = "of another ask"
             elif client not in self._asked:
                 bad[place] = "not asked"
-            elif client in self._seen:
+            elif client in self._seen or client in here:
                 bad[place] = "repeated"
             elif common:
                 bad[place] = common
+            here.add(client)
         if not common:
             for place in np.flatnonzero(~_finite_rows(block)).tolist():
                 bad.setdefault(place, NOT_FINITE)
+            for place in np.flatnonzero(~self._grouped(block)).tolist():
+                bad.setdefault(place, "of no group")
         for place, reason in bad.items():
             if block.clients[place] in self._asked and reason not in ("repeated", "of another ask"):
                 self.lost[block.clients[place]] = reason
         good = [place for place in range(len(block.clients)) if place not in bad]
         if good:
+            self._dims = dims  # what the work left open holds for the replies that follow
             self._keep(block if not bad else _rows_of(block, good))
         return [(block.clients[place], reason) for place, reason in sorted(bad.items())]
 
-    def _misfit(self, block: Block) -> str | None:
-        """Why the answers are not what the work declares, or None."""
+    def _grouped(self, block: Block) -> Array:
+        """Which replies name a group that exists, where they do."""
+        if self._how is None or not isinstance(self._how.by, str):
+            return np.ones(len(block.clients), bool)
+        groups = np.asarray(block.answers[self._how.by])
+        return (groups >= 0) & (groups < self._how.groups)
+
+    def _misfit(self, block: Block, dims: dict[str, int]) -> str | None:
+        """Why the answers are not what the work declares, or None; `dims` collects the named dimensions."""
         gives, many = self.order.work.gives, len(block.clients)
         if set(block.answers) != set(gives):
             return f"gives {sorted(block.answers)}, not {sorted(gives)}"
-        dims: dict[str, int] = {"replies": many}
+        samples = np.asarray(block.samples)
+        if samples.shape != (many,) or samples.dtype.kind not in "iu" or (many and samples.min() < 0):
+            return "does not say on how many examples it worked"
         for name, schema in gives.items():
             value = block.answers[name]
             if isinstance(schema, Ragged):
-                found = (schemas.problem(schema, items, self._task, self._template, {}) for items in value)
+                if not isinstance(value, list) or len(value) != many:
+                    return f"{name} is not one list of arrays"
+                found = (schemas.problem(schema, items, self._task, self._template, dict(dims)) for items in value)
                 fault = next((text for text in found if text), None)
             elif isinstance(schema, Model):
                 stacked = dataclasses.replace(schema, stack=("replies", *schema.stack))
@@ -375,7 +416,7 @@ class _Intake:
         for client in block.clients:
             self._seen.add(client)
             del self.lost[client]
-        if self._reduction is not None and self._how is not None:
+        if self._reduction is not None and self._how is not None and not self._holds:
             groups = self._reduction.groups_of(block.clients, block.answers)
             self._reduction.add(block.answers[self._how.of], groups, block.samples)
             rest = {name: value for name, value in block.answers.items() if name != self._how.of}
@@ -386,18 +427,39 @@ class _Intake:
         blocks = self._blocks
         clients = self.clients
         samples = np.concatenate([np.zeros(0, np.int64), *(block.samples for block in blocks)])
-        names = [name for name in self.order.work.gives if self._how is None or name != self._how.of]
+        reduced = None if self._how is None or self._holds else self._how.of
+        names = [name for name in self.order.work.gives if name != reduced]
         answers = {name: _join([block.answers[name] for block in blocks]) for name in names} if blocks else {}
         if not blocks:
             answers = {name: np.zeros(0) for name in names}
         order = sorted(range(len(clients)), key=clients.__getitem__)
         if order != list(range(len(clients))):
-            assert self._reduction is None, "a carrier must give replies in the order of client ids"
+            assert self._reduction is None or self._holds, "a carrier must give replies in the order of client ids"
             clients = tuple(clients[place] for place in order)
             samples = samples[order]
             answers = {name: _pick(value, order) for name, value in answers.items()}
+        if self._holds and self._reduction is not None and self._how is not None:
+            bank = answers.pop(self._how.of)
+            if clients:
+                self._reduction.add(bank, self._reduction.groups_of(clients, answers), samples)
         mean, weight, spread = (None, None, None) if self._reduction is None else self._reduction.result()
         return Replies(clients, samples, answers, mean, weight, spread, dict(self.lost))
+
+
+def _check_reduction(order: Order, how: Mean) -> None:
+    """Refuse a sum that cannot be made."""
+    gives, what = order.work.gives, f"Work {order.work.name!r}"
+    schema = gives.get(how.of)
+    if not isinstance(schema, Model) or schema.stack or schema.partial:
+        raise SpecError(f"{what} gives no model {how.of!r} to reduce")
+    if isinstance(how.by, str):
+        group = gives.get(how.by)
+        if not isinstance(group, Values) or group.shape or np.dtype(group.dtype).kind not in "iu":
+            raise SpecError(f"{what} gives no whole number {how.by!r} to group by")
+    elif how.by is not None:
+        strays = [client for client in order.clients if not 0 <= how.by.get(client, -1) < how.groups]
+        if strays:
+            raise SpecError(f"{what} is reduced to groups 0 to {how.groups - 1}, but {_some(strays)} are in none")
 
 
 def _rows_for(clients: tuple[ClientId, ...], sent: Rows, what: str) -> Array:
@@ -406,6 +468,9 @@ def _rows_for(clients: tuple[ClientId, ...], sent: Rows, what: str) -> Array:
     if missing:
         raise SpecError(f"{what} was sent by rows, but has none for {_some(missing)}")
     rows = np.array([sent.row[client] for client in clients], np.int64)
+    lengths = sorted({len(leaf) for leaf in tree.leaves(sent.bank)})
+    if lengths[0] < 1 or len(lengths) > 1:
+        raise SpecError(f"{what} is no stack: its arrays hold {_some([str(n) for n in lengths])} rows")
     if len(rows) and not 0 <= rows.min() <= rows.max() < tree.rows(sent.bank):
         raise SpecError(f"{what} has rows 0 to {tree.rows(sent.bank) - 1}, was asked for {rows.min()} to {rows.max()}")
     return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coterie import tree
+from coterie.clients.work import Work
 from coterie.federation.order import Order
 from coterie.models import Task
 from coterie.types import ClientId, Params
@@ -16,17 +17,18 @@ class Homes:
     def __init__(self) -> None:
         """Empty homes."""
         self._memories: dict[str, dict[ClientId, dict[int, Params]]] = {}
-        self._kept: dict[str, Any] = {}
         self._holders: dict[str, set[ClientId]] = {}
+        self._blanks: dict[tuple[Work, Task], Params] = {}
 
     def receive(self, order: Order) -> tuple[list[ClientId], list[ClientId]]:
-        """Take in the kept values of an order; who can do the work, and who lacks a value that was not attached."""
+        """Take in the kept values of an order; who can do the work, and who lacks a value that was not attached.
+
+        Only who has which is noted: the values themselves come with every order in a simulation.
+        """
         lacking: set[ClientId] = set()
         for each in (order, order.after):
-            for name, (key, attached) in each.once.items() if each is not None else ():
-                assert each is not None
+            for key, attached in each.once.values() if each is not None else ():
                 holders = self._holders.setdefault(key, set())
-                self._kept.setdefault(key, each.shared[name])
                 holders.update(attached.intersection(order.clients))
                 lacking.update(client for client in order.clients if client not in holders)
         return [client for client in order.clients if client not in lacking], sorted(lacking)
@@ -39,15 +41,18 @@ class Homes:
         kept = self._memories.get(work.memory, {}).get(client, {})
         # A version that this client does not have means a blank, as for one that has none: its disk was lost.
         memory = kept.get(order.versions.get(client, -1))
-        blank: Params = work.blank(task)
-        return tree.host(blank) if memory is None else memory
+        if memory is None and (work, task) not in self._blanks:
+            self._blanks[work, task] = tree.host(work.blank(task))
+        return self._blanks[work, task] if memory is None else memory
 
     def remember(self, order: Order, client: ClientId, memory: Params) -> None:
-        """Keep a new version beside the one that the server accepted last; older ones are never asked for again."""
+        """Keep a new version beside those that may be asked for again: the accepted one, and that before the round."""
         assert order.work.memory is not None
+        if order.evaluating:  # to be scored leaves nothing behind
+            return
         kept = self._memories.setdefault(order.work.memory, {}).setdefault(client, {})
-        accepted = order.versions.get(client)
-        for version in [version for version in kept if version != accepted]:
+        wanted = (order.versions.get(client), order.standing.get(client))
+        for version in [version for version in kept if version not in wanted]:
             del kept[version]
         kept[order.id] = memory
 
@@ -65,7 +70,6 @@ class Homes:
                 name: {client: dict(versions) for client, versions in clients.items()}
                 for name, clients in self._memories.items()
             },
-            "kept": dict(self._kept),
             "holders": {key: sorted(clients) for key, clients in self._holders.items()},
         }
 
@@ -75,5 +79,4 @@ class Homes:
             name: {client: dict(versions) for client, versions in clients.items()}
             for name, clients in saved["memories"].items()
         }
-        self._kept = dict(saved["kept"])
         self._holders = {key: set(clients) for key, clients in saved["holders"].items()}

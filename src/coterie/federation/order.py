@@ -29,6 +29,7 @@ class Order:
         rows: Sent values of which each client gets its own row: the stack, and the row of each of `clients`.
         once: For each shared value that a client keeps: its hash, and to whom it is attached this time.
         versions: The memory that the server accepted last, of those clients that have one.
+        standing: The memory before this round, of those clients that have one: where a skipped round goes back to.
         efforts: Shares of the work, of stragglers.
         deadline: Seconds.
         after: The order that runs first on the client and gives this one its `params`.
@@ -45,6 +46,7 @@ class Order:
     rows: Mapping[str, tuple[Any, Array]] = field(default_factory=dict)
     once: Mapping[str, tuple[str, frozenset[ClientId]]] = field(default_factory=dict)
     versions: Mapping[ClientId, int] = field(default_factory=dict)
+    standing: Mapping[ClientId, int] = field(default_factory=dict)
     efforts: Mapping[ClientId, float] = field(default_factory=dict)
     deadline: float | None = None
     after: Order | None = None
@@ -60,7 +62,16 @@ class Order:
             self,
             clients=tuple(self.clients[place] for place in places),
             rows={name: (bank, row[places]) for name, (bank, row) in self.rows.items()},
+            versions={client: version for client, version in self.versions.items() if client in wanted},
             after=None if self.after is None else self.after.only(clients),
+        )
+
+    def attached(self) -> Order:
+        """The same order with every kept value attached for everyone."""
+        return replace(
+            self,
+            once={name: (key, frozenset(self.clients)) for name, (key, _) in self.once.items()},
+            after=None if self.after is None else self.after.attached(),
         )
 
     def client_seed(self, client: ClientId) -> Seed:
@@ -104,7 +115,10 @@ class Carrier(Protocol):
         """What they learn."""
 
     def carry(self, order: Order) -> Iterator[Block]:
-        """Replies as they come; each block in the order of client ids, and none after the deadline unless `late`."""
+        """Replies as they come: first who lacks a kept value, then blocks in the order of client ids.
+
+        None comes after the deadline unless it is marked `late`.
+        """
 
     def on(self, task: Task) -> Carrier:
         """The same clients with another task."""

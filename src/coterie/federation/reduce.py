@@ -37,7 +37,9 @@ class Reduction:
 
     def add(self, bank: Bank, groups: Array, samples: Array) -> None:
         """Add some models, each to its group."""
-        weights = np.asarray(samples, np.float64) if self._how.weights == "samples" else np.ones(len(groups))
+        # A client without examples gives back what it was sent, and counts for nothing.
+        counts = np.asarray(samples, np.float64)
+        weights = counts if self._how.weights == "samples" else (counts > 0).astype(np.float64)
 
         def add_leaf(total: Array, leaf: Array) -> None:
             scaled = np.empty(leaf.shape[1:])
@@ -61,5 +63,9 @@ class Reduction:
         )
         if self._kept is None:
             return mean, self._weights, None
-        distances = [tree.row_distances(bank, tree.take(mean, groups)) for bank, groups in self._kept]
+        # In a group without weight nobody has moved, nor has its model.
+        distances = [
+            np.where(self._weights[groups] > 0, tree.row_distances(bank, tree.take(mean, groups)), 0.0)
+            for bank, groups in self._kept
+        ]
         return mean, self._weights, np.concatenate([np.zeros(0), *distances])

@@ -11,7 +11,6 @@ Padding and masks exist in this file only.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -72,7 +71,7 @@ class Vectorised:
         self._task = task
         self._homes = homes or Homes()
         self._clients = tuple(sorted(data.clients))
-        self._threads = threads or len(os.sched_getaffinity(0))
+        self._threads = threads or compiling.cores()
         self._pool = pool or ThreadPoolExecutor(self._threads, thread_name_prefix="coterie")
         self._x = jax.device_put(data.x, may_alias=True)
         self._y = jax.device_put(data.y, may_alias=True)
@@ -110,13 +109,12 @@ class Vectorised:
         for first in range(0, len(able), wave):
             yield self._wave(order.only(able[first : first + wave]))
 
-    def _wave(self, order: Order) -> Block:
+    def _wave(self, order: Order, *, keep: bool = True) -> Block:
         if order.after is not None:
-            adapted = self._wave(order.after).answers["params"]
+            adapted = self._wave(order.after, keep=False).answers["params"]
+            # As many rows for every cohort, so that none makes JAX compile again.
+            adapted = _filled(adapted, max(len(order.clients), min(PRODUCTS, _power(len(self._clients)))))
             order = replace(order, rows={**order.rows, "params": (adapted, np.arange(len(order.clients)))}, after=None)
-            keep = False
-        else:
-            keep = not order.work.recalls
         clients = self._members(order)
         if order.work.plain is not None:
             answers = self._plain(order, clients)
@@ -125,7 +123,7 @@ class Vectorised:
             if order.work.body is not None:
                 answers = self._body(order, clients, answers)
         memory = answers.pop("memory", None)
-        if memory is not None and keep and order.work.memory is not None:
+        if memory is not None and keep and not order.work.recalls:
             for place, member in enumerate(clients):
                 own = memory[place] if isinstance(memory, list) else tree.map(np.copy, tree.row(memory, place))
                 self._homes.remember(order, member.id, own)
@@ -188,7 +186,11 @@ class Vectorised:
                 turned[place] = key[0]
                 for i, name in enumerate(order.rows):
                     models[name][place] = used[name].index(int(key[1 + i]))
-            banks = {name: _padded_rows(tree.take(order.rows[name][0], used[name])) for name in order.rows}
+            # As many rows whichever of them this call needs, so that no cohort makes JAX compile again.
+            banks = {
+                name: _filled(tree.take(bank, used[name]), _power(min(tree.rows(bank), PRODUCTS)))
+                for name, (bank, _) in order.rows.items()
+            }
             live = np.int32(len(some))
             values: dict[str, Any] = run(
                 self._x, self._y, index, turned, live, sent.numbers, sent.shared, banks, models
@@ -472,7 +474,7 @@ def _compiled_each(work: Work, task: Task, structure: Any, names: tuple[str, ...
             0, live, lambda place, out: tree.map(lambda o, v: o.at[place].set(v), out, one(place)), out
         )
 
-    return jax.jit(run)
+    return jax.jit(run, compiler_options=compiling.steady())
 
 
 @lru_cache(maxsize=256)
@@ -522,4 +524,4 @@ def _compiled_body(work: Work, task: Task, structure: Any, names: tuple[str, ...
         out = tree.map(lambda leaf: jnp.zeros((len(n), *leaf.shape), leaf.dtype), shapes)
         return lax.fori_loop(0, live, lambda c, out: tree.map(lambda o, v: o.at[c].set(v), out, one(c)), out)
 
-    return jax.jit(run)
+    return jax.jit(run, compiler_options=compiling.steady())

@@ -20,7 +20,7 @@ import numpy as np
 from coterie import tree
 from coterie.clients import LocalSGD, fit
 from coterie.federation.protocol import Cohort, Federation, Mean, Replies
-from coterie.methods.protocol import Placement, Round, Stage
+from coterie.methods.protocol import Placement, Round, Stage, check_choices
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Params
@@ -37,6 +37,10 @@ class FedAvg:
 
     local: LocalSGD = field(default_factory=LocalSGD)
     weights: Literal["samples", "uniform"] = "samples"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        check_choices(self)
 
     def start(self, task: Task, seed: Seed) -> Params:
         """The common initial model."""

@@ -21,7 +21,7 @@ from coterie.clients import LocalSGD
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation
 from coterie.methods.fedavg import average, everyone
-from coterie.methods.protocol import Placement, Round, Stage
+from coterie.methods.protocol import Placement, Round, Stage, check_choices
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import ClientId, Params
@@ -43,6 +43,7 @@ class FedProx:
 
     def __post_init__(self) -> None:
         """Refuse a pull that is none."""
+        check_choices(self)
         if not 0 <= self.mu < float("inf"):
             raise SpecError(f"method.mu must be a finite number of at least 0, got {self.mu}")
 

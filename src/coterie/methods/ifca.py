@@ -35,7 +35,7 @@ from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, Mean, Replies, Rows
 from coterie.kept import Kept
 from coterie.methods.fedavg import average, distances_of, loss_of, move_groups
-from coterie.methods.protocol import Placement, Round, Stage
+from coterie.methods.protocol import Placement, Round, Stage, check_choices
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Bank, ClientId, Params
@@ -77,7 +77,7 @@ class IFCA:
     Attributes:
         local: How clients train.
         clusters: k.
-        averaging: Option II of the paper, `models`, or option I, `gradients`.
+        averaging: Option II of the paper, `models`, or option I, `gradients`, of which `local` sets the rate alone.
         weights: With `models`: a client counts 1, or its examples.
         normaliser: With `gradients`: divide by the cohort, as the paper does, or by the cluster.
         first: Round 0 assigns by loss, or balanced at random.
@@ -104,6 +104,7 @@ class IFCA:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
+        check_choices(self)
         for name, least in (("clusters", 1), ("head_layers", 1), ("restarts", 1), ("members", 0), ("warm_rounds", 0)):
             if getattr(self, name) < least:
                 raise SpecError(f"method.{name} of ifca must be at least {least}, got {getattr(self, name)}")

@@ -14,7 +14,7 @@ from coterie.clients import LocalSGD, fit
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, Mean, Rows
 from coterie.methods.fedavg import distances_of, loss_of, move_groups
-from coterie.methods.protocol import Placement, Round, Stage, from_run
+from coterie.methods.protocol import Placement, Round, Stage, check_choices, from_run
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Bank, ClientId
@@ -36,6 +36,7 @@ class Oracle:
 
     def __post_init__(self) -> None:
         """Refuse data whose true clusters nobody knows."""
+        check_choices(self)
         if not self.truth:
             raise SpecError("oracle needs data whose true clusters are known; the others do not")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
+from coterie.errors import SpecError
 from coterie.federation.protocol import Adapt, Cohort, Federation
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -68,6 +69,15 @@ class Method(Protocol[State]):
 
     def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
         """Serve each of these clients, newcomers too, a model."""
+
+
+def check_choices(method: Any) -> None:
+    """Refuse a setting that is none of those it can be; for the `__post_init__` of a method."""
+    for name, kind in get_type_hints(type(method)).items():
+        allowed = get_args(kind)
+        if get_origin(kind) is Literal and getattr(method, name) not in allowed:
+            choices = ", ".join(map(repr, allowed))
+            raise SpecError(f"method.{name} must be one of {choices}, got {getattr(method, name)!r}")
 
 
 def from_run(what: Literal["truth", "rounds", "cohort", "clients"]) -> Any:

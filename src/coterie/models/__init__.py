@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from coterie.models.library import MODELS, build, linear_regression, mclr, mlp
-from coterie.models.task import Normalise, Task
+from coterie.models.task import Normalise, Task, trainable
 from coterie.models.wrap import from_flax, from_functions
 
-__all__ = ["MODELS", "Normalise", "Task", "build", "from_flax", "from_functions", "linear_regression", "mclr", "mlp"]
+__all__ = [
+    "MODELS",
+    "Normalise",
+    "Task",
+    "build",
+    "from_flax",
+    "from_functions",
+    "linear_regression",
+    "mclr",
+    "mlp",
+    "trainable",
+]

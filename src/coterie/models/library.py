@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from coterie.errors import SpecError, unknown
+from coterie.models import networks
 from coterie.models.task import Task
 from coterie.seeds import Seed
 from coterie.types import Array, Params
@@ -101,9 +102,29 @@ MODELS: dict[str, str] = {
     "mclr": "multinomial logistic regression",
     "mlp": "dense layers with ReLU, of any widths",
     "linear-regression": "linear regression, half the squared error",
+    "cnn": "convolutions 5×5 of 32 and 64, each pooled, dense",
+    "cnn-mnist": "FlexCFL's for MNIST: convolutions 3×3 of 32 and 64, dropout, dense",
+    "cnn-femnist": "FlexCFL's for FEMNIST: six convolutions, dense 128, dropout",
+    "cnn-fmnist": "FlexCFL's for Fashion-MNIST: convolutions 5×5 of 32 and 64, dense 1024",
+    "cnn-fedsim": "FedSim's and LEAF's: two convolutions, dense 2048",
+    "lenet5": "LeNet-5, for 28×28 and 32×32 images, grey or in colour",
+    "resnet9": "SR-FCA's ResNet-9 with batch norm",
+    "resnet9-gn": "PACFL's ResNet-9 with group norm",
 }
 
-_BUILDERS: dict[str, Callable[..., Task]] = {"mclr": mclr, "mlp": mlp, "linear-regression": linear_regression}
+_BUILDERS: dict[str, Callable[..., Task]] = {
+    "mclr": mclr,
+    "mlp": mlp,
+    "linear-regression": linear_regression,
+    "cnn": networks.cnn,
+    "cnn-mnist": networks.cnn_mnist,
+    "cnn-femnist": networks.cnn_femnist,
+    "cnn-fmnist": networks.cnn_fmnist,
+    "cnn-fedsim": networks.cnn_fedsim,
+    "lenet5": networks.lenet5,
+    "resnet9": networks.resnet9,
+    "resnet9-gn": networks.resnet9_gn,
+}
 
 
 def build(name: str, shape: tuple[int, ...], classes: int | None, /, **options: Any) -> Task:

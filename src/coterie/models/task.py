@@ -45,6 +45,9 @@ class Task:
         layers: The top-level keys of the parameters from input to output.
         l2: Penalty l2·||kernels||², in training only; a kernel is what is called so or has two and more dimensions.
         random: Whether `apply` uses its key.
+        learn: For models with running statistics: (parameters, inputs, key, weight) → outputs while training, and the
+            new statistics as a part of the parameters. They lie under keys called `stats`, are sent and averaged like
+            parameters, and are left out of update vectors (`trainable`).
     """
 
     name: str
@@ -56,6 +59,7 @@ class Task:
     layers: tuple[str, ...] = ()
     l2: float = 0.0
     random: bool = False
+    learn: Callable[[Params, Any, Any, Any], tuple[Any, Params]] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -75,6 +79,13 @@ class Task:
         if self.normalise is not None:
             inputs = self.normalise(inputs)
         return self.apply(params, inputs, key)
+
+    def training_outputs(self, params: Params, x: Any, key: Any, weight: Any) -> tuple[Any, Params]:
+        """Outputs while a client trains, and new statistics, an empty dict for most models."""
+        if self.learn is None:
+            return self.outputs(params, x, key), {}
+        inputs = x.astype(np.float32)
+        return self.learn(params, inputs if self.normalise is None else self.normalise(inputs), key, weight)
 
     def losses(self, params: Params, x: Any, y: Any, key: Any = None) -> Any:
         """The data loss of each example: cross-entropy, or half the squared error."""
@@ -114,3 +125,11 @@ class Task:
                 f"Model {self.name} knows the classes 0 to {self.classes - 1}, the data have labels from {y.min()} "
                 f"to {y.max()}; give it more classes"
             )
+
+
+def trainable(params: Params) -> Params:
+    """A model, or a bank, without its running statistics: what update vectors are made of."""
+    kept = {
+        key: trainable(value) if isinstance(value, dict) else value for key, value in params.items() if key != "stats"
+    }
+    return {key: value for key, value in kept.items() if not isinstance(value, dict) or value}

@@ -32,8 +32,8 @@ def from_functions(
 
     Args:
         init: `jax.random` key → parameters, a nested dict of arrays.
-        apply: (parameters, inputs) → logits or predictions; may take a third argument without a default: a key, None outside
-            local training.
+        apply: (parameters, inputs) → logits or predictions; may take a third argument without a default, a key, which
+            is None outside local training.
         shape: The shape of one input.
         classes: How many, or None for regression.
         name: What to call it.

@@ -1,0 +1,217 @@
+"""Networks of the papers, put together from layers; their counts of parameters are asserted by the tests.
+
+Images may come without an axis for channels; they get one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from coterie.errors import SpecError
+from coterie.models.layers import (
+    BatchNorm,
+    Context,
+    Conv,
+    Dense,
+    Dropout,
+    GroupNorm,
+    Init,
+    Layer,
+    Residual,
+    global_max,
+    pool,
+    relu,
+    scaled,
+)
+from coterie.models.task import Task
+from coterie.seeds import Seed
+from coterie.types import Params
+
+
+def network(
+    name: str,
+    shape: tuple[int, ...],
+    classes: int | None,
+    layers: Sequence[Layer],
+    *,
+    normalise: Any = None,
+    l2: float = 0.0,
+    how: Init = "glorot",
+) -> Task:
+    """A task of these layers, one after the other."""
+    if classes is None:
+        raise SpecError(f"{name} predicts classes, but the data have numbers to predict; use linear-regression")
+    if len(shape) not in (2, 3):
+        raise SpecError(f"{name} takes images, (height, width) or (height, width, channels), the data have {shape}")
+    image = shape if len(shape) == 3 else (*shape, 1)
+    names = [f"layer{place:02d}" for place in range(len(layers))]
+
+    def init(seed: Seed) -> Params:
+        params: Params = {}
+        inner = image
+        for key, layer in zip(names, layers, strict=True):
+            made, inner = layer.init(seed.fold(key), inner, how)
+            if made:
+                params[key] = made
+        return params
+
+    def call(params: Params, x: Any, context: Context) -> Any:
+        out = x.reshape(x.shape[0], *image)
+        for key, layer in zip(names, layers, strict=True):
+            own = params.get(key, {})
+            out = layer.apply(own, out, context, key, _stats(own))
+        return out
+
+    def learn(params: Params, x: Any, key: Any, weight: Any) -> tuple[Any, Params]:
+        context = Context(key, weight)
+        out = call(params, x, context)
+        return out, _nested(context.stats)
+
+    try:
+        first = init(Seed(0))
+    except ValueError as fault:
+        raise SpecError(f"{name} does not fit images of shape {shape}: {fault}") from fault
+    if any(min(leaf.shape, default=1) < 1 for part in first.values() for leaf in _leaves(part)):
+        raise SpecError(f"{name} needs larger images than {shape}")
+    uses_stats = any(_stats(part) for part in first.values())
+    return Task(
+        name,
+        init,
+        lambda params, x, key: call(params, x, Context(key)),
+        shape,
+        classes,
+        normalise,
+        tuple(first),
+        l2,
+        random=any(isinstance(layer, Dropout) for layer in layers),
+        learn=learn if uses_stats else None,
+    )
+
+
+def _leaves(tree: Any) -> list[Any]:
+    return [leaf for value in tree.values() for leaf in (_leaves(value) if isinstance(value, dict) else [value])]
+
+
+def _stats(params: Params) -> Any:
+    """The running statistics in a layer's parameters: its own, or those of the layers inside it by their names."""
+    if "stats" in params:
+        return params["stats"]
+    inner = {key: _stats(value) for key, value in params.items() if isinstance(value, dict)}
+    return {key: value for key, value in inner.items() if value}
+
+
+def _nested(stats: dict[str, Any]) -> Params:
+    """New statistics as a part of the parameters."""
+    part: Params = {}
+    for path, fresh in stats.items():
+        here = part
+        for key in path.split("/"):
+            here = here.setdefault(key, {})
+        here["stats"] = fresh
+    return part
+
+
+def _two_convolutions(filters: tuple[int, int], size: int, dense: int | None, classes: int | None) -> list[Layer]:
+    first, second = filters
+    layers: list[Layer] = [Conv(first, size), relu, pool(), Conv(second, size), relu, pool()]
+    return layers + ([Dense(dense), relu] if dense else []) + [Dense(classes or 1)]
+
+
+def cnn(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+    """Convolutions 5×5 of 32 and 64, each pooled, and a dense layer."""
+    return network("cnn", shape, classes, _two_convolutions((32, 64), 5, None, classes), normalise=normalise, l2=l2)
+
+
+def cnn_mnist(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+    """FlexCFL's for MNIST: convolutions 3×3 of 32 and 64, each pooled, dropout, dense."""
+    layers = _two_convolutions((32, 64), 3, None, classes)
+    layers.insert(-1, Dropout(0.5))
+    return network("cnn-mnist", shape, classes, layers, normalise=normalise, l2=l2)
+
+
+def cnn_femnist(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+    """FlexCFL's for FEMNIST: six convolutions, two of them with stride 2, dense 128, dropout."""
+    layers: list[Layer] = []
+    for filters in (32, 64):
+        layers += [Conv(filters, 3, padding="valid"), relu, Conv(filters, 3, padding="valid"), relu]
+        layers += [Conv(filters, 5, stride=2), relu, Dropout(0.4)]
+    layers += [Dense(128), relu, Dropout(0.4), Dense(classes or 1)]
+    return network("cnn-femnist", shape, classes, layers, normalise=normalise, l2=l2)
+
+
+def cnn_fmnist(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+    """FlexCFL's for Fashion-MNIST: convolutions 5×5 of 32 and 64, each pooled, dense 1024."""
+    layers = _two_convolutions((32, 64), 5, 1024, classes)
+    return network("cnn-fmnist", shape, classes, layers, normalise=normalise, l2=l2)
+
+
+def cnn_fedsim(
+    shape: tuple[int, ...],
+    classes: int | None,
+    /,
+    *,
+    form: Literal["code", "paper"] = "code",
+    normalise: Any = None,
+    l2: float = 0.0,
+) -> Task:
+    """FedSim's, and with 62 classes LEAF's: two convolutions, each pooled, dense 2048; paper and code differ."""
+    if form not in ("code", "paper"):
+        raise SpecError(f"cnn-fedsim.form must be 'code' or 'paper', got {form!r}")
+    filters, size = ((32, 64), 5) if form == "code" else ((64, 64), 3)
+    layers = _two_convolutions(filters, size, 2048, classes)
+    return network("cnn-fedsim", shape, classes, layers, normalise=normalise, l2=l2)
+
+
+def lenet5(
+    shape: tuple[int, ...], classes: int | None, /, *, width: float = 1.0, normalise: Any = None, l2: float = 0.0
+) -> Task:
+    """LeNet-5: convolutions 5×5 of 6 and 16, each pooled, dense 120 and 84; `width` scales the filters."""
+    few, many = max(1, round(6 * width)), max(1, round(16 * width))
+    layers: list[Layer] = [Conv(few, 5, padding="valid"), relu, pool(), Conv(many, 5, padding="valid"), relu, pool()]
+    layers += [Dense(120), relu, Dense(84), relu, Dense(classes or 1)]
+    return network("lenet5", shape, classes, layers, normalise=normalise, l2=l2, how="torch")
+
+
+def resnet9(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+    """SR-FCA's ResNet-9 with batch norm, whose statistics are carried and averaged."""
+
+    def block(filters: int, size: int, **options: Any) -> list[Layer]:
+        padding = options.pop("padding", size // 2)
+        return [Conv(filters, size, padding=padding, bias=False, **options), BatchNorm(), relu]
+
+    layers = [
+        *block(64, 3),
+        *block(128, 5, stride=2),
+        Residual([*block(128, 3), *block(128, 3)]),
+        *block(256, 3),
+        pool(),
+        Residual([*block(256, 3), *block(256, 3)]),
+        *block(128, 3, padding=0),
+        global_max,
+        Dense(classes or 1, bias=False),
+        scaled(0.2),
+    ]
+    return network("resnet9", shape, classes, layers, normalise=normalise, l2=l2, how="torch")
+
+
+def resnet9_gn(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+    """PACFL's ResNet-9 with group norm."""
+
+    def block(filters: int) -> list[Layer]:
+        return [Conv(filters, 3), GroupNorm(32), relu]
+
+    layers = [
+        *block(64),
+        *block(128),
+        pool(),
+        Residual([*block(128), *block(128)]),
+        *block(256),
+        pool(),
+        *block(512),
+        pool(),
+        Residual([*block(512), *block(512)]),
+        pool(4),
+        Dense(classes or 1),
+    ]
+    return network("resnet9-gn", shape, classes, layers, normalise=normalise, l2=l2, how="torch")

@@ -1,0 +1,162 @@
+"""A federation small enough to be worked out by hand, and one of images; shared, so that little is compiled.
+
+The helpers are fixtures because test files cannot import from each other; each gives a plain function.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from coterie import data, models
+from coterie.clients import LocalSGD, score
+from coterie.federation import Cohort, Rows, sequential, vectorised
+from coterie.models import Normalise
+from coterie.seeds import Seed
+
+FEDERATIONS = {"sequential": sequential, "vectorised": vectorised}
+
+# One number w and F_i(w) = ½(w - x_i)²: the gradient is w - x_i, and a step of rate r goes the share r of the way.
+_QUADRATIC = models.from_functions(
+    lambda key: {"w": jax.random.normal(key)},
+    lambda params, x: jnp.broadcast_to(params["w"], (x.shape[0],)),
+    (1,),
+    None,
+    name="quadratic",
+)
+
+# Two layers that are added, wide below head: F_i = ½(wide + head - x_i)², the same gradient for both of them. The names
+# are such that their alphabetical order is not that of the layers.
+_TWO_LAYERS = models.from_functions(
+    lambda key: {"wide": jax.random.normal(key), "head": jax.random.normal(jax.random.fold_in(key, 1))},
+    lambda params, x: jnp.broadcast_to(params["wide"] + params["head"], (x.shape[0],)),
+    (1,),
+    None,
+    name="two layers",
+)
+
+
+@pytest.fixture(scope="session")
+def quadratic():
+    """F_i(w) = ½(w - x_i)² with one number w."""
+    return _QUADRATIC
+
+
+@pytest.fixture(scope="session")
+def two_layers():
+    """F_i(wide, head) = ½(wide + head - x_i)²."""
+    return _TWO_LAYERS
+
+
+@pytest.fixture(scope="session")
+def numbers():
+    """`numbers(a=[0], b=[10])`: data of clients that hold these numbers and have no test examples."""
+
+    def make(**clients):
+        arrays = {name: (np.zeros((len(xs), 1), np.float32), np.array(xs, np.float32)) for name, xs in clients.items()}
+        return data.from_arrays(arrays, test={}, classes=None)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny(numbers):
+    """`tiny(a=[0], b=[10])`: a federation of clients that hold these numbers."""
+
+    def make(task=_QUADRATIC, kind="sequential", **clients):
+        return FEDERATIONS[kind](numbers(**clients), task)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def cohort():
+    """`cohort(fed)`: everyone in round 0, or these clients, of whom some have time for a share of the work only."""
+
+    def make(fed, t=0, clients=None, efforts=None, seed=0):
+        chosen = tuple(fed.clients if clients is None else sorted(clients))
+        return Cohort(t, chosen, Seed(seed).fold("cohort", t), tuple(fed.clients), efforts or {})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def bank():
+    """`bank(1, 8)`: these models of the quadratic."""
+
+    def make(*values):
+        return {"w": np.array(values, np.float32)}
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def step():
+    """`step(rate)`: one step with all examples; further settings by name."""
+
+    def make(rate, **settings):
+        return LocalSGD(**{"steps": 1, "batch": 0, "rate": rate, **settings})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def play():
+    """`play(method, fed, rounds, size)`: the state in the end and the rounds, those of preparing first.
+
+    Cohorts depend on the seed and the round only; with `size` None everyone takes part.
+    """
+
+    def run(method, fed, rounds, size=None, seed=0, state=None, among=None, stragglers=0):
+        root, everyone = Seed(seed), tuple(fed.clients if among is None else sorted(among))
+        state = method.start(fed.task, root) if state is None else state
+        done = []
+        while method.stage(state) == "prepare":
+            t = len(done)
+            who = Cohort(-1, everyone, root.fold("prepare", t), everyone)
+            done.append(method.round(state, fed, who, root.fold("prepare", t)))
+            state = done[-1].state
+        for t in range(rounds):
+            seed_t = root.fold("cohort", t)
+            drawn = sorted(everyone[i] for i in seed_t.sample(len(everyone), len(everyone) if size is None else size))
+            slow = [drawn[i] for i in root.fold("late", t).sample(len(drawn), stragglers)]
+            efforts = dict(zip(slow, root.fold("share", t).uniform(stragglers).tolist(), strict=True))
+            who = Cohort(t, tuple(drawn), seed_t, everyone, efforts)
+            done.append(method.round(state, fed, who, root.fold("round", t)))
+            state = done[-1].state
+        return state, done
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def accuracy():
+    """`accuracy(method, state, fed)`: the share of test examples that clients get right with what they are served."""
+
+    def measure(method, state, fed):
+        fed = fed.evaluating()
+        placement = method.place(state, fed, fed.clients, Seed(0))
+        served = (
+            {"params": Rows(placement.bank, placement.row)} if placement.adapt is None else {"after": placement.adapt}
+        )
+        got = fed.ask(fed.clients, score, Seed(0), part="test", **served)
+        return float(got["correct"].sum() / got.samples.sum())
+
+    return measure
+
+
+@pytest.fixture(scope="session")
+def blobs():
+    """`blobs(seed)`: twelve clients in two clusters, the images of one turned by 90°; and who is in which."""
+
+    def make(seed=0, kind="vectorised", clients=12, clusters=2):
+        images = data.load("blobs", clients=clients, clusters=clusters, samples=50, seed=seed)
+        truth = {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
+        return FEDERATIONS[kind](images, _IMAGES), truth
+
+    return make
+
+
+_IMAGES = models.build("mclr", (8, 8), 4, normalise=Normalise(0.0, 255.0))

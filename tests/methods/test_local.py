@@ -1,0 +1,223 @@
+"""Local: every client alone, with the budget of a federated one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie import tree
+from coterie.clients import LocalSGD
+from coterie.errors import TooFewReplies
+from coterie.federation import Cohort, Desk, Once, Replies, Sequential
+from coterie.methods.global_model import Global
+from coterie.methods.local import Local, State, recall
+from coterie.seeds import Seed
+
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
+
+
+def own_models(state, fed, clients=None):
+    """What each client has at home, fetched as scoring does."""
+    asked = fed.evaluating().ask(fed.clients if clients is None else clients, recall, Seed(0), start=Once(state.start))
+    return asked.by_client("params")
+
+
+def values(state, fed):
+    return {client: float(model["w"]) for client, model in own_models(state, fed).items()}
+
+
+@pytest.fixture
+def one_step(step):
+    """Three rounds of one step of rate ½ for each of two clients: a budget of max(1, 3·2·1/2) = 3 steps."""
+    return Local(step(0.5), rounds=3, cohort=2, clients=2)
+
+
+@pytest.fixture
+def losing(numbers, quadratic):
+    """`losing({1: "b"}, a=[8], b=[8])`: a federation that loses b's reply to the first ask, and so on."""
+
+    class Losing(Sequential):
+        def __init__(self, lost, clients):
+            super().__init__(numbers(**clients), quadratic)
+            self._lost = lost
+
+        def carry(self, order):
+            gone = () if order.evaluating else self._lost.get(order.id, ())
+            return (block for block in super().carry(order) if block.clients[0] not in gone)
+
+    return lambda lost, **clients: Desk(Losing(lost, clients))
+
+
+@BOTH
+def test_one_client_does_plain_stochastic_gradient_descent(kind, tiny, play):
+    # By hand: batches of two of five examples, in the order of the client's own stream; w ← w - r (w - batch mean).
+    held, rate, root = [0.0, 8.0, 3.0, -5.0, 20.0], 0.3, Seed(4)
+    fed = tiny(kind=kind, a=held)
+    method = Local(LocalSGD(epochs=2, batch=2, rate=rate), rounds=2, cohort=1, clients=1)
+    state, _ = play(method, fed, 2, seed=4)
+    w = float(state.start["w"])
+    for t in range(2):
+        for order in root.fold("round", t).fold("batches", "a").permutations(2, 5):
+            for first in (0, 2, 4):
+                w -= rate * (w - np.mean([held[i] for i in order[first : first + 2]]))
+    assert values(state, fed)["a"] == pytest.approx(w, rel=1e-5)
+
+
+@BOTH
+def test_with_one_client_it_is_the_global_model_to_the_bit(kind, blobs, play):
+    fed, _ = blobs(kind=kind, clients=1, clusters=1)
+    local = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9, momentum=0.5)
+    mine, rounds = play(Local(local, rounds=3, cohort=1, clients=1), fed, 3)
+    shared, shared_rounds = play(Global(local), fed, 3)
+    assert tree.same(own_models(mine, fed)["0"], shared)
+    assert [r.loss for r in rounds] == [r.loss for r in shared_rounds]
+
+
+@BOTH
+def test_each_client_goes_to_its_own_minimum(kind, tiny, play):
+    # 60 steps of rate ½: the distance to the own minimum shrinks by 2⁻⁶⁰, whatever the others hold.
+    fed = tiny(kind=kind, a=[0], b=[10, 14], c=[-7])
+    state, rounds = play(Local(LocalSGD(epochs=20, batch=0, rate=0.5), rounds=3, cohort=3, clients=3), fed, 3, 1)
+    assert values(state, fed) == pytest.approx({"a": 0, "b": 12, "c": -7}, abs=1e-5)
+    assert rounds[-1].assignment == {"a": 0, "b": 1, "c": 2}
+
+
+def test_all_clients_train_in_every_round_whoever_the_cohort_is(tiny, cohort, one_step):
+    # One step of rate ½ from the common start s: (s + x)/2.
+    fed = tiny(a=[0], b=[8])
+    state = one_step.start(fed.task, Seed(0))
+    state = one_step.round(state, fed, cohort(fed, clients="a"), Seed(0)).state
+    s = float(state.start["w"])
+    assert values(state, fed) == pytest.approx({"a": s / 2, "b": (s + 8) / 2})
+
+
+def test_stragglers_of_the_cohort_have_all_their_time(tiny, cohort, step):
+    # Four steps of rate ½, also for b: nobody waits for a client that trains alone.
+    fed = tiny(a=[8], b=[8])
+    method = Local(step(0.5, steps=4), rounds=1, cohort=2, clients=2)
+    state = method.start(fed.task, Seed(0))
+    state = method.round(state, fed, cohort(fed, efforts={"b": 0.1}), Seed(0)).state
+    s = float(state.start["w"])
+    assert values(state, fed) == pytest.approx(dict.fromkeys("ab", 8 - (8 - s) / 16))
+
+
+@pytest.mark.parametrize("unit", ["epochs", "steps"])
+@pytest.mark.parametrize(
+    ("rounds", "size", "clients", "each", "budget"),
+    [
+        (100, 10, 100, 5, 50),  # 100·10·5/100
+        (3, 1, 100, 4, 4),  # 3·1·4/100 = 0.12 is less than one round of a federated client
+        (7, 3, 10, 2, 4),  # 7·3·2/10 = 4.2, whole
+        (8, 3, 10, 2, 5),  # 8·3·2/10 = 4.8, whole
+    ],
+)
+def test_the_budget_is_that_of_a_federated_client_on_average(unit, rounds, size, clients, each, budget):
+    local = LocalSGD(**{unit: each})
+    assert Local(local, rounds=rounds, cohort=size, clients=clients).budget() == budget
+
+
+class Recorder:
+    """Writes down the settings of local training that it is asked with; nobody answers, nobody trains."""
+
+    clients = ("a",)
+
+    def __init__(self):
+        self.asked = []
+
+    def ask(self, cohort, work, seed, *, local, **_):
+        self.asked.append(local.steps or local.epochs)
+        return Replies((), np.zeros(0, np.int64), {"loss": np.zeros(0)})
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    rounds=st.integers(1, 60),
+    clients=st.integers(1, 50),
+    size=st.integers(1, 50),
+    each=st.integers(1, 30),
+    unit=st.sampled_from(["epochs", "steps"]),
+)
+def test_the_budget_is_spent_evenly_and_to_the_last_epoch(rounds, clients, size, each, unit):
+    size = min(size, clients)
+    method = Local(LocalSGD(**{unit: each}), rounds=rounds, cohort=size, clients=clients)
+    exact = rounds * size * each / clients
+    assert method.budget() == each or abs(method.budget() - exact) <= 0.5
+    assert method.budget() >= max(each, exact - 0.5)
+    fed, spent = Recorder(), []
+    state = State(start={})
+    for t in range(rounds):
+        before = sum(fed.asked)
+        state = method.round(state, fed, Cohort(t, ("a",), Seed(t), ("a",)), Seed(t)).state
+        spent.append(sum(fed.asked) - before)
+    assert sum(spent) == method.budget()
+    # Even: after t rounds nobody is a whole unit away from t/T of the budget, and no round is two units above another.
+    ahead = np.cumsum(spent) - method.budget() * np.arange(1, rounds + 1) / rounds
+    assert (ahead > -1e-9).all()
+    assert (ahead < 1).all()
+    assert max(spent) - min(spent) <= 1
+    assert max(spent) <= math.ceil(method.budget() / rounds)
+
+
+@BOTH
+def test_no_model_ever_reaches_the_server(kind, blobs, play):
+    # Up: a loss and a number of steps, four bytes each, for each of 12 clients in each of 3 rounds.
+    fed, _ = blobs(kind=kind)
+    play(Local(LocalSGD(batch=8), rounds=3, cohort=12, clients=12), fed, 3, 5)
+    assert fed.traffic.total("up", "train") == 0
+    assert fed.traffic.total("up") == 3 * 12 * (4 + 4)
+    # Down: the common start, once for each client and not again.
+    assert fed.traffic.total("down", "base") == 12 * tree.nbytes(fed.task.init(Seed(0)))
+
+
+def test_newcomers_are_served_the_common_start(tiny, play, step):
+    fed = tiny(a=[8], newcomer=[8])
+    state, _ = play(Local(step(0.5), rounds=2, cohort=1, clients=1), fed, 2, among=["a"])
+    s = float(state.start["w"])
+    # Two steps of rate ½ leave a quarter of the way.
+    assert values(state, fed) == pytest.approx({"a": 8 - (8 - s) / 4, "newcomer": s})
+
+
+def test_everyone_is_served_the_model_from_its_memory(tiny, play, step):
+    fed = tiny(a=[0], b=[8])
+    method = Local(step(1.0), rounds=1, cohort=2, clients=2)
+    state, _ = play(method, fed, 1)
+    placement = method.place(state, fed, ["a", "b"], Seed(0))
+    assert placement.row == {"a": 0, "b": 0}
+    assert placement.adapt is not None
+    assert placement.adapt.work is recall
+
+
+def test_a_lost_reply_does_not_lose_the_model(losing, play, one_step):
+    # Steps of rate ½ towards 8 from s: the distance d = 8 - s is halved in each round. The second ask loses b's reply:
+    # the server goes on from what it accepted, so b has done two steps in the end, and a three.
+    fed = losing({2: "b"}, a=[8], b=[8])
+    state, rounds = play(one_step, fed, 2)
+    d = 8 - float(state.start["w"])
+    assert list(rounds[1].assignment) == ["a"]
+    assert values(state, fed) == pytest.approx({"a": 8 - d / 4, "b": 8 - d / 2})
+    fed = losing({2: "b"}, a=[8], b=[8])
+    state, _ = play(one_step, fed, 3)
+    assert values(state, fed) == pytest.approx({"a": 8 - d / 8, "b": 8 - d / 4})
+
+
+def test_the_share_of_a_skipped_round_is_made_up_in_the_next(losing, cohort, one_step):
+    # Nobody's reply to the first ask arrives. By round 1 two of three steps are due, and d = 8 - s is quartered.
+    fed = losing({1: "ab"}, a=[8], b=[8])
+    state = one_step.start(fed.task, Seed(0))
+    with pytest.raises(TooFewReplies):
+        one_step.round(state, fed, cohort(fed, 0), Seed(0))
+    state = one_step.round(state, fed, cohort(fed, 1), Seed(1)).state
+    d = 8 - float(state.start["w"])
+    assert values(state, fed) == pytest.approx(dict.fromkeys("ab", 8 - d / 4))
+
+
+def test_the_rate_decays_with_the_rounds(tiny, play, step):
+    # Rates ½ and ¼: a distance of d becomes d·½·¾.
+    fed = tiny(a=[8])
+    state, _ = play(Local(step(0.5, rate_decay=0.5), rounds=2, cohort=1, clients=1), fed, 2)
+    d = 8 - float(state.start["w"])
+    assert values(state, fed) == pytest.approx({"a": 8 - d * 0.375})

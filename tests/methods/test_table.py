@@ -1,0 +1,110 @@
+"""The table of methods: names, settings, and methods of other packages."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from coterie.clients import LocalSGD
+from coterie.errors import SpecError
+from coterie.methods import METHODS, build, method_class, names, settings_of
+from coterie.methods.fedavg import FedAvg
+from coterie.methods.global_model import Global
+from coterie.methods.ifca import IFCA
+from coterie.methods.local import Local
+from coterie.methods.oracle import Oracle
+from coterie.methods.protocol import from_run
+
+GIVEN = {"truth": {"a": 0}, "rounds": 7, "cohort": 2, "clients": 3}
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """`elsewhere(mine="package:Class")`: methods of other packages."""
+
+    def install(**points):
+        found = [EntryPoint(name, value, "coterie.methods") for name, value in points.items()]
+        real = importlib.metadata.entry_points
+
+        def entry_points(**how):
+            return found if how == {"group": "coterie.methods"} else real(**how)
+
+        monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
+
+    return install
+
+
+def test_every_name_of_the_table_builds_its_class():
+    for name in METHODS:
+        assert type(build(name, LocalSGD(), GIVEN)) is method_class(name)
+    assert method_class("fedavg") is FedAvg
+    assert method_class("global") is Global
+
+
+def test_names_are_sorted_and_hold_the_table():
+    assert names() == sorted(names())
+    assert set(METHODS) <= set(names())
+
+
+def test_an_unknown_method_is_an_error_with_a_suggestion():
+    with pytest.raises(SpecError, match=r"^No method 'ifac'\. Did you mean 'ifca'\? Known: .*fedavg, .*ifca, .*oracle"):
+        build("ifac", LocalSGD(), GIVEN)
+
+
+def test_an_unknown_setting_is_an_error_with_a_suggestion():
+    text = r"^No setting of method ifca 'cluster'\. Did you mean 'clusters'\? Known: averaging, .*weights$"
+    with pytest.raises(SpecError, match=text):
+        build("ifca", LocalSGD(), GIVEN, cluster=3)
+    with pytest.raises(SpecError, match=r"^No setting of method global 'weights'\. Known: none$"):
+        build("global", LocalSGD(), GIVEN, weights="samples")
+
+
+def test_the_local_settings_and_what_a_run_fills_in_are_no_settings_of_a_method():
+    assert list(settings_of(FedAvg)) == ["weights"]
+    assert list(settings_of(Oracle)) == ["weights"]
+    assert settings_of(Local) == {}
+    assert "clusters" in settings_of(IFCA)
+    assert "local" not in settings_of(IFCA)
+    with pytest.raises(SpecError, match=r"^No setting of method local 'rounds'\. Known: none$"):
+        build("local", LocalSGD(), GIVEN, rounds=3)
+
+
+def test_a_run_fills_in_what_a_method_declares():
+    local = LocalSGD(epochs=3)
+    assert build("local", local, GIVEN) == Local(local, rounds=7, cohort=2, clients=3)
+    assert build("oracle", local, GIVEN, weights="uniform") == Oracle(local, weights="uniform", truth={"a": 0})
+
+
+def test_settings_reach_the_method():
+    method = build("ifca", LocalSGD(rate=0.5), GIVEN, clusters=3, weights="samples")
+    assert (method.clusters, method.weights, method.local.rate) == (3, "samples", 0.5)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mine:
+    """A method of another package."""
+
+    local: LocalSGD
+    strength: float = 1.0
+    clients: int = from_run("clients")
+
+
+def test_a_method_of_another_package_is_known_by_its_entry_point(elsewhere, monkeypatch):
+    elsewhere(mine="mine_package:Mine")
+    monkeypatch.setattr(EntryPoint, "load", lambda point: Mine)
+    assert names() == sorted([*METHODS, "mine"])
+    assert build("mine", LocalSGD(), GIVEN, strength=2.0) == Mine(LocalSGD(), 2.0, clients=3)
+    with pytest.raises(SpecError, match=r"^No setting of method mine 'strenght'\. Did you mean 'strength'\?"):
+        build("mine", LocalSGD(), GIVEN, strenght=2.0)
+    with pytest.raises(SpecError, match=r"^No method 'mien'\. Did you mean 'mine'\?"):
+        build("mien", LocalSGD(), GIVEN)
+
+
+def test_an_entry_point_does_not_replace_a_method_of_the_table(elsewhere):
+    elsewhere(fedavg="coterie.methods.global_model:Global", other="coterie.methods.global_model:Global")
+    assert method_class("fedavg") is FedAvg
+    assert method_class("other") is Global
+    assert names().count("fedavg") == 1
