@@ -52,6 +52,8 @@ def network(
         inner = image
         for key, layer in zip(names, layers, strict=True):
             made, inner = layer.init(seed.fold(key), inner, how)
+            if min(inner) < 1:
+                raise SpecError(f"{name} needs larger images than {shape}")
             if made:
                 params[key] = made
         return params
@@ -68,12 +70,7 @@ def network(
         out = call(params, x, context)
         return out, _nested(context.stats)
 
-    try:
-        first = init(Seed(0))
-    except ValueError as fault:
-        raise SpecError(f"{name} does not fit images of shape {shape}: {fault}") from fault
-    if any(min(leaf.shape, default=1) < 1 for part in first.values() for leaf in _leaves(part)):
-        raise SpecError(f"{name} needs larger images than {shape}")
+    first = init(Seed(0))
     uses_stats = any(_stats(part) for part in first.values())
     return Task(
         name,
@@ -87,10 +84,6 @@ def network(
         random=any(isinstance(layer, Dropout) for layer in layers),
         learn=learn if uses_stats else None,
     )
-
-
-def _leaves(tree: Any) -> list[Any]:
-    return [leaf for value in tree.values() for leaf in (_leaves(value) if isinstance(value, dict) else [value])]
 
 
 def _stats(params: Params) -> Any:
