@@ -18,10 +18,12 @@ from coterie.data.federated import FederatedData, Index, aligned
 from coterie.seeds import Seed
 
 
-def arguments(text: str) -> argparse.Namespace:
+def arguments(text: str, only: str | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--tiny", action="store_true", help="a small size, to see that the script runs")
+    if only is not None:
+        parser.add_argument("--only", default=only, help="which of them, separated by commas")
     return parser.parse_args()
 
 
@@ -51,23 +53,30 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def images(count: int) -> tuple[np.ndarray, np.ndarray, str]:
-    """MNIST from $COTERIE_DATA where it is, otherwise random images of that shape; pixels in [0, 1]."""
-    file = Path(os.environ.get("COTERIE_DATA", "")) / "mnist.npz"
+def stored(name: str, shape: tuple[int, ...], count: int) -> tuple[np.ndarray, np.ndarray, str]:
+    """Images of $COTERIE_DATA where they are, otherwise random ones of that shape; pixels in [0, 1]."""
+    file = Path(os.environ.get("COTERIE_DATA", "")) / f"{name}.npz"
     if file.is_file():
         with np.load(file) as archive:
             x = np.concatenate([archive["x_train"], archive["x_test"]])[:count]
             y = np.concatenate([archive["y_train"], archive["y_test"]])[:count]
-        return x.reshape(len(x), 784).astype(np.float32) / 255, y.astype(np.int32), "mnist"
+        return x.reshape(-1, *shape).astype(np.float32) / 255, y.astype(np.int32), name
     draw = Seed(0).fold("images").generator()
-    return draw.random((count, 784), dtype=np.float32), draw.integers(0, 10, count).astype(np.int32), "random images"
+    x = draw.random((count, *shape), dtype=np.float32)
+    return x, draw.integers(0, 10, count).astype(np.int32), "random images"
 
 
 def power_law(clients: int, seed: int = 0) -> FederatedData:
-    """Clients with two digits each and power-law sizes: FedProx's partition of MNIST."""
-    x, y, source = images(70 * clients)
+    """Clients with two digits each and power-law sizes: FedProx's partition of MNIST, a tenth of it for testing."""
+    x, y, source = stored("mnist", (28, 28), 70 * clients)
     index = partition.by_classes(y, clients, per_client=2, seed=seed)
-    return FederatedData(source, aligned(x), y, partition.numbered(clients), index, nothing(clients), 10)
+    return partition.assemble(source, (aligned(x), y), index, test_share=0.1, classes=10)
+
+
+def colour_clients(clients: int, samples: int) -> FederatedData:
+    """Clients with as many CIFAR-10 images each."""
+    x, y, source = stored("cifar10", (32, 32, 3), clients * samples)
+    return partition.assemble(source, (aligned(x), y), partition.iid(len(x), clients), test_share=0.1, classes=10)
 
 
 def nothing(clients: int) -> Index:

@@ -135,6 +135,12 @@ def test_rearranged_data_share_their_examples():
         data.rearranged(fit=Index.from_lists([np.array([7]), np.array([1]), np.array([2])]))
 
 
+def test_normalisation_is_kept_and_not_applied():
+    data = small(normalise=(np.full((2, 2), 3.0), 2.0))
+    assert data.examples("a")[0].ravel().tolist() == list(range(16))
+    assert data.rearranged(truth=np.zeros(3, int)).normalise is data.normalise
+
+
 def test_a_summary_counts_clients_examples_classes_and_clusters():
     summary = small(truth=np.array([0, 1, 1])).describe()
     assert summary["clients"] == 3
@@ -189,6 +195,10 @@ def with_value(value, row):
         ({"transform": np.array([0, 0])}, "transform must be a whole number for each of the 3 clients"),
         ({"truth": np.array([0, -1, 0])}, "Client 'b': truth must be at least 0, got -1"),
         ({"transforms": ("rot90",), "x": np.zeros((7, 2, 3))}, "rot90 needs square images"),
+        ({"normalise": (np.zeros(3), 1.0)}, "broadcast over one example of shape (2, 2), got shapes (3,) and ()"),
+        ({"normalise": (0.0, np.ones((5, 1, 2, 2)))}, "broadcast over one example of shape (2, 2)"),
+        ({"normalise": (0.0, np.array([1.0, 0.0]))}, "normalise must be finite, with a deviation above 0"),
+        ({"normalise": (np.nan, 1.0)}, "normalise must be finite"),
         ({"held_share": 1.0}, "held_share must be at least 0 and less than 1"),
     ],
 )

@@ -100,6 +100,25 @@ def check_transforms(data: FederatedData) -> None:
     _check_numbers(data, "truth", data.truth, None)
 
 
+def check_normalise(data: FederatedData) -> None:
+    """Finite numbers that broadcast over one example, and a deviation above 0."""
+    if data.normalise is None:
+        return
+    mean, deviation = (np.asarray(part, np.float64) for part in data.normalise)
+    shape = data.x.shape[1:]
+    try:
+        fits = np.broadcast_shapes(mean.shape, deviation.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise DataError(
+            f"normalise must be a mean and a deviation that broadcast over one example of shape {shape},"
+            f" got shapes {mean.shape} and {deviation.shape}"
+        )
+    if not (np.isfinite(mean).all() and np.isfinite(deviation).all() and (deviation > 0).all()):
+        raise DataError("normalise must be finite, with a deviation above 0 everywhere")
+
+
 def _check_numbers(data: FederatedData, field: str, numbers: npt.NDArray[Any] | None, below: int | None) -> None:
     if numbers is None:
         if field == "transform" and below == 0:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.data import transforms as transforming
-from coterie.data.checks import check_examples, check_index, check_labels, check_transforms
+from coterie.data.checks import check_examples, check_index, check_labels, check_normalise, check_transforms
 from coterie.errors import DataError, unknown
 from coterie.seeds import Seed
 from coterie.types import PARTS, Array, ClientId, Part
@@ -97,6 +97,8 @@ class FederatedData:
         held_share: Share of a client's training examples that is kept for validation; 0 keeps none.
         held_seed: Fixes which.
         source: Where the data come from, in a sentence.
+        normalise: Mean and deviation with which the data were published, where they were: numbers, or arrays that
+            broadcast over one example, in units of `x` as stored. Nothing here applies them; a task may.
     """
 
     name: str
@@ -112,6 +114,7 @@ class FederatedData:
     held_share: float = 0.1
     source: str = ""
     held_seed: Seed = _ROOT
+    normalise: tuple[Any, Any] | None = None
 
     def __post_init__(self) -> None:
         """Check everything once, and bring `x` and `y` into their types and places without copying if they fit."""
@@ -128,6 +131,7 @@ class FederatedData:
         check_examples(self)
         check_labels(self)
         check_transforms(self)
+        check_normalise(self)
         object.__setattr__(self, "x", aligned(self.x))
         object.__setattr__(
             self, "y", aligned(self.y.astype(np.float32 if self.classes is None else np.int32, copy=False))

@@ -9,21 +9,47 @@ from collections.abc import Callable
 from typing import Any
 
 from coterie.data.federated import FederatedData
+from coterie.data.presets import PRESETS
 from coterie.errors import SpecError, unknown
 
 #: What `load` knows by name, a line each.
-DATASETS: dict[str, str] = {
-    "digits": "1,797 handwritten digits, 8×8, from scikit-learn; turned, inverted or dealt out by class",
-    "blobs": "images of Gaussian blobs with planted clusters, of any size and number of clients",
-    "synthetic": "Synthetic(α, β) of FedProx: each client its own linear classifier and feature means",
-    "regression": "linear regression with planted clusters, as in IFCA and SR-FCA",
-}
+DATASETS: dict[str, str] = {name: preset.description for name, preset in PRESETS.items()}
 
 _LOADERS: dict[str, str] = {
     "digits": "coterie.data.digits:digits",
     "blobs": "coterie.data.blobs:blobs",
     "synthetic": "coterie.data.synthetic:synthetic",
     "regression": "coterie.data.regression:regression",
+    "mnist": "coterie.data.images:mnist",
+    "fmnist": "coterie.data.images:fmnist",
+    "cifar10": "coterie.data.images:cifar10",
+    "svhn": "coterie.data.images:svhn",
+    "mnist-powerlaw": "coterie.data.papers.fedprox:mnist_powerlaw",
+    "mnist-classes": "coterie.data.papers.fedprox:mnist_classes",
+    "fmnist-500": "coterie.data.papers.ditto:fmnist_500",
+    "mnist-rotated": "coterie.data.papers.srfca:mnist_rotated",
+    "mnist-inverted": "coterie.data.papers.srfca:mnist_inverted",
+    "mnist-rotated-ifca": "coterie.data.papers.srfca:mnist_rotated_ifca",
+    "cifar10-rotated": "coterie.data.papers.srfca:cifar10_rotated",
+    "mnist-skew20": "coterie.data.papers.flag:mnist_skew20",
+    "mnist-skew30": "coterie.data.papers.flag:mnist_skew30",
+    "mnist-dirichlet": "coterie.data.papers.flag:mnist_dirichlet",
+    "fmnist-skew20": "coterie.data.papers.flag:fmnist_skew20",
+    "fmnist-skew30": "coterie.data.papers.flag:fmnist_skew30",
+    "fmnist-dirichlet": "coterie.data.papers.flag:fmnist_dirichlet",
+    "cifar10-skew20": "coterie.data.papers.flag:cifar10_skew20",
+    "cifar10-skew30": "coterie.data.papers.flag:cifar10_skew30",
+    "cifar10-dirichlet": "coterie.data.papers.flag:cifar10_dirichlet",
+    "svhn-skew20": "coterie.data.papers.flag:svhn_skew20",
+    "svhn-skew30": "coterie.data.papers.flag:svhn_skew30",
+    "svhn-dirichlet": "coterie.data.papers.flag:svhn_dirichlet",
+    "mnist-writers": "coterie.data.writers:mnist_writers",
+    "synthetic-1-1": "coterie.data.synthetic:synthetic_1_1",
+    "synthetic-0.75-0.75": "coterie.data.synthetic:synthetic_075_075",
+    "synthetic-0.5-0.5": "coterie.data.synthetic:synthetic_05_05",
+    "synthetic-0.25-0.25": "coterie.data.synthetic:synthetic_025_025",
+    "synthetic-0-0": "coterie.data.synthetic:synthetic_0_0",
+    "synthetic-iid": "coterie.data.synthetic:synthetic_iid",
 }
 
 
@@ -35,7 +61,7 @@ def load(name: str | os.PathLike[str], **options: Any) -> FederatedData:
             table (see `coterie.data.readers`). What holds a path separator, begins with a dot or exists is a path.
         options: Keyword arguments of the loader.
     """
-    loader, what = _loader(name)
+    loader, what = find_loader(name)
     known = [option for option in inspect.signature(loader).parameters if option != "path"]
     for option in options:
         if option not in known:
@@ -46,12 +72,12 @@ def load(name: str | os.PathLike[str], **options: Any) -> FederatedData:
 
 def loader_options(name: str) -> dict[str, Any]:
     """The options of a data set in `DATASETS` with their defaults."""
-    loader, _ = _loader(name)
+    loader, _ = find_loader(name)
     return {option: entry.default for option, entry in inspect.signature(loader).parameters.items()}
 
 
-def _loader(name: str | os.PathLike[str]) -> tuple[Callable[..., FederatedData], str]:
-    """The loader, and the name under which errors speak of it."""
+def find_loader(name: str | os.PathLike[str]) -> tuple[Callable[..., FederatedData], str]:
+    """The loader of a data set in `DATASETS` or of a path, and the name under which errors speak of it."""
     if isinstance(name, str) and name in _LOADERS:
         module, _, function = _LOADERS[name].partition(":")
         return getattr(importlib.import_module(module), function), name

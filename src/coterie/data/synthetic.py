@@ -13,6 +13,7 @@ In the IID variant v = 0, and one W ~ N(0, 1) and b ~ N(0, 1) serve all. Synthet
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,6 +71,12 @@ def synthetic(
         test_share: Share of each client's examples for testing.
         seed: Fixes every draw.
     """
+    return _drawn("synthetic", alpha, beta, iid, clients, test_share, seed)
+
+
+def _drawn(
+    name: str, alpha: float, beta: float, iid: bool, clients: int, test_share: float, seed: int
+) -> FederatedData:
     at_least("alpha", alpha, 0)
     at_least("beta", beta, 0)
     at_least("clients", clients, 1)
@@ -87,7 +94,7 @@ def synthetic(
         y[here] = plant.labels(x[here])
     kind = "IID" if iid else f"{alpha:g}, {beta:g}"
     return assemble(
-        "synthetic",
+        name,
         (x, y),
         fit,
         test_share=test_share,
@@ -95,3 +102,35 @@ def synthetic(
         classes=_CLASSES,
         source=f"Synthetic({kind}) of FedProx (arXiv:1812.06127), drawn by a seed",
     )
+
+
+def _preset(name: str, alpha: float, beta: float, *, iid: bool = False) -> Callable[..., FederatedData]:
+    def load(*, clients: int = 30, test_share: float = 0.1, seed: int = 0) -> FederatedData:
+        """Synthetic(α, β) with the α and β of its name.
+
+        Args:
+            clients: 30 in FedProx and FedSim, 100 in FedGroup and FlexCFL.
+            test_share: Share of each client's examples for testing.
+            seed: Fixes every draw.
+        """
+        return _drawn(name, alpha, beta, iid, clients, test_share, seed)
+
+    return load
+
+
+def synthetic_1_1(*, clients: int = 100, test_share: float = 0.1, seed: int = 0) -> FederatedData:
+    """Synthetic(1, 1) as FedGroup and FlexCFL have it.
+
+    Args:
+        clients: 100 in FedGroup and FlexCFL, 30 in FedProx and FedSim.
+        test_share: Share of each client's examples for testing.
+        seed: Fixes every draw.
+    """
+    return _drawn("synthetic-1-1", 1.0, 1.0, False, clients, test_share, seed)
+
+
+synthetic_0_0 = _preset("synthetic-0-0", 0.0, 0.0)
+synthetic_025_025 = _preset("synthetic-0.25-0.25", 0.25, 0.25)
+synthetic_05_05 = _preset("synthetic-0.5-0.5", 0.5, 0.5)
+synthetic_075_075 = _preset("synthetic-0.75-0.75", 0.75, 0.75)
+synthetic_iid = _preset("synthetic-iid", 0.0, 0.0, iid=True)

@@ -32,6 +32,13 @@ def test_two_pools_are_joined_once_and_the_test_lists_point_behind_the_training_
     assert tested.order.tolist() == [1, 0]  # the argument is untouched
 
 
+def test_one_pool_can_hold_the_test_examples_too():
+    x = aligned(np.arange(5, dtype=np.float32)[:, None])
+    data = assemble("one", (x, np.arange(5) % 2), iid(3, 1), tested=Index.from_lists([np.array([4, 3])]))
+    assert data.x is x
+    assert data.rows(0, "test").tolist() == [4, 3]
+
+
 def test_many_clients_can_share_test_examples_without_copies_of_them():
     shared = Index.from_lists([np.arange(50)] * 20)
     data = assemble("shared", pool(20), iid(20, 20), test=pool(50), tested=shared)
@@ -47,7 +54,7 @@ def test_numbers_as_ids_sort_as_numbers():
 
 
 def test_pools_and_lists_that_do_not_go_together_are_refused():
-    with pytest.raises(DataError, match="give both test and tested, or neither"):
+    with pytest.raises(DataError, match="give tested too, or leave test out"):
         assemble("bad", pool(4), iid(4, 2), test=pool(2))
     with pytest.raises(DataError, match="There are 3 client ids for 2 index lists"):
         assemble("bad", pool(4), iid(4, 2), clients=["a", "b", "c"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,7 @@ def assemble(
     transforms: tuple[str, ...] = ("identity",),
     transform: npt.NDArray[np.uint8] | None = None,
     truth: npt.NDArray[np.int64] | None = None,
+    normalise: tuple[Any, Any] | None = None,
     source: str = "",
 ) -> FederatedData:
     """Federated data from one or two pools of examples.
@@ -44,8 +46,9 @@ def assemble(
         train: x and y of the training pool; without `test` it is used in place if it is aligned.
         fit: Numbers into the training pool, for each client.
         test: x and y of the test pool.
-        tested: Numbers into the test pool, for each client.
-        test_share: Without `test`, the share of each client's examples that is set aside after a shuffle.
+        tested: Numbers into the test pool, for each client; without `test`, into the training pool itself, which then
+            holds the examples for testing too.
+        test_share: Without `tested`, the share of each client's examples that is set aside after a shuffle.
         seed: Fixes that shuffle, and which examples are held for validation.
         classes: Number of classes; None: one more than the largest label.
         targets: Whether y holds targets instead of labels.
@@ -53,18 +56,19 @@ def assemble(
         transforms: Names of the transforms that occur.
         transform: (clients,) which of them each client's examples undergo.
         truth: (clients,) the true clusters.
+        normalise: Mean and deviation of the inputs, where they are published.
         source: Where the data come from, in a sentence.
     """
     ids = numbered(len(fit)) if clients is None else tuple(ClientId(str(client)) for client in clients)
     if len(ids) != len(fit):
         raise DataError(f"There are {len(ids)} client ids for {len(fit)} index lists; give one for each")
     x, y = np.asarray(train[0]), np.asarray(train[1])
-    if (test is None) != (tested is None):
-        raise DataError("A test pool needs index lists, and these a pool: give both test and tested, or neither")
-    if test is not None and tested is not None:
+    if test is not None:
+        if tested is None:
+            raise DataError("A test pool needs index lists into it: give tested too, or leave test out")
         tested = Index(tested.order + len(y), tested.offsets)
         x, y = _joined(x, np.asarray(test[0])), np.concatenate([y, np.asarray(test[1])])
-    else:
+    if tested is None:
         check_share(test_share)
         pairs = [split(fit.of(i), test_share, Seed(seed).fold("split", client)) for i, client in enumerate(ids)]
         fit, tested = (Index.from_lists([pair[side] for pair in pairs]) for side in (0, 1))
@@ -81,6 +85,7 @@ def assemble(
         transforms=transforms,
         transform=transform,
         truth=truth,
+        normalise=normalise,
         source=source,
         held_seed=Seed(seed),
     )

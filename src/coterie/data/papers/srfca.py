@@ -1,0 +1,100 @@
+"""Turned and inverted images: the clusters of SR-FCA and IFCA.
+
+Vardhan, Ghosh, Mazumdar, "An Improved Federated Clustering Algorithm with Model-based Clustering", TMLR 2024,
+arXiv:2210.11538; Ghosh, Chung, Yin, Ramchandran, "An Efficient Framework for Clustered Federated Learning", NeurIPS
+2020, arXiv:2006.04088. Client i is in cluster i mod k, which is its true cluster.
+
+SR-FCA deals MNIST out once, in equal pieces; of CIFAR-10 each cluster has its own split of all images into 16 pieces,
+of which 8 are used. In IFCA's MNIST each of four rotations has all images. IFCA scores m/6 clients that do not train;
+here the 10,000 test images of a rotation are dealt out among its clients, so that the same images are scored. Where
+the file holds a subset, the numbers of clients and pieces stay and the pieces shrink.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coterie.data import partition
+from coterie.data.federated import FederatedData
+from coterie.data.pools import pool
+from coterie.seeds import Seed
+
+_UNIT = (0.0, 255.0)  # pixels from 0 to 1
+_RAW = (0.0, 1.0)
+
+
+def mnist_rotated(*, clients: int = 100, clusters: int = 4, seed: int = 0) -> FederatedData:
+    """MNIST in equal pieces, client i turned by 90°·(i mod 4); pixels from 0 to 1.
+
+    Args:
+        clients: Number of clients.
+        clusters: Number of rotations, 1..4.
+        seed: Fixes every draw.
+    """
+    turns = partition.rotations(clusters)
+    return _clustered("mnist-rotated", "mnist", clients, turns, seed, normalise=_UNIT)
+
+
+def mnist_inverted(*, clients: int = 100, seed: int = 0) -> FederatedData:
+    """MNIST in equal pieces, every other client black for white; pixels from 0 to 255, as in the published code.
+
+    Args:
+        clients: Number of clients.
+        seed: Fixes every draw.
+    """
+    return _clustered("mnist-inverted", "mnist", clients, partition.inversions(), seed, normalise=_RAW)
+
+
+def mnist_rotated_ifca(*, clients: int = 1200, clusters: int = 4, seed: int = 0) -> FederatedData:
+    """MNIST under four rotations, each with all images among its own clients; pixels from 0 to 1.
+
+    Args:
+        clients: 1200, 2400 or 4800 in the paper: 200, 100 or 50 images each.
+        clusters: Number of rotations, 1..4.
+        seed: Fixes every draw.
+    """
+    turns = partition.rotations(clusters)
+    return _clustered("mnist-rotated-ifca", "mnist", clients, turns, seed, whole=True, normalise=_UNIT)
+
+
+def cifar10_rotated(*, clients: int = 16, chunks: int = 16, seed: int = 0) -> FederatedData:
+    """CIFAR-10 as it is and turned by 180°; each cluster's clients hold 8 of 16 pieces of all images.
+
+    Args:
+        clients: Number of clients, half of them in each cluster.
+        chunks: Pieces into which a cluster cuts the images.
+        seed: Fixes every draw.
+    """
+    turns = partition.rotations(2, step=180)
+    return _clustered("cifar10-rotated", "cifar10", clients, turns, seed, whole=True, chunks=chunks)
+
+
+def _clustered(
+    name: str,
+    images: str,
+    clients: int,
+    transforms: tuple[str, ...],
+    seed: int,
+    *,
+    whole: bool = False,
+    chunks: int | None = None,
+    normalise: tuple[float, float] | None = None,
+) -> FederatedData:
+    """Pieces of training and of test images; cluster j sees them under transform j."""
+    clusters = len(transforms)
+    held = pool(images)
+    fit, tested = (
+        partition.clustered(len(labels), clients, clusters, whole=whole, chunks=chunks, seed=stream)
+        for labels, stream in ((held.labels, seed), (held.test_labels, Seed(seed).fold("test").value))
+    )
+    truth = np.arange(clients) % clusters
+    return held.dealt(
+        name,
+        fit,
+        tested,
+        seed=seed,
+        transforms=transforms,
+        transform=truth.astype(np.uint8),
+        truth=truth,
+        normalise=normalise,
+    )

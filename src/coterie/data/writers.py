@@ -1,0 +1,74 @@
+"""MNIST by writer: a client for each person who wrote the digits, in two true clusters.
+
+The writers are those of QMNIST (Yadav and Bottou, "Cold Case: the Lost MNIST Digits", NeurIPS 2019, arXiv:1905.10498).
+The true clusters are the two NIST series: 0, Census Bureau employees (hsf_0), and 1, high-school students
+(hsf_4). MNIST's test images were written by other people than its training images, so they cannot test the clients:
+each writer's images are split instead, 90/10 as LEAF splits FEMNIST. The test writers can be clients, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+
+from coterie.data import files, partition
+from coterie.data.federated import FederatedData, Index
+from coterie.data.partition.counting import at_least, at_most
+from coterie.data.pools import pool
+from coterie.data.readers.archive import read_arrays
+from coterie.errors import DataError, SpecError, unknown
+from coterie.seeds import Seed
+
+FILE = "mnist_writers.npz"
+
+_MEMBERS = ("writer_train", "hsf_train", "writer_test", "hsf_test")
+_WHOSE = ("train", "test", "all")
+
+
+def mnist_writers(
+    *,
+    clients: int = 0,
+    writers: Literal["train", "test", "all"] = "train",
+    test_share: float = 0.1,
+    seed: int = 0,
+) -> FederatedData:
+    """The 539 writers of the training images, with 19 to 131 images each; a client's id is the writer's number.
+
+    Args:
+        clients: How many writers, drawn at random; 0 for all.
+        writers: Those of the training images, the 297 of the test images, or all 836.
+        test_share: Share of each writer's images for testing.
+        seed: Fixes every draw.
+    """
+    if writers not in _WHOSE:
+        raise SpecError(unknown("writers", writers, _WHOSE))
+    mnist = pool("mnist")
+    mnist = dataclasses.replace(mnist, source=f"{mnist.source} and {FILE}")
+    path = files.find(FILE)
+    who, series, who_test, series_test = read_arrays(
+        path, lambda _: _MEMBERS, f"It must hold arrays {', '.join(_MEMBERS)}, in the order of mnist.npz"
+    )
+    writer, hsf = np.concatenate([who, who_test]).astype(np.int64), np.concatenate([series, series_test])
+    if len(who) != mnist.train or len(writer) != len(mnist.y) or len(hsf) != len(writer):
+        raise DataError(
+            f"{path} has {len(writer)} writers for {len(mnist.y)} images. Take the file made for this MNIST"
+        )
+    part = {"train": slice(0, mnist.train), "test": slice(mnist.train, None), "all": slice(None)}[writers]
+    fit, ids = partition.by_column(writer[part])
+    fit = Index(fit.order + (part.start or 0), fit.offsets)
+    if clients:
+        at_least("clients", clients, 1)
+        at_most("clients", clients, len(ids), "the number of writers")
+        drawn = sorted(Seed(seed).fold("writers").sample(len(ids), clients))
+        fit, ids = Index.from_lists([fit.of(i) for i in drawn]), [ids[i] for i in drawn]
+    truth = (hsf[fit.order[fit.offsets[:-1]]] != 0).astype(np.int64)  # of a writer's first image: all are of one series
+    return mnist.dealt(
+        "mnist-writers",
+        fit,
+        test_share=test_share,
+        seed=seed,
+        clients=[f"{int(number):04d}" for number in ids],
+        truth=truth,
+    )

@@ -1,0 +1,81 @@
+"""Turned and inverted images."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coterie.data import load
+
+
+def distinct(order):
+    return len(np.unique(order)) == len(order)
+
+
+def test_rotated_mnist_is_dealt_out_once_and_turned_by_cluster(tiny):
+    data = load("mnist-rotated", clients=20)
+    assert data.sizes("fit").tolist() == [20] * 20
+    assert data.sizes("test").tolist() == [5] * 20
+    assert sorted([*data.fit.order, *data.test.order]) == list(range(500))
+    assert data.truth.tolist() == [i % 4 for i in range(20)]
+    for i, client in enumerate(data.clients[:5]):
+        raw = data.x[data.rows(i, "test")]
+        np.testing.assert_array_equal(data.examples(client, "test")[0], np.rot90(raw, i % 4, axes=(1, 2)))
+    assert data.normalise == (0, 255)
+
+
+def test_inverted_mnist_inverts_every_other_client_and_keeps_pixels_raw(tiny):
+    data = load("mnist-inverted", clients=20)
+    np.testing.assert_array_equal(data.examples("01")[0], 255 - data.x[data.rows(1)])
+    np.testing.assert_array_equal(data.examples("00")[0], data.x[data.rows(0)])
+    assert data.truth.tolist() == [0, 1] * 10
+    assert data.normalise == (0, 1)
+
+
+def test_in_ifcas_mnist_each_rotation_has_all_images_once(tiny):
+    data = load("mnist-rotated-ifca", clients=40)
+    assert data.sizes("fit").tolist() == [40] * 40  # 4·400/40
+    for cluster in range(4):
+        members = np.flatnonzero(data.truth == cluster)
+        for part, low, high in (("fit", 0, 400), ("test", 400, 500)):
+            assert sorted(row for i in members for row in data.rows(i, part)) == list(range(low, high))
+
+
+def test_rotated_cifar_uses_eight_of_sixteen_pieces_in_each_cluster(tiny):
+    data = load("cifar10-rotated")
+    assert data.truth.tolist() == [0, 1] * 8
+    assert data.sizes("fit").tolist() == [25] * 16  # 400/16
+    assert set(data.sizes("test")) <= {6, 7}  # 100/16
+    for cluster in (0, 1):
+        members = np.flatnonzero(data.truth == cluster)
+        for part in ("fit", "test"):
+            assert distinct(np.concatenate([data.rows(i, part) for i in members]))
+    np.testing.assert_array_equal(data.examples("01")[0], data.x[data.rows(1)][:, ::-1, ::-1])
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "clusters"), [("mnist-rotated", 4), ("mnist-inverted", 2)])
+def test_real_mnist_has_six_hundred_and_a_hundred_images_a_client(real, name, clusters):
+    data = real(name)
+    assert data.sizes("fit").tolist() == [600] * 100
+    assert data.sizes("test").tolist() == [100] * 100
+    assert np.bincount(data.truth).tolist() == [100 // clusters] * clusters
+    assert distinct(np.concatenate([data.fit.order, data.test.order]))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("clients", "n"), [(1200, 200), (2400, 100), (4800, 50)])
+def test_real_mnist_of_ifca_has_the_published_sizes(real, clients, n):
+    data = real("mnist-rotated-ifca", clients=clients)
+    assert data.sizes("fit").tolist() == [n] * clients
+    assert np.bincount(data.truth).tolist() == [clients // 4] * 4
+    assert np.unique(data.fit.order, return_counts=True)[1].tolist() == [4] * 60_000
+
+
+@pytest.mark.data
+def test_real_cifar_is_cut_into_sixteenths_of_what_there_is(real):
+    data = real("cifar10-rotated")
+    train = 50_000 if "a subset" not in data.source else 15_000
+    assert len(data.clients) == 16
+    assert set(data.sizes("fit")) <= {train // 16, -(-train // 16)}
+    assert set(data.sizes("test")) <= {train // 80, -(-train // 80)}

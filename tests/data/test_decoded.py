@@ -1,0 +1,212 @@
+"""The decoded copy in the cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from coterie.data import decoded as module
+from coterie.data import files, load
+from coterie.data.decoded import decoded
+from coterie.errors import DataError
+
+
+@pytest.fixture
+def source(tiny):
+    return tiny / "data" / "mnist.npz"
+
+
+def copies():
+    return sorted(files.cache().iterdir())
+
+
+def refuse(*_):
+    raise AssertionError("the archive was read although there is a copy")
+
+
+def test_training_images_come_first_as_bytes_and_labels_as_int32(source):
+    got, given = decoded("mnist", source), np.load(source)
+    assert (got.x.dtype, got.y.dtype, got.train) == (np.uint8, np.int32, 400)
+    np.testing.assert_array_equal(got.x, np.concatenate([given["x_train"], given["x_test"]]))
+    np.testing.assert_array_equal(got.y, np.concatenate([given["y_train"], given["y_test"]]))
+
+
+def test_the_second_load_maps_the_copy_and_does_not_read_the_archive(source, monkeypatch):
+    first = decoded("mnist", source)
+    monkeypatch.setattr(module, "_read", refuse)
+    second = decoded("mnist", source)
+    assert (first.x.tobytes(), first.y.tobytes()) == (second.x.tobytes(), second.y.tobytes())
+    assert isinstance(second.x.base, np.memmap)
+
+
+def test_federated_data_keep_the_map_itself(tiny):
+    data = load("mnist-rotated", clients=4)
+    assert isinstance(data.x.base, np.memmap)
+    assert isinstance(data.y.base, np.memmap)
+    assert data.x.ctypes.data % 64 == 0
+
+
+def test_the_folder_is_named_after_the_source_and_the_note_tells_what_is_in_it(source):
+    decoded("mnist", source)
+    (folder,) = copies()
+    note = json.loads((folder / "copy.json").read_text())
+    assert folder.name == f"mnist-{note['source'][:16]}"
+    assert (note["format"], note["train"], note["test"]) == (module.FORMAT, 400, 100)
+    assert (note["x"]["shape"], note["y"]["shape"]) == ([500, 28, 28], [500])
+
+
+def test_another_source_has_another_copy(source, tiny):
+    decoded("mnist", source)
+    decoded("mnist", tiny / "data" / "fashion_mnist.npz")
+    assert len(copies()) == 2
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda folder: flip(folder / "x.npy"),
+        lambda folder: flip(folder / "y.npy"),
+        lambda folder: (folder / "x.npy").write_bytes((folder / "x.npy").read_bytes()[:1000]),
+        lambda folder: (folder / "y.npy").unlink(),
+        lambda folder: (folder / "copy.json").unlink(),
+        lambda folder: (folder / "copy.json").write_text("[]"),
+        lambda folder: (folder / "copy.json").write_text('{"format": '),
+    ],
+    ids=["image", "label", "cut short", "no labels", "no note", "another note", "half a note"],
+)
+def test_a_damaged_copy_is_built_anew(source, harm, monkeypatch):
+    good = decoded("mnist", source).x.tobytes()
+    harm(copies()[0])
+    again = decoded("mnist", source)
+    assert again.x.tobytes() == good
+    assert isinstance(again.x.base, np.memmap)
+    assert len(copies()) == 1  # what was damaged is gone
+    monkeypatch.setattr(module, "_read", refuse)
+    decoded("mnist", source)
+
+
+def test_a_copy_of_another_version_is_built_anew(source, monkeypatch):
+    with monkeypatch.context() as earlier:
+        earlier.setattr(module, "FORMAT", 0)
+        decoded("mnist", source)
+    decoded("mnist", source)
+    (folder,) = copies()
+    assert json.loads((folder / "copy.json").read_text())["format"] == module.FORMAT
+
+
+SCRIPT = """
+import hashlib, os, sys, time
+import numpy as np
+from pathlib import Path
+from coterie.data import decoded as module
+
+me, everyone, meeting = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+read = module._read
+
+def read_together(source):
+    (meeting / me).touch()
+    deadline = time.monotonic() + 30
+    while len(list(meeting.iterdir())) < everyone and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return read(source)
+
+module._read = read_together
+got = module.decoded("mnist", Path(sys.argv[4]))
+print(hashlib.sha256(got.x).hexdigest(), isinstance(got.x.base, np.memmap))
+"""
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["nothing there", "a damaged copy there"])
+def test_processes_can_build_the_copy_at_the_same_time(source, tmp_path, damaged):
+    if damaged:
+        decoded("mnist", source)
+        flip(copies()[0] / "x.npy")
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    together = [
+        subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(i), "3", str(meeting), str(source)], stdout=subprocess.PIPE, text=True
+        )
+        for i in range(3)
+    ]
+    said = [process.communicate(timeout=60)[0] for process in together]
+    assert [process.returncode for process in together] == [0, 0, 0]
+    assert len(list(meeting.iterdir())) == 3  # all of them built a copy
+    assert len(set(said)) == 1
+    assert said[0].endswith("True\n")
+    assert len(copies()) == 1
+
+
+def test_a_cache_that_cannot_be_written_leaves_the_images_in_memory(source, tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    got = decoded("mnist", source)
+    assert len(got.x) == 500
+    assert not isinstance(got.x.base, np.memmap)
+    assert "No decoded copy of mnist.npz can be kept in" in caplog.text
+
+
+def test_a_full_disk_leaves_the_images_in_memory_and_nothing_behind(source, monkeypatch, caplog):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.np, "save", full)
+    assert len(decoded("mnist", source).x) == 500
+    assert "No space left on device" in caplog.text
+    assert copies() == []
+
+
+def test_what_a_killed_process_left_behind_is_removed_after_a_day(source):
+    decoded("mnist", source)
+    (good,) = copies()
+    old, young = (files.cache() / f".{good.name}-{age}" for age in ("old", "young"))
+    for left, hours in ((old, 25), (young, 1)):
+        left.mkdir()
+        os.utime(left, (time.time() - 3600 * hours,) * 2)
+    (good / "copy.json").unlink()
+    decoded("mnist", source)
+    assert copies() == sorted([young, good])
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"x_test": None}, "has no array 'x_test'"),
+        ({"x_train": np.zeros((400, 28, 28))}, "x_train must hold images of bytes, got float64"),
+        ({"x_test": np.zeros((100, 784), np.uint8)}, "x_test must hold images of bytes"),
+        ({"x_test": np.zeros((100, 8, 8), np.uint8)}, "differ in shape"),
+        ({"y_train": np.zeros(3, int)}, "y_train must hold a whole number for each image"),
+        ({"y_test": np.zeros(100)}, "y_test must hold a whole number for each image"),
+    ],
+)
+def test_an_archive_of_another_layout_is_refused(source, changes, text):
+    given = {**np.load(source), **changes}
+    np.savez(source, **{name: array for name, array in given.items() if array is not None})
+    with pytest.raises(DataError) as caught:
+        decoded("mnist", source)
+    assert text in str(caught.value)
+    assert str(source) in str(caught.value)
+
+
+def test_an_archive_that_cannot_be_read_is_refused(tmp_path):
+    (tmp_path / "mnist.npz").mkdir()
+    with pytest.raises(DataError, match=r"mnist\.npz cannot be read: Is a directory"):
+        decoded("mnist", tmp_path / "mnist.npz")
+
+
+def test_a_damaged_archive_is_refused(source):
+    source.write_bytes(b"PK\x03\x04 and no more")
+    with pytest.raises(DataError, match="is not an archive of arrays"):
+        decoded("mnist", source)

@@ -1,0 +1,65 @@
+"""Image data sets as pools."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coterie.data import load
+from coterie.data.pools import IMAGES, pool
+from coterie.errors import DataError
+
+
+def test_labels_are_those_of_the_training_and_of_the_test_images(tiny):
+    given, got = np.load(tiny / "data" / "mnist.npz"), pool("mnist")
+    assert got.labels.tolist() == given["y_train"].tolist()
+    assert got.test_labels.tolist() == given["y_test"].tolist()
+
+
+def test_each_pixel_is_standardised_by_the_images_asked_for(tiny):
+    got = pool("cifar10")
+    for count in (1, 256, 257, 500):
+        mean, deviation = got.per_pixel(count)
+        pixels = got.x[:count].astype(np.float64)
+        np.testing.assert_allclose(mean, pixels.mean(axis=0), rtol=1e-6)
+        np.testing.assert_allclose(deviation, pixels.std(axis=0) + 0.001, rtol=1e-6)
+
+
+def test_published_means_are_in_units_of_stored_pixels(tiny):
+    mean, deviation = load("mnist", clients=2).normalise
+    assert (mean, deviation) == (255 * 0.1307, 255 * 0.3081)
+    mean, deviation = load("svhn", clients=2).normalise
+    np.testing.assert_allclose(mean, [255 * 0.4377, 255 * 0.4438, 255 * 0.4728], rtol=1e-6)
+    np.testing.assert_allclose(deviation, [255 * 0.198, 255 * 0.201, 255 * 0.197], rtol=1e-6)
+
+
+def test_a_subset_says_how_much_of_what_was_published_it_holds(tiny):
+    source = load("cifar10", clients=2).describe()["source"]
+    assert "a subset: 400 of 50,000 training and 100 of 10,000 test images, from cifar10.npz" in source
+
+
+def test_digits_that_were_cropped_anew_say_so(tiny):
+    path = tiny / "data" / "svhn.npz"
+    assert "cropped anew" not in IMAGES["svhn"].source(path)
+    np.savez(path, **np.load(path), image_train=np.zeros(400, int))
+    assert "cropped anew from the full pictures" in IMAGES["svhn"].source(path)
+
+
+def test_images_of_another_shape_are_refused(tiny):
+    (tiny / "data" / "cifar10.npz").replace(tiny / "data" / "mnist.npz")
+    with pytest.raises(DataError, match=r"have shape \(28, 28\), got \(32, 32, 3\)"):
+        pool("mnist")
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", IMAGES)
+def test_real_images_are_whole_or_say_that_they_are_a_subset(real, name):
+    data = real(name)
+    fit, test = (len(index.order) for index in (data.fit, data.test))
+    assert ("a subset" in data.source) == ((fit, test) != IMAGES[name].published)
+    assert len(data.x) == fit + test
+    assert data.shape == IMAGES[name].shape
+    # Published means of pixels are close to those of the file; Fashion-MNIST is normalised with those of MNIST.
+    if name != "fmnist":
+        mean = data.x[:: max(1, len(data.x) // 2000)].mean(axis=(0, 1, 2)[: data.x.ndim if data.x.ndim == 3 else 3])
+        np.testing.assert_allclose(mean, data.normalise[0], rtol=0.1)
