@@ -88,6 +88,14 @@ def norm(tree: Params) -> float:
     return float(np.sqrt(sum(float(np.square(leaf, dtype=np.float64).sum()) for leaf in leaves(tree))))
 
 
+def merge(tree: Params, part: Params) -> Params:
+    """The tree with the leaves of a part of it in place of its own."""
+    merged = dict(tree)
+    for key, value in part.items():
+        merged[key] = merge(tree[key], value) if isinstance(value, dict) else value
+    return merged
+
+
 def flatten(tree: Params) -> Array:
     """All numbers of a model as one vector, in the order of the paths."""
     return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in leaves(tree)])

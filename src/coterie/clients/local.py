@@ -151,21 +151,24 @@ def train(task: Task, start: Params, client: Client, local: LocalSGD, *, name: s
     def summed(params: Params, row: Any) -> tuple[Any, Any]:
         batch = batches.take(row)
         key = jax.random.fold_in(client.key, row) if task.random else None
-        losses = task.losses(params, batch.x, batch.y, key)
+        outputs, stats = task.training_outputs(params, batch.x, key, batch.weight)
+        losses = task.losses_of(outputs, batch.y)
         # `where`, not a product: filling must not matter even if its loss is not finite.
-        return jnp.sum(jnp.where(batch.weight > 0, losses, 0.0)), jnp.sum(batch.weight)
+        return jnp.sum(jnp.where(batch.weight > 0, losses, 0.0)), (jnp.sum(batch.weight), stats)
 
     gradient = jax.value_and_grad(summed, has_aux=True)
 
     def whole(row: Any, carried: Any) -> Any:
         params, kept, seen = carried
-        (loss, weight), grads = gradient(params, row)
+        (loss, (weight, stats)), grads = gradient(params, row)
         params, kept = update(params, tree.map(lambda g: g / weight, grads), kept)
+        params = tree.merge(params, stats)
         return params, kept, _seen(seen, loss, weight, row, batches.count - per_pass)
 
     def spread(row: Any, carried: Any) -> Any:
         params, (kept, total, count), seen = carried
-        (loss, weight), grads = gradient(params, row)
+        (loss, (weight, stats)), grads = gradient(params, row)
+        params = tree.merge(params, stats)
         total, count = tree.map(jnp.add, total, grads), count + weight
 
         def apply() -> Any:
