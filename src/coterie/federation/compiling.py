@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
+
+from coterie.models import backend
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 
@@ -58,27 +59,11 @@ def cores() -> int:
     return os.cpu_count() or 1  # not on Linux
 
 
-@lru_cache(maxsize=1)
-def steady() -> dict[str, str]:
-    """Options under which compiled code gives the same bytes on any number of cores.
-
-    XLA hands sums over examples (the gradient of a bias) to a library that splits them by core; products it may keep.
-    Versions of JAX that know no such option have no such library.
-    """
-    import jax
-
-    options = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"}
-    try:
-        jax.jit(lambda x: x, compiler_options=options).lower(0.0).compile()
-    except jax.errors.JaxRuntimeError:
-        return {}
-    return options
-
-
 def prepare() -> None:
     """Start counting, and keep what is compiled in the user's cache folder unless JAX was told where already."""
     import jax
 
+    backend.start()
     _COUNTER.listen()
     if jax.config.values["jax_compilation_cache_dir"] is None and os.environ.get("COTERIE_NO_CACHE") is None:
         root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")

@@ -297,6 +297,10 @@ class Desk:
                 self._account.holdings.setdefault(key, set()).update(accepted)
         return intake.replies()
 
+    def move(self, data: Any) -> None:
+        """Give simulated clients other examples: the world has changed."""
+        self._carrier.move(data)
+
     def save(self) -> dict[str, Any]:
         """Account and simulated clients as plain data, for a checkpoint."""
         account = self._account

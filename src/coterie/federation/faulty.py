@@ -68,6 +68,10 @@ class Faulty:
         """The same faults with another task."""
         return Faulty(self._carrier.on(task), self._faults, self._seed)
 
+    def move(self, data: Any) -> None:
+        """Give the clients other examples."""
+        self._carrier.move(data)
+
     def save(self) -> Any:
         """What the clients keep."""
         return self._carrier.save()

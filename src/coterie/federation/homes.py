@@ -1,4 +1,4 @@
-"""What simulated clients keep at home: memories by version, and values that are sent once."""
+"""What simulated clients have at home: their examples, memories by version, and values that are sent once."""
 
 from __future__ import annotations
 
@@ -6,19 +6,32 @@ from typing import Any
 
 from coterie import tree
 from coterie.clients.work import Work
+from coterie.data.federated import FederatedData
 from coterie.federation.order import Order
 from coterie.models import Task
 from coterie.types import ClientId, Params
 
 
 class Homes:
-    """The clients' own storage, which the server never reads."""
+    """The clients' own storage, which the server never reads; shared by the carriers of all tasks.
 
-    def __init__(self) -> None:
-        """Empty homes."""
+    Attributes:
+        data: Their examples as they are now.
+        moves: How often those have changed.
+    """
+
+    def __init__(self, data: FederatedData) -> None:
+        """Homes with examples and nothing else."""
+        self.data = data
+        self.moves = 0
         self._memories: dict[str, dict[ClientId, dict[int, Params]]] = {}
         self._holders: dict[str, set[ClientId]] = {}
         self._blanks: dict[tuple[Work, Task], Params] = {}
+
+    def move(self, data: FederatedData) -> None:
+        """Give the clients other examples: the world has changed."""
+        self.data = data
+        self.moves += 1
 
     def receive(self, order: Order) -> tuple[list[ClientId], list[ClientId]]:
         """Take in the kept values of an order; who can do the work, and who lacks a value that was not attached.

@@ -123,6 +123,9 @@ class Carrier(Protocol):
     def on(self, task: Task) -> Carrier:
         """The same clients with another task."""
 
+    def move(self, data: Any) -> None:
+        """Give simulated clients other examples: the world has changed."""
+
     def save(self) -> Any:
         """What the clients keep, as plain data: for checkpoints of simulated federations."""
 

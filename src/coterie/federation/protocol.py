@@ -40,7 +40,7 @@ class Mean:
         of: Which answer, a model.
         groups: How many groups.
         by: Client → group; or the name of the answer that says it; None for one group.
-        weights: Each reply counts its examples, or 1.
+        weights: Each reply counts its examples, or 1; without any examples, nothing.
         spread: Also give each reply's distance to its group's mean.
     """
 

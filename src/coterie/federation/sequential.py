@@ -14,7 +14,7 @@ from coterie.clients.work import CHUNK, Batch, Batches, Client, Work
 from coterie.data.federated import FederatedData
 from coterie.federation.homes import Homes
 from coterie.federation.order import LACKS, Block, Order
-from coterie.models import Task
+from coterie.models import Task, backend
 from coterie.types import Array, ClientId, Params, Part
 
 
@@ -23,10 +23,10 @@ class Sequential:
 
     def __init__(self, data: FederatedData, task: Task, *, homes: Homes | None = None) -> None:
         """Clients with these examples."""
+        backend.start()
         task.check(data.x, data.y)
-        self._data = data
         self._task = task
-        self._homes = homes or Homes()
+        self._homes = homes or Homes(data)
         self._clients = tuple(sorted(data.clients))
 
     @property
@@ -42,6 +42,14 @@ class Sequential:
     def on(self, task: Task) -> Sequential:
         """The same clients, homes and all, with another task."""
         return Sequential(self._data, task, homes=self._homes)
+
+    @property
+    def _data(self) -> FederatedData:
+        return self._homes.data
+
+    def move(self, data: FederatedData) -> None:
+        """Give the clients other examples."""
+        self._homes.move(data)
 
     def save(self) -> Any:
         """What the clients keep."""

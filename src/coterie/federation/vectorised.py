@@ -67,16 +67,15 @@ class Vectorised:
 
         compiling.prepare()
         task.check(data.x, data.y)
-        self._data = data
         self._task = task
-        self._homes = homes or Homes()
+        self._homes = homes or Homes(data)
         self._clients = tuple(sorted(data.clients))
         self._threads = threads or compiling.cores()
         self._pool = pool or ThreadPoolExecutor(self._threads, thread_name_prefix="coterie")
         self._x = jax.device_put(data.x, may_alias=True)
         self._y = jax.device_put(data.y, may_alias=True)
         self._model_bytes = tree.nbytes(task.init(Seed(0)))
-        self._lengths: dict[Any, dict[str, int]] = {}
+        self._lengths: dict[Any, tuple[int, dict[str, int]]] = {}
 
     @property
     def clients(self) -> Sequence[ClientId]:
@@ -91,6 +90,14 @@ class Vectorised:
     def on(self, task: Task) -> Vectorised:
         """The same clients, homes and all, with another task."""
         return Vectorised(self._data, task, threads=self._threads, homes=self._homes, pool=self._pool)
+
+    @property
+    def _data(self) -> FederatedData:
+        return self._homes.data
+
+    def move(self, data: FederatedData) -> None:
+        """Give the clients other examples."""
+        self._homes.move(data)
 
     def save(self) -> Any:
         """What the clients keep."""
@@ -313,12 +320,18 @@ class Vectorised:
             return _Capacity(most, {})
         fixed = tuple(sorted(order.settings.items()))
         key = (order.work.name, order.part, fixed)
-        if key not in self._lengths:
+        moves, steps = self._lengths.get(key, (-1, {}))
+        if moves != self._homes.moves:
             sizes = self._data.sizes(order.part)
             largest = order.work.lengths(int(sizes.max()), **order.settings)
             usual = order.work.lengths(int(np.ceil(sizes.mean())), **order.settings)
-            self._lengths[key] = {name: _power(max(largest[name], most * usual[name], 64)) for name in largest}
-        return _Capacity(most, self._lengths[key])
+            # Where examples move between clients, capacities only grow, so that few moves compile again.
+            steps = {
+                name: max(_power(max(rows, most * usual[name], 64)), steps.get(name, 0))
+                for name, rows in largest.items()
+            }
+            self._lengths[key] = (self._homes.moves, steps)
+        return _Capacity(most, steps)
 
 
 @dataclass(frozen=True)
@@ -474,7 +487,7 @@ def _compiled_each(work: Work, task: Task, structure: Any, names: tuple[str, ...
             0, live, lambda place, out: tree.map(lambda o, v: o.at[place].set(v), out, one(place)), out
         )
 
-    return jax.jit(run, compiler_options=compiling.steady())
+    return jax.jit(run)
 
 
 @lru_cache(maxsize=256)
@@ -524,4 +537,4 @@ def _compiled_body(work: Work, task: Task, structure: Any, names: tuple[str, ...
         out = tree.map(lambda leaf: jnp.zeros((len(n), *leaf.shape), leaf.dtype), shapes)
         return lax.fori_loop(0, live, lambda c, out: tree.map(lambda o, v: o.at[c].set(v), out, one(c)), out)
 
-    return jax.jit(run, compiler_options=compiling.steady())
+    return jax.jit(run)

@@ -10,6 +10,7 @@ import numpy as np
 
 from coterie import tree
 from coterie.errors import SpecError
+from coterie.models import backend
 from coterie.models.task import Task
 from coterie.seeds import Seed
 from coterie.types import Params
@@ -52,6 +53,7 @@ def from_functions(
         outputs = apply(params, x, key) if takes_key else apply(params, x)
         return outputs.reshape(outputs.shape[0]) if classes is None else outputs
 
+    backend.start()
     layers = tuple(_checked(init(Seed(0).key()), name))
     return Task(name, start, call, shape, classes, normalise, layers, l2, random=takes_key)
 

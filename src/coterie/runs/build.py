@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -22,9 +23,13 @@ from coterie.runs.play import Play
 from coterie.runs.sampling import Sampler
 from coterie.runs.spec import Named, RunSettings, Spec, model_defaults, resolve
 from coterie.seeds import Seed
+from coterie.shift import World
 from coterie.types import ClientId
 
 log = logging.getLogger(__name__)
+
+#: How stored inputs are scaled: whole numbers by the largest, and nothing else; not; all by the largest; to mean 0.
+Scaling = Literal["auto", "none", "unit", "standard"]
 
 #: Clients in a cohort where nobody says how many.
 USUAL_COHORT = 10
@@ -39,7 +44,7 @@ class Built:
         data: The clients' examples.
         task: What is learned.
         play: Method and federation, before the first step.
-        truth: Client → true cluster; empty where nobody knows.
+        truth: Client → true cluster as the world is now; empty where nobody knows.
         idle: Clients without training examples, which are kept and never drawn.
     """
 
@@ -47,7 +52,7 @@ class Built:
     data: FederatedData
     task: Task
     play: Play[Any]
-    truth: dict[ClientId, int]
+    truth: Mapping[ClientId, int]
     idle: tuple[ClientId, ...]
 
 
@@ -80,15 +85,47 @@ def build(
         run = dataclasses.replace(run, cohort=min(USUAL_COHORT, len(able)))
         spec = dataclasses.replace(spec, run=run)
     seed = Seed(run.seed)
-    sampler = Sampler(able, run.cohort, seed, run.sampler, run.stragglers)
-    truth = {} if data.truth is None else {c: int(k) for c, k in zip(data.clients, data.truth, strict=True)}
+    sampler = Sampler(able, run.cohort, seed, run.sampler, run.stragglers, _newcomers(run, able, seed))
+    world = World(data, spec.shift, seed)
+    truth = Truth(world)
     if method is None:
         given = {"truth": truth, "rounds": run.rounds, "cohort": run.cohort, "clients": len(able)}
         method = build_method(spec.method.name, spec.local, given, **_tuples(spec.method))
-    carrier: Carrier = _carrier(run, data, task)
+    carrier: Carrier = _carrier(run, world.data, task)
     if any(dataclasses.asdict(spec.faults).values()):
         carrier = Faulty(carrier, spec.faults, seed.fold("faults"))
-    return Built(spec, data, task, Play(method, Desk(carrier), seed, sampler), truth, idle)
+    moving = world if spec.shift.name != "none" else None
+    return Built(spec, data, task, Play(method, Desk(carrier), seed, sampler, moving), truth, idle)
+
+
+class Truth(Mapping[ClientId, int]):
+    """Client → true cluster, as the world is now; empty where nobody knows."""
+
+    def __init__(self, world: World) -> None:
+        """The truth of this world."""
+        self._world = world
+
+    def __getitem__(self, client: ClientId) -> int:
+        data = self._world.data
+        if data.truth is None:
+            raise KeyError(client)
+        return int(data.truth[data.position(client)])
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return iter(self._world.data.clients if len(self) else ())
+
+    def __len__(self) -> int:
+        return 0 if self._world.data.truth is None else len(self._world.data.clients)
+
+
+def _newcomers(run: RunSettings, able: Sequence[ClientId], seed: Seed) -> dict[ClientId, int]:
+    """Who is held back, and when they join: drawn by seed, the same for every method."""
+    count = round(run.newcomers * len(able))
+    if not count:
+        return {}
+    joins = run.newcomers_join or (max(1, run.rounds // 2),)
+    drawn = seed.fold("newcomers").sample(len(able), count)
+    return {able[place]: joins[i * len(joins) // count] for i, place in enumerate(drawn)}
 
 
 def _with_objects(spec: Spec, method: Any, task: Any, data: Any) -> Spec:
@@ -120,7 +157,9 @@ def _task(spec: Spec, data: FederatedData) -> tuple[Spec, Task]:
 
 
 def _normalise(rule: str, data: FederatedData) -> Normalise | None:
-    """Whole numbers are divided by the largest of them, unless a rule says otherwise."""
+    """As the data's publishers do; otherwise whole numbers are divided by the largest of them."""
+    if rule == "auto" and data.normalise is not None:
+        return Normalise(*data.normalise)
     if rule == "none" or (rule == "auto" and data.x.dtype.kind == "f"):
         return None
     if rule in ("auto", "unit"):
@@ -128,7 +167,7 @@ def _normalise(rule: str, data: FederatedData) -> Normalise | None:
     if rule == "standard":
         pool = data.x[np.unique(data.fit.order)]
         return Normalise(pool.mean(axis=0), pool.std(axis=0) + 0.001)
-    raise SpecError(f"model.normalise must be 'auto', 'none', 'unit' or 'standard', got {rule!r}")
+    raise SpecError(f"model.normalise must be one of {', '.join(map(repr, get_args(Scaling)))}, got {rule!r}")
 
 
 def _tuples(part: Named) -> dict[str, Any]:

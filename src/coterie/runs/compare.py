@@ -13,8 +13,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from coterie.errors import SpecError
-from coterie.runs.loop import run
+from coterie.errors import FederationError, SpecError
+from coterie.runs.loop import OnRound, run
 from coterie.runs.record import RunRecord
 from coterie.runs.spec import Spec
 
@@ -87,11 +87,14 @@ def compare(
     if not plan:
         raise SpecError("There is nothing to compare: give at least one method and one seed")
     if jobs > 1:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            futures = [pool.submit(_one, spec.to_dict(), folder) for _, spec, folder in plan]
+        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+        try:
+            futures = [pool.submit(_one, label, spec.to_dict(), folder) for label, spec, folder in plan]
             records = [future.result() for future in futures]
+        finally:  # after an error or Ctrl-C the others are not begun, and nobody waits for those that are
+            pool.shutdown(wait=False, cancel_futures=True)
     else:
-        records = [run(spec, out=folder, on_round=_told(on_step, label)) for label, spec, folder in plan]
+        records = [_one(label, spec, folder, _told(on_step, label)) for label, spec, folder in plan]
     groups: dict[str, list[RunRecord]] = {label: [] for label in named}
     for (label, _, _), record in zip(plan, records, strict=True):
         groups[label].append(record)
@@ -100,11 +103,14 @@ def compare(
     return Comparison(groups, [_row(label, group) for label, group in groups.items()], tests, reference)
 
 
-def _one(spec: dict[str, Any], folder: str | None) -> RunRecord:
-    return run(spec, out=folder)
+def _one(label: str, spec: Spec | dict[str, Any], folder: str | None, on_round: OnRound | None = None) -> RunRecord:
+    try:
+        return run(spec, out=folder, on_round=on_round)
+    except FederationError as fault:
+        raise type(fault)(f"{label}: {fault}") from fault
 
 
-def _told(on_step: OnStep | None, label: str) -> Callable[[dict[str, Any]], None] | None:
+def _told(on_step: OnStep | None, label: str) -> OnRound | None:
     return None if on_step is None else lambda row: on_step(label, row)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from coterie.data.federated import FederatedData
 from coterie.errors import Diverged
 from coterie.federation.compiling import compilations
@@ -66,8 +68,9 @@ def resume(
         return record
     begun = time.perf_counter()
     writer = Writer(path)
-    saved = writer.saved()
+    # Built first: a checkpoint is read with the classes of states that the method's module defines.
     built = build(Spec.of(Path(path) / "spec.toml"), method=method, task=task, data=data)
+    saved = writer.saved()
     built.play.load(saved["play"])
     rows = writer.rewind(saved["steps"])
     return _Loop(built, writer, on_round, rows, begun - saved["seconds"]["total"], saved["seconds"]).play()
@@ -99,22 +102,30 @@ class _Loop:
 
     def play(self) -> RunRecord:
         """To the end, or until it is interrupted or diverges; the record up to then is kept."""
+        # What overflows is found by the checks of replies and states, which say whose it is.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._played()
+
+    def _played(self) -> RunRecord:
         play, limit = self._built.play, self._built.spec.run.rounds
         try:
             while play.stage == "prepare" or (play.stage == "train" and play.t < limit):
                 self._step()
+            if self._scores is None:
+                self._score({})
+            return self._finish("done")
         except KeyboardInterrupt:
             self._checkpoint()
             raise
         except Diverged as fault:
             self._finish("diverged", str(fault))
-            raise
-        if self._scores is None:
-            self._score({})
-        return self._finish("done")
+            if self._writer is None:
+                raise
+            raise Diverged(f"{fault}\nThe record up to then is in {self._writer.path}") from fault
 
     def _step(self) -> None:
         play, spec = self._built.play, self._built.spec
+        welcome = play.welcome()
         clock, asking = time.perf_counter(), play.asking
         step = play.step()
         spent = time.perf_counter() - clock
@@ -122,6 +133,8 @@ class _Loop:
         self._seconds["training"] += play.asking - asking
         self._seconds["clustering"] += max(0.0, spent - (play.asking - asking))
         row = figures.step_row(step, play.traffic, spent)
+        if welcome is not None:
+            row["newcomers"] = figures.welcome_row(welcome, self._built.truth, self._built.task.classes)
         last = step.stage == "train" and (play.t >= spec.run.rounds or play.stage == "done")
         if step.stage == "train" and (last or play.t % spec.run.evaluate_every == 0):
             self._score(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -12,12 +13,15 @@ from coterie import codec, tree
 from coterie.clients import score
 from coterie.errors import Diverged, TooFewReplies
 from coterie.federation import Cohort, Desk, Rows, Traffic
+from coterie.federation.traffic import Direction
 from coterie.methods.protocol import Method, Placement, Round, Stage
 from coterie.runs.sampling import Sampler
 from coterie.seeds import Seed
+from coterie.shift import World
 from coterie.types import Array, ClientId
 
 State = TypeVar("State")
+WAYS: tuple[Direction, ...] = ("down", "up")
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Step(Generic[State]):
         cohort: Who was to take part.
         round: What it gave; None where it was skipped.
         skipped: Why, or None.
+        shifted: The clients whose data changed before it.
     """
 
     t: int
@@ -37,6 +42,7 @@ class Step(Generic[State]):
     cohort: Cohort
     round: Round[State] | None
     skipped: str | None = None
+    shifted: tuple[ClientId, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,11 +68,38 @@ class Scores:
     placement: Placement
 
 
+@dataclass(frozen=True)
+class Welcome:
+    """How newcomers were taken in.
+
+    Attributes:
+        scores: How they fare with the models they are served.
+        bytes: What their placing sent, down and up.
+        seconds: What it took.
+    """
+
+    scores: Scores
+    bytes: Mapping[Direction, int]
+    seconds: float
+
+
 class Play(Generic[State]):
     """A method, a federation, and how far they are."""
 
-    def __init__(self, method: Method[State], fed: Desk, seed: Seed, sampler: Sampler) -> None:
-        """Before the first step."""
+    def __init__(
+        self, method: Method[State], fed: Desk, seed: Seed, sampler: Sampler, world: World | None = None
+    ) -> None:
+        """Before the first step.
+
+        Args:
+            method: What is played.
+            fed: With whom.
+            seed: Of the run.
+            sampler: Who takes part when.
+            world: What happens to the clients' data meanwhile; None for nothing.
+        """
+        self._world = world
+        self._assigned: set[ClientId] = set()
         self._method = method
         self._fed = fed
         self._seed = seed
@@ -111,11 +144,15 @@ class Play(Generic[State]):
         preparing = stage == "prepare"
         cohort = self._sampler.everyone(self.prepared) if preparing else self._sampler.cohort(self.t)
         seed = self._seed.fold("prepare", self.prepared) if preparing else self._seed.fold("round", self.t)
+        shifted = () if preparing else self._shift()
         result: Round[State] | None = None
         reason = None
+        self._fed.begin()
         try:
             result = self._method.round(self.state, self._fed, cohort, seed)
         except TooFewReplies as fault:
+            # The method forgets what it learned in this round, so clients go back, too: they tell it again.
+            self._fed.undo()
             reason = str(fault)
         except Diverged as fault:
             raise Diverged(f"Round {cohort.t}: {fault}") from fault
@@ -123,11 +160,32 @@ class Play(Generic[State]):
             if not codec.finite(result.state):
                 raise Diverged(f"Round {cohort.t}: the new models are not finite; lower the rate. {_who(cohort)}")
             self.state = result.state
+            self._assigned.update(result.assignment)
         if preparing:
             self.prepared += 1
         else:
             self.t += 1
-        return Step(cohort.t, stage, cohort, result, reason)
+        return Step(cohort.t, stage, cohort, result, reason, shifted)
+
+    def _shift(self) -> tuple[ClientId, ...]:
+        if self._world is None:
+            return ()
+        shifted = self._world.step(self.t, self._assigned)
+        if shifted:
+            self._fed.move(self._world.data)
+        return shifted
+
+    def welcome(self) -> Welcome | None:
+        """Take in those who join in the round that comes next, whatever their placing costs; None for nobody."""
+        new = self._sampler.joining(self.t)
+        if not new or self.stage != "train":
+            return None
+        before = {way: self.traffic.total(way) for way in WAYS}
+        clock = time.perf_counter()
+        placement = self.place(new)
+        spent = time.perf_counter() - clock
+        sent = {way: self.traffic.total(way) - before[way] for way in WAYS}
+        return Welcome(self._scored(new, placement, self._fed.evaluating()), sent, spent)
 
     def place(self, clients: Sequence[ClientId]) -> Placement:
         """Serve these clients a model, whatever it costs: for newcomers."""
@@ -135,10 +193,13 @@ class Play(Generic[State]):
 
     def evaluate(self, clients: Sequence[ClientId] | None = None) -> Scores:
         """Score the clients on their test examples with the models they are served; nobody trains for it."""
-        everyone = tuple(self._fed.clients if clients is None else clients)
+        everyone = self._sampler.present(self._fed.clients, self.t) if clients is None else tuple(clients)
         fed = self._fed.evaluating()
+        placement = self._method.place(self.state, fed, everyone, self._seed.fold("place", self.t))
+        return self._scored(everyone, placement, fed)
+
+    def _scored(self, everyone: tuple[ClientId, ...], placement: Placement, fed: Desk) -> Scores:
         seed = self._seed.fold("place", self.t)
-        placement = self._method.place(self.state, fed, everyone, seed)
         placed = tuple(client for client in everyone if client in placement.row)
         if placement.adapt is None:
             got = fed.ask(placed, score, seed, part="test", params=Rows(placement.bank, placement.row))
@@ -150,7 +211,10 @@ class Play(Generic[State]):
 
     def snapshot(self) -> dict[str, Any]:
         """All that is needed to go on, as plain data: method, federation, simulated clients."""
-        return {"state": self.state, "t": self.t, "prepared": self.prepared, "federation": self._fed.save()}
+        kept = {"state": self.state, "t": self.t, "prepared": self.prepared, "federation": self._fed.save()}
+        if self._world is not None:
+            kept |= {"world": self._world.save(), "assigned": sorted(self._assigned)}
+        return kept
 
     def save(self) -> bytes:
         """The same as bytes."""
@@ -162,6 +226,10 @@ class Play(Generic[State]):
         self.t = kept["t"]
         self.prepared = kept["prepared"]
         self._fed.load(kept["federation"])
+        if self._world is not None:
+            self._world.load(kept["world"])
+            self._assigned = set(kept["assigned"])
+            self._fed.move(self._world.data)
 
 
 def _who(cohort: Cohort) -> str:

@@ -37,17 +37,10 @@ def rebuilt(served: Mapping[str, Any]) -> Task:
 
 def predict(served: Mapping[str, Any], row: int, x: Array) -> Array:
     """Classes, or numbers, for stored inputs."""
-    import jax
-
     task = rebuilt(served)
     if tuple(x.shape[1:]) != task.shape:
         raise RecordError(f"The model takes inputs of shape (rows, {', '.join(map(str, task.shape))}), got {x.shape}")
     params = tree.row(served["bank"], row)
-    outputs = jax.jit(task.outputs)
-    parts = []
-    for first in range(0, len(x), _ROWS):
-        chunk = x[first : first + _ROWS]
-        filled = np.concatenate([chunk, np.zeros((_ROWS - len(chunk), *x.shape[1:]), x.dtype)])
-        parts.append(np.asarray(outputs(params, filled))[: len(chunk)])
+    parts = [np.asarray(task.outputs(params, x[first : first + _ROWS])) for first in range(0, len(x), _ROWS)]
     raw = np.concatenate(parts) if parts else np.zeros((0, task.classes or 1), np.float32)
     return raw.argmax(axis=1) if task.classes is not None else raw

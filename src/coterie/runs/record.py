@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -58,13 +59,14 @@ class RunRecord:
         if (folder / _SUMMARY).is_file():
             try:
                 summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
-            except ValueError as fault:
+                newer = summary.get("format", 0) > FORMAT
+            except (ValueError, AttributeError, TypeError) as fault:
                 raise RecordError(f"{folder / _SUMMARY} is damaged: {fault}") from fault
-            if summary.get("format", 0) > FORMAT:
+            if newer:
                 raise RecordError(f"{folder} has format {summary['format']}; this version reads up to {FORMAT}")
         served = {}
         if (folder / _MODELS).is_file():
-            served = codec.decode((folder / _MODELS).read_bytes())
+            served = _decoded(folder / _MODELS)
         return cls(summary, read_rounds(folder), folder, served)
 
     def models(self) -> Bank:
@@ -91,6 +93,11 @@ class RunRecord:
         """What the model of a client (or cluster) says of stored inputs: classes, or numbers."""
         from coterie.runs.predict import predict
 
+        if self.served.get("adapted"):
+            raise RecordError(
+                "The clients of this run serve themselves a model of their own, which never left them; "
+                "record.models() holds the one that they start from"
+            )
         return predict(self.served, self.model_of(who), np.asarray(x))
 
     def to_frame(self) -> Any:
@@ -108,17 +115,31 @@ def read_rounds(folder: Path) -> list[dict[str, Any]]:
     file = folder / _ROUNDS
     if not file.is_file():
         return []
-    rows = []
-    lines = file.read_text(encoding="utf-8").split("\n")
+    rows: list[dict[str, Any]] = []
+    lines = file.read_bytes().split(b"\n")
     for number, line in enumerate(lines):
         if not line:
             continue
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except ValueError as fault:
-            if number < len(lines) - 1:
-                raise RecordError(f"{file} is damaged in line {number + 1}") from fault
+            if number == len(lines) - 1:
+                break
+            raise RecordError(f"{file} is damaged in line {number + 1}") from fault
+        if not isinstance(row, dict):
+            raise RecordError(f"{file} is damaged in line {number + 1}: not a table of values")
+        rows.append(row)
     return rows
+
+
+def _decoded(file: Path) -> dict[str, Any]:
+    try:
+        value = codec.decode(file.read_bytes())
+    except RecordError as fault:
+        raise RecordError(f"{file}: {fault}") from fault
+    if not isinstance(value, dict):
+        raise RecordError(f"{file} is damaged: it does not hold what it should")
+    return value
 
 
 class Writer:
@@ -136,14 +157,14 @@ class Writer:
                     f"{self.path} exists and is not empty; choose another folder with --out, or remove it"
                 )
             self.path.mkdir(parents=True, exist_ok=True)
-            _replace(self.path / _SPEC, spec_toml.encode())
+            write_whole(self.path / _SPEC, spec_toml.encode())
             (self.path / _ROUNDS).touch()
 
     def rewind(self, steps: int) -> list[dict[str, Any]]:
         """Keep the first `steps` lines, those that a checkpoint knows of."""
         with _explained(self.path):
             rows = read_rounds(self.path)[:steps]
-            _replace(self.path / _ROUNDS, "".join(_line(row) for row in rows).encode())
+            write_whole(self.path / _ROUNDS, "".join(_line(row) for row in rows).encode())
             return rows
 
     def append(self, row: Mapping[str, Any]) -> None:
@@ -155,36 +176,46 @@ class Writer:
         """Keep what clustering was decided on."""
         with _explained(self.path):
             (self.path / "evidence").mkdir(exist_ok=True)
-            _replace(self.path / "evidence" / f"{step:05d}.safetensors", codec.encode(dict(evidence)))
+            write_whole(self.path / "evidence" / f"{step:05d}.safetensors", codec.encode(dict(evidence)))
 
     def checkpoint(self, saved: Mapping[str, Any]) -> None:
         """Keep all that is needed to go on."""
         with _explained(self.path):
             (self.path / _CHECKPOINT).parent.mkdir(exist_ok=True)
-            _replace(self.path / _CHECKPOINT, codec.encode(dict(saved)))
+            write_whole(self.path / _CHECKPOINT, codec.encode(dict(saved)))
 
     def saved(self) -> dict[str, Any]:
         """The last checkpoint."""
         file = self.path / _CHECKPOINT
         if not file.is_file():
             raise RecordError(f"{self.path} has no checkpoint to go on from; run it again")
-        kept: dict[str, Any] = codec.decode(file.read_bytes())
-        return kept
+        return _decoded(file)
 
     def end(self, summary: Mapping[str, Any], served: Mapping[str, Any]) -> None:
         """Write the figures and the models."""
         with _explained(self.path):
             if served:
-                _replace(self.path / _MODELS, codec.encode(dict(served)))
-            _replace(self.path / _SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
+                write_whole(self.path / _MODELS, codec.encode(dict(served)))
+            write_whole(self.path / _SUMMARY, (json.dumps(finite(summary), indent=2) + "\n").encode())
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    return json.dumps(row, separators=(",", ":")) + "\n"
+    return json.dumps(finite(row), separators=(",", ":"), allow_nan=False) + "\n"
 
 
-def _replace(file: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all."""
+def finite(value: Any) -> Any:
+    """The same with null for numbers that are not finite, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Write a file as a whole or not at all: beside its place, then moved there."""
     beside = file.with_name(file.name + ".part")
     try:
         with beside.open("wb") as out:

@@ -23,6 +23,7 @@ from coterie.federation import Faults
 from coterie.methods import method_class, settings_of
 from coterie.models.library import model_options
 from coterie.runs.convert import convert, parse_value
+from coterie.shift import ShiftSettings
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class RunSettings:
         threads: Of the simulator; 0 for one a core. Results do not depend on it.
         federation: Where clients run.
         target: An accuracy to reach: rounds and bytes to it are reported; 0 for none.
+        newcomers: The share of clients that is held back and joins later.
+        newcomers_join: The rounds in which they join, in equal parts; empty for half of the rounds.
     """
 
     rounds: int = 50
@@ -60,6 +63,8 @@ class RunSettings:
     threads: int = 0
     federation: Literal["vectorised", "sequential"] = "vectorised"
     target: float = 0.0
+    newcomers: float = 0.0
+    newcomers_join: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -69,9 +74,13 @@ class RunSettings:
         for name in ("cohort", "seed", "threads"):
             if getattr(self, name) < 0:
                 raise SpecError(f"run.{name} must not be negative, got {getattr(self, name)}")
-        for name in ("stragglers", "target"):
+        for name in ("stragglers", "target", "newcomers"):
             if not 0 <= getattr(self, name) <= 1:
                 raise SpecError(f"run.{name} must lie between 0 and 1, got {getattr(self, name)}")
+        if any(not 0 < t < self.rounds for t in self.newcomers_join):
+            raise SpecError(
+                f"run.newcomers_join must be rounds after 0 and before {self.rounds}, got {self.newcomers_join}"
+            )
 
 
 #: The sections of a spec, and what they hold.
@@ -81,10 +90,11 @@ SECTIONS: dict[str, str] = {
     "method": "how",
     "local": "how a client trains",
     "run": "how long, with whom, from which seed",
+    "shift": "how the clients' data drift meanwhile",
     "faults": "what goes wrong on the way, by probability",
 }
 
-_FIXED: dict[str, type] = {"local": LocalSGD, "run": RunSettings, "faults": Faults}
+_FIXED: dict[str, type] = {"local": LocalSGD, "run": RunSettings, "shift": ShiftSettings, "faults": Faults}
 
 
 @dataclass(frozen=True)
@@ -96,6 +106,7 @@ class Spec:
     method: Named = Named("fedavg")
     local: LocalSGD = field(default_factory=LocalSGD)
     run: RunSettings = field(default_factory=RunSettings)
+    shift: ShiftSettings = field(default_factory=ShiftSettings)
     faults: Faults = field(default_factory=Faults)
 
     @classmethod
@@ -125,18 +136,19 @@ class Spec:
         return cls(**parts)
 
     def with_settings(self, settings: Sequence[str]) -> Spec:
-        """This spec with `section.key=value` texts applied, as `--set` gives them."""
+        """This spec with `section.key=value` texts applied, as `--set` gives them; names come before other settings."""
         plain = self.to_dict()
-        for text in settings:
+        for text in sorted(settings, key=lambda each: not each.partition("=")[0].strip().endswith(".name")):
             path, sign, value = text.partition("=")
             section, dot, key = path.strip().partition(".")
             if not sign or not dot or not key:
                 raise SpecError(f"--set takes section.key=value, such as local.rate=0.1, got {text!r}")
             if section not in SECTIONS:
                 raise SpecError(unknown("section of a spec", section, SECTIONS))
-            if key == "name" and section not in _FIXED and plain[section]["name"] != value.strip():
+            given = parse_value(value)
+            if key == "name" and section not in _FIXED and plain[section]["name"] != given:
                 plain[section] = {}  # another thing has other settings
-            plain[section][key] = parse_value(value)
+            plain[section][key] = given
         return Spec.from_dict(plain)
 
     def to_dict(self) -> dict[str, Any]:
@@ -174,14 +186,18 @@ def read_toml(path: Path) -> dict[str, Any]:
 def resolve(spec: Spec) -> Spec:
     """The spec with every default of data, model and method filled in, and every option checked."""
     data = dict(loader_options(spec.data.name))
+    if "path" in data:  # a folder or a table: the record says where it is from wherever it is read
+        del data["path"]
+        spec = dataclasses.replace(spec, data=Named(os.path.abspath(spec.data.name), spec.data.options))
     if "seed" in data:
         data["seed"] = spec.run.seed  # another seed is another draw of the data, unless it is fixed
-    options: dict[str, Any] = {
-        "data": _options("data set", spec.data, data),
-        "model": _options("model", spec.model, model_defaults(spec.model.name)),
-        "method": _options("method", spec.method, method_options(spec.method.name)),
+    defaults = {
+        "data": data,
+        "model": model_defaults(spec.model.name),
+        "method": method_options(spec.method.name),
     }
-    named: dict[str, Any] = {key: Named(getattr(spec, key).name, value) for key, value in options.items()}
+    parts = {key: getattr(spec, key) for key in defaults}
+    named: dict[str, Any] = {key: Named(parts[key].name, _options(key, parts[key], defaults[key])) for key in parts}
     return dataclasses.replace(spec, **named)
 
 
@@ -208,14 +224,19 @@ def _default(entry: dataclasses.Field[Any]) -> Any:
     return entry.default_factory() if entry.default_factory is not dataclasses.MISSING else entry.default
 
 
-def _options(kind: str, part: Named, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    for key in part.options:
+def _options(section: str, part: Named, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    kind = "data set" if section == "data" else section
+    given = dict(part.options)
+    for key, value in given.items():
         if key not in defaults and part.name != "auto":
             raise SpecError(unknown(f"setting of {kind} {part.name}", key, defaults))
-    missing = [key for key, value in defaults.items() if value is inspect.Parameter.empty and key not in part.options]
+        wanted = type(defaults.get(key))
+        if wanted in (bool, int, float, str):  # a default has the type that its setting is declared with
+            given[key] = convert(value, wanted, f"{section}.{key}")
+    missing = [key for key, value in defaults.items() if value is inspect.Parameter.empty and key not in given]
     if missing:
         raise SpecError(f"{kind} {part.name} needs a value for {', '.join(missing)}")
-    return {**defaults, **part.options}
+    return {**defaults, **given}
 
 
 def _fixed(section: str, given: Mapping[str, Any]) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from coterie import metrics
 from coterie.federation import Traffic
-from coterie.runs.play import Scores, Step
+from coterie.runs.play import Scores, Step, Welcome
 from coterie.types import ClientId
 
 
@@ -28,9 +28,19 @@ def step_row(step: Step[Any], traffic: Traffic, seconds: float) -> dict[str, Any
             "assignment": dict(result.assignment),
             "counts": dict(result.counts),
         }
+    if step.shifted:
+        row["shifted"] = list(step.shifted)
     if step.stage == "train":
         row["traffic"] = traffic.by_purpose(step.t)
     return row
+
+
+def welcome_row(welcome: Welcome, truth: Mapping[ClientId, int], classes: int | None) -> dict[str, Any]:
+    """How newcomers were taken in."""
+    scores = score_row(welcome.scores, truth, classes)
+    shown = {key: scores[key] for key in ("accuracy", "test_loss", "coverage", "truth")}
+    spent = {"bytes": dict(welcome.bytes), "seconds": round(welcome.seconds, 6)}
+    return {"clients": len(welcome.scores.clients), **shown, **spent}
 
 
 def score_row(scores: Scores, truth: Mapping[ClientId, int], classes: int | None) -> dict[str, Any]:
@@ -119,6 +129,8 @@ def final(rows: Sequence[Mapping[str, Any]], target: float) -> dict[str, Any]:
         "discrepancy": {"last": spread[-1], "mean": float(np.mean(spread)), "variance": float(np.var(spread))}
         if spread
         else None,
+        "newcomers": [{"joined": row["t"], **row["newcomers"]} for row in rows if row.get("newcomers")],
+        "shifts": sum(len(row.get("shifted") or ()) for row in rows),
         "skipped_rounds": sum(1 for row in rows if row.get("skipped")),
         "counts": _total([row.get("counts") or {} for row in rows]),
     }

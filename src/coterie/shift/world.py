@@ -61,14 +61,16 @@ class World:
         """Where everything is now, as plain data."""
         now = self.data
         if now is self._first:
-            return {}
+            return {"unmoved": True}
         lists = {"fit": now.fit, "test": now.test}
         kept: dict[str, Any] = {name: {"order": i.order, "offsets": i.offsets} for name, i in lists.items()}
         return {**kept, "transform": now.transform, "truth": now.truth}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Put everything where it was."""
-        if saved:
+        if "unmoved" in saved:
+            self.data = self._first
+        else:
             fit, test = (Index(saved[name]["order"], saved[name]["offsets"]) for name in ("fit", "test"))
             kept = {"transform": saved["transform"], "truth": saved["truth"]}
             self.data = self._first.rearranged(fit=fit, test=test, **kept)

@@ -33,6 +33,10 @@ class Recoded:
         """The same with another task."""
         return Recoded(self._carrier.on(task))
 
+    def move(self, data: Any) -> None:
+        """Give the clients other examples."""
+        self._carrier.move(data)
+
     def save(self) -> Any:
         """What the clients keep."""
         return self._carrier.save()

@@ -1,0 +1,53 @@
+"""coterie methods: what there is, and more about one."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import typing
+
+from coterie.cli import flags
+from coterie.cli.about import About, Setting, listing, meanings, page, setting
+
+
+def methods(
+    name: flags.MethodName = None,
+    as_json: flags.Json = False,
+    debug: flags.Debug = False,
+) -> None:
+    """List the methods, or show what one does: its paper, its equations, its settings."""
+    if name is None:
+        from coterie.methods import descriptions
+
+        listing("method", descriptions(), as_json=as_json)
+        return
+    from coterie.methods import method_class
+
+    kind = method_class(name)
+    text = inspect.cleandoc(importlib.import_module(kind.__module__).__doc__ or kind.__doc__ or "")
+    page(About("method", name, text, _own(name), _shared()), as_json=as_json)
+
+
+def _own(name: str) -> list[Setting]:
+    from coterie.methods import method_class
+    from coterie.runs.spec import method_options, method_types
+
+    types, means = method_types(name), meanings(method_class(name), "Attributes")
+    return [
+        setting(f"method.{key}", types[key], default, means.get(key, ""))
+        for key, default in method_options(name).items()
+    ]
+
+
+def _shared() -> list[Setting]:
+    """What every method takes: how clients train, how the run goes, what goes wrong."""
+    from coterie.runs.spec import Spec
+
+    parts = {section: getattr(Spec(), section) for section in ("local", "run", "faults")}
+    return [
+        setting(f"{section}.{key}", typing.get_type_hints(type(part))[key], default, means.get(key, ""))
+        for section, part in parts.items()
+        for means in (meanings(type(part), "Attributes"),)
+        for key, default in dataclasses.asdict(part).items()
+    ]

@@ -1,0 +1,32 @@
+"""coterie models: what there is, and more about one."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+
+from coterie.cli import flags
+from coterie.cli.about import About, listing, meanings, page, setting
+
+
+def models(
+    name: flags.ModelName = None,
+    as_json: flags.Json = False,
+    debug: flags.Debug = False,
+) -> None:
+    """List the models, or show the settings of one."""
+    from coterie.models.library import _BUILDERS, MODELS
+    from coterie.models.task import Task
+    from coterie.runs.build import Scaling
+    from coterie.runs.spec import model_defaults
+
+    if name is None:
+        auto = "Where none is named: mclr for classes, linear-regression for numbers."
+        listing("model", MODELS, as_json=as_json, more=auto)
+        return
+    defaults = model_defaults(name)
+    builder = _BUILDERS[name]
+    types, means = typing.get_type_hints(builder), meanings(Task, "Attributes") | meanings(builder, "Args")
+    types["normalise"], means["normalise"] = Scaling, "How stored inputs are scaled before the model sees them."
+    settings = [setting(f"model.{key}", types[key], value, means.get(key, "")) for key, value in defaults.items()]
+    page(About("model", name, inspect.getdoc(builder) or "", settings), as_json=as_json)

@@ -1,0 +1,84 @@
+"""coterie export: plain files that other programs read."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from coterie import RunRecord
+
+
+@pytest.fixture
+def run(coterie, tiny):
+    assert coterie("run", *tiny, "--method", "oracle", "--out", "here").exit_code == 0
+    return RunRecord.read("here")
+
+
+def test_all_models_with_who_is_served_which(coterie, run):
+    done = coterie("export", "here")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines()[0].startswith("here.safetensors (8 arrays, ")
+    arrays = load_file("here.safetensors")
+    assert sorted(arrays) == [f"{j}/dense0/{leaf}" for j in range(4) for leaf in ("bias", "kernel")]
+    np.testing.assert_array_equal(arrays["2/dense0/kernel"], run.models()["dense0"]["kernel"][2])
+    with open("here.json", encoding="utf-8") as file:
+        about = json.load(file)
+    assert about["clients"] == {str(i): i % 4 for i in range(8)}
+    assert about["classes"] == 4
+    assert about["input_shape"] == [8, 8]
+    assert about["normalise"] == {"mean": 0.0, "deviation": 255.0}
+    assert about["arrays"]["0/dense0/kernel"] == {"shape": [4, 64], "dtype": "float32"}
+
+
+def test_what_is_exported_predicts_what_the_record_predicts(coterie, run):
+    from coterie.data import load
+
+    x = load("blobs", clients=8, samples=20).x[:5]
+    coterie("export", "here", "--client", "6", "-o", "six")
+    arrays = load_file("six.safetensors")
+    outputs = x.reshape(5, -1) / np.float32(255) @ arrays["dense0/kernel"].T + arrays["dense0/bias"]
+    np.testing.assert_array_equal(outputs.argmax(axis=1), run.predict("6", x))
+
+
+def test_one_cluster(coterie, run):
+    done = coterie("export", "here", "--cluster", 3, "-o", "three.safetensors", "--json")
+    about = json.loads(done.stdout)
+    assert about["clusters"] == [3]
+    assert about["clients"] == {"3": 3, "7": 3}
+    assert sorted(about["arrays"]) == ["dense0/bias", "dense0/kernel"]
+    assert (about["path"], about["description"]) == ("three.safetensors", "three.json")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--client", "66"], "Error: No client '66'. Did you mean '6'? Known: 0, 1, 2, 3, 4, 5, 6, 7\n"),
+        (["--cluster", "9"], "Error: No client or cluster '9'. Known: "),
+        (["--cluster", "1", "--client", "1"], "Error: --cluster and --client exclude each other; give one of them\n"),
+        (["-o", "file/below"], "Error: file/below.safetensors.part: Not a directory\n"),
+    ],
+)
+def test_what_cannot_be_exported(args, says, coterie, run, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = coterie("export", "here", *args)
+    assert done.exit_code == 2
+    assert done.stderr.startswith(says)
+
+
+def test_a_run_whose_clients_keep_their_models_says_so(coterie, tiny):
+    coterie("run", *tiny, "--method", "local", "--out", "alone")
+    done = coterie("export", "alone")
+    assert done.exit_code == 0
+    assert done.stderr.startswith("Note: clients of this run have models of their own")
+
+
+def test_a_run_that_is_not_over_has_no_models(coterie, tiny, tmp_path):
+    coterie("run", *tiny, "--out", "begun")
+    for name in ("summary.json", "models.safetensors"):
+        (tmp_path / "begun" / name).unlink()
+    done = coterie("export", "begun")
+    assert done.exit_code == 2
+    assert "it is not over. Go on with: coterie resume" in done.stderr

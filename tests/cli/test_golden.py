@@ -1,0 +1,113 @@
+"""Texts that people read, kept as they are."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+COMMANDS = ["run", "compare", "methods", "data", "models", "resume", "export", "estimate"]
+
+
+def test_help_of_the_whole(coterie, golden):
+    done = coterie("--help")
+    assert done.exit_code == 0
+    golden("help", done.stdout)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_teaches_by_examples(command, coterie, golden):
+    done = coterie(command, "--help")
+    assert done.exit_code == 0
+    assert done.stdout.partition("Examples:")[2].count("coterie ") >= 3
+    golden(f"help-{command}", done.stdout)
+
+
+@pytest.mark.parametrize("what", ["methods", "data", "models"])
+def test_lists(what, coterie, golden):
+    done = coterie(what)
+    assert done.exit_code == 0
+    golden(what, done.stdout)
+
+
+@pytest.mark.parametrize(("what", "name"), [("methods", "fedprox"), ("data", "blobs"), ("models", "mlp")])
+def test_a_page_about_one(what, name, coterie, golden):
+    done = coterie(what, name)
+    assert done.exit_code == 0
+    golden(f"{what}-{name}", done.stdout)
+
+
+def test_the_result_of_a_run(coterie, tiny, golden):
+    done = coterie("run", *tiny, "--method", "oracle", "--set", "local.rate=0.1")
+    assert done.exit_code == 0
+    assert done.stderr == ""
+    golden("run", re.sub(r"\d+\.\d+( %|$)", r"N\1", done.stdout, flags=re.MULTILINE))
+
+
+def test_an_estimate_names_time_traffic_and_memory(coterie, tiny):
+    done = coterie("estimate", *tiny, "--rounds", 1000)
+    assert done.exit_code == 0
+    first, _, *facts = done.stdout.splitlines()
+    assert first == "fedavg on blobs: 1000 rounds, 8 clients"
+    assert [line.split()[0] for line in facts[:4]] == ["time", "traffic", "memory", "model"]
+
+
+#: What is wrong, what is typed, the exit code.
+WRONG = [
+    ("an unknown method", ["run", "--method", "ifac"], 2),
+    ("an unknown data set", ["run", "--data", "digitz"], 2),
+    ("an unknown model", ["run", "--model", "mlpp"], 2),
+    ("an unknown section", ["run", "--set", "rnu.rounds=3"], 2),
+    ("an unknown key", ["run", "--set", "run.round=3"], 2),
+    ("an unknown setting of data", ["run", "--set", "data.cleints=3"], 2),
+    ("an unknown setting of a method", ["run", "--method", "ifca", "--set", "method.cluster=3"], 2),
+    ("no setting at all", ["run", "--set", "local"], 2),
+    ("a text for a number", ["run", "--set", "data.clients=many"], 2),
+    ("a text for a number of rounds", ["run", "--rounds", "many"], 2),
+    ("an option that is none", ["run", "--set", "run.sampler=best"], 2),
+    ("zero rounds", ["run", "--rounds", "0"], 2),
+    ("a negative rate", ["run", "--set", "local.rate=-0.1"], 2),
+    ("a cohort larger than the federation", ["run", "--cohort", "41"], 2),
+    ("a spec that is not there", ["run", "nothing.toml"], 2),
+    ("a spec that is broken", ["run", "broken.toml"], 2),
+    ("data that are not there", ["run", "--data", "some/where.csv"], 3),
+    ("oracle without true clusters", ["run", "--method", "oracle", "--set", "data.partition=iid"], 2),
+    ("a mistyped command", ["rnu"], 2),
+    ("a mistyped flag", ["run", "--dta", "digits"], 2),
+    ("an unknown method in a comparison", ["compare", "--methods", "fedavg,ifac"], 2),
+    ("no method in a comparison", ["compare", "--methods", ","], 2),
+    ("a setting of a method that is not compared", ["compare", "--methods", "fedavg", "--set", "ifca.clusters=2"], 2),
+    ("zero seeds", ["compare", "--seeds", "0"], 2),
+    ("zero jobs", ["compare", "--jobs", "0"], 2),
+    ("more about an unknown method", ["methods", "ifac"], 2),
+    ("more about an unknown data set", ["data", "digitz"], 2),
+    ("more about an unknown model", ["models", "mlpp"], 2),
+    ("a folder that is no record", ["resume", "."], 2),
+    ("an export of nothing", ["export", "nowhere"], 2),
+]
+
+
+def test_what_errors_say(coterie, golden, tmp_path):
+    (tmp_path / "broken.toml").write_text("[run\nrounds = 3\n")
+    said = []
+    for what, args, code in WRONG:
+        done = coterie(*args)
+        assert done.exit_code == code, (what, done.output)
+        assert done.stdout == ""
+        assert "Traceback" not in done.stderr
+        said.append(f"# {what}\n$ coterie {' '.join(args)}\n{done.stderr}exit {code}\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.toml"], "nothing is half-written"
+    golden("errors", "\n".join(said))
+
+
+def test_the_version(coterie):
+    done = coterie("--version")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("coterie 0.")
+
+
+def test_debug_shows_the_traceback(coterie):
+    from coterie.errors import SpecError
+
+    done = coterie("run", "--rounds", 0, "--debug")
+    assert isinstance(done.exception, SpecError)

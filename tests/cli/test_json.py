@@ -1,0 +1,100 @@
+"""--json: exactly one JSON document on stdout."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+SUMMARY = {"method", "data", "model", "seed", "rounds", "accuracy", "coverage", "clusters", "truth", "traffic"} | {
+    "discrepancy",
+    "seconds",
+    "peak_rss_bytes",
+    "versions",
+    "status",
+}
+
+
+def strict(text: str):
+    def refuse(name: str):
+        raise AssertionError(f"{name} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def keys_of_design(summary: dict) -> None:
+    assert set(summary) >= SUMMARY
+    assert {"weighted", "mean", "worst_tenth", "weighted_best", "per_cluster"} <= set(summary["accuracy"])
+    assert {"count", "sizes", "collapsed"} <= set(summary["clusters"])
+    assert {"adjusted_rand", "misclustering"} <= set(summary["truth"])
+    assert {"down_bytes", "up_bytes", "by_purpose"} <= set(summary["traffic"])
+    assert {"total", "training", "evaluation", "clustering", "compile"} <= set(summary["seconds"])
+
+
+def test_run(coterie, tiny):
+    done = coterie("run", *tiny, "--json")
+    assert done.exit_code == 0
+    assert done.stderr == ""
+    summary = strict(done.stdout)
+    keys_of_design(summary)
+    assert summary["path"] == "runs/blobs-fedavg-0"
+    assert (summary["method"], summary["data"], summary["rounds"]) == ("fedavg", "blobs", 3)
+
+
+def test_resume_of_a_run_that_is_over_prints_its_summary_again(coterie, tiny):
+    first = strict(coterie("run", *tiny, "--json", "--out", "here").stdout)
+    again = strict(coterie("resume", "here", "--json").stdout)
+    assert again == first
+
+
+def test_compare(coterie, tiny):
+    done = coterie("compare", *tiny, "--methods", "fedavg,oracle", "--seeds", 2, "--json")
+    assert done.exit_code == 0
+    found = strict(done.stdout)
+    assert [run["method"] for run in found["runs"]] == ["fedavg", "fedavg", "oracle", "oracle"]
+    assert [run["seed"] for run in found["runs"]] == [0, 1, 0, 1]
+    for summary in found["runs"]:
+        keys_of_design(summary)
+    assert [row["method"] for row in found["table"]] == ["fedavg", "oracle"]
+    assert found["reference"] == "fedavg"
+    assert set(found["significance"]["oracle"]) == {"difference", "t_test", "wilcoxon"}
+    assert found["sentence"].startswith("Clients fall into 4 kinds: one model for all reaches ")
+
+
+@pytest.mark.parametrize("what", ["methods", "data", "models"])
+def test_lists_are_name_and_line(what, coterie):
+    found = strict(coterie(what, "--json").stdout)
+    assert all(isinstance(line, str) and line for line in found.values())
+
+
+def test_every_method_data_set_and_model_has_a_page(coterie):
+    for what in ("methods", "data", "models"):
+        for name in strict(coterie(what, "--json").stdout):
+            done = coterie(what, name, "--json")
+            assert done.exit_code == 0, done.output
+            page = strict(done.stdout)
+            assert page["text"]
+            assert all({"key", "default", "type", "means"} == set(each) for each in page["settings"])
+
+
+def test_settings_of_a_method_come_with_default_type_and_meaning(coterie):
+    page = strict(coterie("methods", "fedprox", "--json").stdout)
+    assert "arXiv:1812.06127" in page["text"]
+    mu = {"key": "method.mu", "default": 1.0, "type": "number", "means": "The pull towards the model received."}
+    assert mu in page["settings"]
+    assert {"samples, uniform"} == {each["type"] for each in page["settings"] if each["key"] == "method.weights"}
+    assert "local.rate" in {each["key"] for each in page["shared"]}
+
+
+def test_estimate(coterie, tiny):
+    cost = strict(coterie("estimate", *tiny, "--json").stdout)
+    assert cost["seconds"]["total"] > 0
+    assert set(cost["traffic"]) == {"down_bytes", "up_bytes"}
+    assert cost["peak_rss_bytes"] > 0
+
+
+def test_numbers_that_are_not_finite_become_null(coterie, tiny):
+    # One step of rate 1e37 leaves finite weights of about 1e37; the summed loss of 32 test examples is not.
+    done = coterie("run", *tiny, "--json", "--set", "local.rate=1e37", "--set", "local.steps=1")
+    assert done.exit_code == 0, done.stderr
+    assert strict(done.stdout)["test_loss"] is None

@@ -1,0 +1,165 @@
+"""coterie run, on embedded data and on data of one's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import numpy as np
+import pytest
+
+
+def test_records_go_to_folders_that_are_not_there_yet(coterie, tiny):
+    said = [coterie("run", *tiny).stdout.splitlines()[-1] for _ in range(3)]
+    assert said == [f"Record: runs/blobs-fedavg-0{more}" for more in ("", "-2", "-3")]
+
+
+def test_a_folder_that_holds_something_is_refused(coterie, tiny, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("years of work")
+    done = coterie("run", *tiny, "--out", "full")
+    assert done.exit_code == 2
+    assert done.stderr == "Error: full exists and is not empty; choose another folder with --out, or remove it\n"
+
+
+def test_flags_go_over_the_file_and_set_over_both(coterie, tmp_path):
+    (tmp_path / "spec.toml").write_text(
+        '[data]\nname = "blobs"\nclients = 8\nsamples = 20\n[run]\nrounds = 9\ncohort = 2\nseed = 7\n'
+    )
+    done = coterie("run", "spec.toml", "--rounds", 2, "--set", "run.cohort=3", "--set", "local.rate=0.5", "--json")
+    assert done.exit_code == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["rounds"], summary["seed"], summary["clients"]) == (2, 7, 8)
+    from coterie.runs.spec import Spec
+
+    kept = Spec.of(tmp_path / summary["path"] / "spec.toml")
+    assert (kept.run.cohort, kept.local.rate, kept.data.options["samples"]) == (3, 0.5, 20)
+
+
+def test_another_data_set_drops_the_settings_of_the_one_in_the_file(coterie, tmp_path):
+    (tmp_path / "spec.toml").write_text('[data]\nname = "digits"\npartition = "iid"\n[run]\nrounds = 1\n')
+    assert coterie("run", "spec.toml", "--data", "blobs", "--set", "data.clients=8").exit_code == 0
+
+
+def write_clients(folder, **sizes):
+    """A few lines of NumPy: one .npz file a client."""
+    folder.mkdir()
+    draw = np.random.default_rng(0)
+    for name, n in sizes.items():
+        y = np.arange(n) % 3
+        np.savez(folder / f"{name}.npz", x=draw.normal(size=(n, 4)) + y[:, None], y=y)
+
+
+def test_a_folder_of_npz_files(coterie, tmp_path):
+    write_clients(tmp_path / "mine", anna=30, ben=20, carl=25)
+    done = coterie("run", "--data", "mine/", "--rounds", 3, "--json")
+    assert done.exit_code == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["clients"] == 3
+    assert summary["data"] == str(tmp_path / "mine")
+    assert summary["path"] == "runs/mine-fedavg-0"
+    assert summary["truth"] is None
+
+
+def test_a_folder_called_like_a_number_is_a_folder(coterie, tmp_path):
+    write_clients(tmp_path / "15", anna=30, ben=20)
+    assert coterie("run", "--data", "15", "--rounds", 1).exit_code == 0
+
+
+def test_a_table(coterie, tmp_path):
+    rows = [f"{client},{n % 2},{n % 2 + 0.1 * n},{n}" for client in "abc" for n in range(12)]
+    (tmp_path / "mine.csv").write_text("\n".join(["client,label,height,weight", *rows]))
+    done = coterie("run", "--data", "mine.csv", "--rounds", 2, "--method", "ifca", "--set", "method.clusters=2")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "Record: runs/mine-ifca-0"
+
+
+def test_a_record_of_own_data_resumes_from_another_folder(coterie, tmp_path, monkeypatch):
+    write_clients(tmp_path / "mine", anna=30, ben=20)
+    assert coterie("run", "--data", "mine", "--rounds", 2, "--out", "here").exit_code == 0
+    (tmp_path / "here" / "summary.json").unlink()
+    monkeypatch.chdir("/")
+    assert coterie("resume", tmp_path / "here").exit_code == 0
+
+
+def test_a_client_without_examples_is_kept_and_said_so(coterie, tmp_path):
+    write_clients(tmp_path / "mine", anna=30, ben=20)
+    np.savez(tmp_path / "mine" / "empty.npz", x=np.zeros((0, 4)), y=np.zeros(0, int))
+    done = coterie("run", "--data", "mine", "--rounds", 2)
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr == "Note: 1 clients have no training examples; they are kept, scored, and never drawn\n"
+    assert "clients without examples  1" in done.stdout
+    assert coterie("run", "--data", "mine", "--rounds", 2, "--quiet").stderr == ""
+
+
+def test_divergence_ends_with_4_and_keeps_the_record(coterie, tiny):
+    from coterie import RunRecord
+
+    done = coterie("run", *tiny, "--rounds", 20, "--set", "local.rate_decay=1e9", "--out", "here")
+    assert done.exit_code == 4
+    first, second = done.stderr.splitlines()
+    assert first.startswith("Error: Round ")
+    assert "lower the rate" in first
+    assert second == "The record up to then is in here"
+    record = RunRecord.read("here")
+    assert record.summary["status"] == "diverged"
+    assert 0 < len(record.rounds) == record.summary["rounds"] < 20
+    assert coterie("export", "here").exit_code == 0
+
+
+@pytest.mark.parametrize("way", ["below a file", "in /proc"])
+def test_a_folder_that_cannot_be_written(way, coterie, tiny, tmp_path):
+    (tmp_path / "file").write_text("")
+    out = "file/here" if way == "below a file" else "/proc/here"
+    done = coterie("run", *tiny, "--out", out)
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"Error: The record in {out} cannot be written: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_unexpected_error_of_the_system_is_one_line(coterie, monkeypatch):
+    from coterie.runs import loop
+
+    def fail(*args, **kwargs):
+        raise OSError(24, "Too many open files", "data.bin")
+
+    monkeypatch.setattr(loop, "run", fail)
+    done = coterie("run")
+    assert (done.exit_code, done.stderr) == (2, "Error: data.bin: Too many open files\n")
+
+
+def test_a_fault_of_ours_is_two_lines(coterie, monkeypatch):
+    from coterie.runs import loop
+
+    def fail(*args, **kwargs):
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(loop, "run", fail)
+    done = coterie("run")
+    said = "Error: ZeroDivisionError: division by zero\nThis is a fault in Coterie; --debug shows where.\n"
+    assert (done.exit_code, done.stderr) == (1, said)
+
+
+def test_names_are_completed(monkeypatch, coterie):
+    monkeypatch.setenv("_COTERIE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    monkeypatch.setenv("COMP_WORDS", "coterie run --method if")
+    assert coterie().stdout.split() == ["ifca"]
+    monkeypatch.setenv("COMP_WORDS", "coterie compare --methods fedavg,fedp")
+    assert coterie().stdout.split() == ["fedavg,fedprox"]
+
+
+@pytest.mark.slow
+def test_help_is_there_in_less_than_four_tenths_of_a_second(process):
+    spent = []
+    for _ in range(3):
+        before, begun = os.times(), time.perf_counter()
+        done = process("--help")
+        done.communicate(timeout=60)
+        used = os.times()
+        # Processor time: other tests run beside this one.
+        cpu = used.children_user + used.children_system - before.children_user - before.children_system
+        spent.append(min(cpu, time.perf_counter() - begun))
+        assert done.returncode == 0
+    assert min(spent) < 0.4

@@ -1,0 +1,233 @@
+"""Input that is wrong, or odd: what is said of it, with which exit code, and what is left behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import coterie
+from coterie.data import from_arrays
+from coterie.errors import DataError, Diverged, RecordError, SpecError
+
+BLOBS = {"name": "blobs", "clients": 8, "samples": 20}
+TINY = {"data": BLOBS, "run": {"rounds": 3, "cohort": 4}}
+
+
+def said_by(kind, spec, **more):
+    """What a run says before it ends."""
+    with pytest.raises(kind) as caught:
+        coterie.run(spec, **more)
+    return str(caught.value)
+
+
+# ------------------------------------------------------------------------------------------------------ specs
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"method": "ifac"}, r"No method 'ifac'\. Did you mean 'ifca'\? Known: "),
+        ({"data": "digitz"}, r"No data set 'digitz'\. Did you mean 'digits'\? Known: "),
+        ({"model": "mlpp"}, r"No model 'mlpp'\. Did you mean 'mlp'\? Known: "),
+        ({"rnu": {}}, r"No section of a spec 'rnu'\. Did you mean 'run'\? Known: data, "),
+        ({"run": {"round": 3}}, r"No setting in \[run\] 'round'\. Did you mean 'rounds'\? Known: "),
+        ({"data": {**BLOBS, "sampels": 3}}, r"No setting of data set blobs 'sampels'\. Did you mean 'samples'\?"),
+        ({"model": {"name": "mlp", "width": 3}}, r"No setting of model mlp 'width'\. Did you mean 'widths'\?"),
+        ({"run": {"rounds": 0}}, "run.rounds must be at least 1, got 0"),
+        ({"run": {"rounds": 2.5}}, "run.rounds must be a whole number, got 2.5"),
+        ({"run": {"rounds": True}}, "run.rounds must be a whole number, got True"),
+        ({"local": {"rate": -0.1}}, "local.rate must be a finite number of at least 0, got -0.1"),
+        ({"local": {"rate": "fast"}}, "local.rate must be a number, got 'fast'"),
+        ({"data": BLOBS, "run": {"cohort": 9}}, "run.cohort must lie between 1 and the 8 clients .*, got 9"),
+        ({"data": {**BLOBS, "clients": "many"}}, "data.clients must be a whole number, got 'many'"),
+        ({"data": BLOBS, "model": {"name": "mclr", "l2": "big"}}, "model.l2 must be a number, got 'big'"),
+        ({"data": BLOBS, "model": {"name": "mclr", "normalise": "x"}}, "model.normalise must be one of 'auto', "),
+        ({"run": 3}, r"\[run\] must be a table of settings, got 3"),
+        ({"data": 3}, r"\[data\] must be a name or a table with a name, got 3"),
+        ({"faults": {"drop": 2}}, "faults.drop must be a probability between 0 and 1, got 2"),
+        ({"method": {"name": "ifca", "clusters": "four"}}, "method.clusters must be a whole number, got 'four'"),
+        ({"method": {"name": "ifca", "first": "best"}}, "method.first must be one of 'loss', 'balanced', got 'best'"),
+    ],
+)
+def test_a_spec_that_cannot_be_meant_is_refused_with_what_is_allowed(spec, says, tmp_path):
+    with pytest.raises(SpecError, match=says) as caught:
+        coterie.run(spec, out=tmp_path / "here")
+    assert caught.value.exit_code == 2
+    assert str(caught.value).count("\n") <= 1
+    assert not list(tmp_path.iterdir()), "nothing is half-written"
+
+
+@pytest.mark.parametrize("text", ["[run\n", "rounds = = 3", '[run]\nrounds = "x', "\x00"])
+def test_broken_toml_is_refused_with_the_place(text, tmp_path):
+    file = tmp_path / "spec.toml"
+    file.write_text(text)
+    assert said_by(SpecError, file).startswith(f"{file} is not valid TOML: ")
+
+
+def test_a_spec_that_is_no_text_is_refused(tmp_path):
+    file = tmp_path / "spec.toml"
+    file.write_bytes(b"\xff\xfe\x00")
+    assert "cannot be read" in said_by(SpecError, file)
+
+
+# ------------------------------------------------------------------------------------------------------- data
+
+
+def npz(folder: Path, **clients: dict) -> Path:
+    folder.mkdir()
+    for name, arrays in clients.items():
+        np.savez(folder / f"{name}.npz", **arrays)
+    return folder
+
+
+def client(n: int, *, classes: int = 3, features: int = 4, seed: int = 0) -> dict:
+    y = np.arange(n) % classes
+    return {"x": np.random.default_rng(seed).normal(size=(n, features)) + y[:, None], "y": y}
+
+
+GOOD = client(12)
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        ({**GOOD, "x": np.full((12, 4), np.nan)}, "'bad'.*NaN or infinite"),
+        ({**GOOD, "x": np.full((12, 4), np.inf)}, "'bad'.*NaN or infinite"),
+        ({**GOOD, "y": GOOD["y"] - 1}, "'bad'.*label"),
+        ({**GOOD, "y": GOOD["y"] + 0.5}, "bad"),
+        ({**GOOD, "x": np.zeros((12, 5))}, "'bad'.*shape"),
+        ({**GOOD, "y": np.zeros(7, int)}, "'bad'"),
+        ({"x": GOOD["x"]}, "has no array 'y', only x"),
+        ({**GOOD, "x": np.array([{}] * 12, object)}, "array 'x' cannot be read: .*Store plain numbers, not objects"),
+        ({**GOOD, "x": np.array(["one"] * 12)}, "'bad'"),
+    ],
+)
+def test_data_that_are_not_what_they_should_be_name_the_client(bad, says, tmp_path):
+    folder = npz(tmp_path / "mine", good=GOOD, bad=bad)
+    with pytest.raises(DataError, match=says) as caught:
+        coterie.run({"data": str(folder), "run": {"rounds": 1}}, out=tmp_path / "here")
+    assert caught.value.exit_code == 3
+    assert not (tmp_path / "here").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"\x80\x04K\x01."])
+def test_a_file_that_is_no_archive_is_refused(content, tmp_path):
+    folder = npz(tmp_path / "mine", good=GOOD)
+    (folder / "bad.npz").write_bytes(content)
+    text = said_by(DataError, {"data": str(folder)})
+    assert "bad.npz is not an archive of arrays" in text
+
+
+def test_labels_beyond_the_stated_classes_are_refused(tmp_path):
+    folder = npz(tmp_path / "mine", a=GOOD, b=GOOD)
+    assert "labels must be" in said_by(DataError, {"data": {"name": str(folder), "classes": 2}})
+
+
+def test_a_path_that_leads_nowhere_says_so(tmp_path):
+    assert said_by(DataError, {"data": str(tmp_path / "gone.csv")}).startswith("There is no file or folder ")
+
+
+def odd(**clients):
+    """Data in memory: name=(x, y, x_test, y_test)."""
+    return from_arrays({name: tuple(arrays) for name, arrays in clients.items()})
+
+
+def parts(train: int, test: int, label: int | None = None):
+    draw = np.random.default_rng(train + test)
+    y, y_test = np.arange(train) % 3, np.arange(test) % 3
+    if label is not None:
+        y, y_test = np.full(train, label), np.full(test, label)
+    return draw.normal(size=(train, 4)), y, draw.normal(size=(test, 4)), y_test
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedprox", "local", "ifca"])
+def test_odd_clients_run_through(method, caplog):
+    data = odd(none=parts(0, 6), one=parts(1, 6), same=parts(9, 6, label=1), untested=parts(9, 0), usual=parts(12, 6))
+    record = coterie.run({"method": method, "run": {"rounds": 4, "cohort": 4}}, data=data)
+    assert record.summary["status"] == "done"
+    assert record.summary["clients"] == 5
+    assert record.summary["clients_without_examples"] == 1
+    assert "1 clients have no training examples; they are kept, scored, and never drawn" in caplog.text
+    drawn = {name for row in record.rounds for name in row["assignment"]}
+    assert "none" not in drawn
+    assert record.summary["coverage"] == 1.0
+
+
+def test_data_without_any_test_example_run_without_an_accuracy():
+    record = coterie.run({"run": {"rounds": 2}}, data=odd(a=parts(9, 0), b=parts(9, 0)))
+    assert record.summary["accuracy"] is None
+    assert record.summary["test_loss"] is None
+
+
+def test_data_without_any_training_example_are_refused():
+    text = said_by(SpecError, {"run": {"rounds": 1}}, data=odd(a=parts(0, 5), b=parts(0, 5)))
+    assert text == "No client of arrays has a training example; there is nothing to learn from"
+
+
+# --------------------------------------------------------------------------------------- divergence, and disks
+
+
+def test_divergence_stops_the_run_and_keeps_what_was_before(tmp_path):
+    # The rate grows a billionfold in each round: by round 6 nothing is finite.
+    spec = {**TINY, "run": {"rounds": 20, "cohort": 4}, "local": {"rate_decay": 1e9}}
+    with pytest.raises(Diverged, match=r"Round \d: .*lower the rate") as caught:
+        coterie.run(spec, out=tmp_path / "here")
+    assert caught.value.exit_code == 4
+    assert str(caught.value).endswith(f"\nThe record up to then is in {tmp_path / 'here'}")
+    record = coterie.RunRecord.read(tmp_path / "here")
+    assert record.summary["status"] == "diverged"
+    assert record.summary["reason"].startswith(f"Round {len(record.rounds)}: ")
+    assert [row["t"] for row in record.rounds] == list(range(len(record.rounds)))
+    assert record.models()
+
+
+@pytest.mark.parametrize("method", ["fedavg", "ifca", "local"])
+def test_an_absurd_rate_diverges(method):
+    spec = {**TINY, "method": method, "model": {"name": "mlp"}, "local": {"rate": 1e20}}
+    assert "lower the rate" in said_by(Diverged, spec)
+
+
+@pytest.mark.parametrize("where", ["file/here", "/proc/here"])
+def test_a_folder_that_cannot_be_made_is_named(where, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("")
+    with pytest.raises(RecordError, match=f"The record in {where} cannot be written: ") as caught:
+        coterie.run(TINY, out=where)
+    assert caught.value.exit_code == 2
+
+
+def test_a_full_disk_ends_the_run_and_keeps_earlier_lines(tmp_path, monkeypatch):
+    sync = os.fsync
+    calls = []
+
+    def full(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) > 2:  # the spec and the first checkpoint fit
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    spec = {**TINY, "run": {"rounds": 6, "cohort": 4, "checkpoint_every": 2}}
+    text = said_by(RecordError, spec, out=tmp_path / "here")
+    assert text == f"The record in {tmp_path / 'here'} cannot be written: No space left on device"
+    assert len(coterie.RunRecord.read(tmp_path / "here").rounds) == 4
+    assert not list(tmp_path.rglob("*.part"))
+    monkeypatch.undo()
+    assert coterie.resume(tmp_path / "here").summary["rounds"] == 6
+
+
+def test_a_disk_that_fills_up_while_a_line_is_written_keeps_earlier_lines(tmp_path, monkeypatch):
+    opened = Path.open
+
+    def full(self, mode="r", *args, **kwargs):
+        if self.name == "rounds.jsonl" and mode == "a" and self.read_bytes().count(b"\n") == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opened(self, mode, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", full)
+    assert said_by(RecordError, TINY, out=tmp_path / "here").endswith("No space left on device")
+    assert len(coterie.RunRecord.read(tmp_path / "here").rounds) == 2

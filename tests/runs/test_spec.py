@@ -1,0 +1,164 @@
+"""Spec ↔ dict ↔ TOML ↔ flags, every default once, every unknown key refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import coterie
+from coterie.clients import LocalSGD
+from coterie.errors import SpecError
+from coterie.federation import Faults
+from coterie.methods import METHODS
+from coterie.runs.spec import SECTIONS, RunSettings, Spec, method_options, resolve
+
+share = st.floats(0, 1, allow_nan=False)
+positive = st.floats(0, 1e6, allow_nan=False)
+count = st.integers(1, 10**6)
+
+local = st.fixed_dictionaries(
+    {},
+    optional={
+        "epochs": count,
+        "steps": st.integers(0, 10**6),
+        "batch": st.integers(0, 512),
+        "rate": positive,
+        "decay": positive,
+        "mu": positive,
+        "momentum": st.floats(0, 0.999),
+        "layers": st.lists(st.sampled_from(["dense0", "dense1"]), unique=True),
+    },
+)
+run = st.fixed_dictionaries(
+    {},
+    optional={
+        "rounds": count,
+        "cohort": st.integers(0, 1000),
+        "seed": st.integers(0, 2**62),
+        "sampler": st.sampled_from(["uniform", "sweep", "availability"]),
+        "stragglers": share,
+        "target": share,
+        "threads": st.integers(0, 64),
+    },
+)
+method = st.one_of(
+    st.fixed_dictionaries({"name": st.sampled_from(["fedavg", "local", "global", "oracle"])}),
+    st.fixed_dictionaries({"name": st.just("fedprox")}, optional={"mu": positive}),
+    st.fixed_dictionaries(
+        {"name": st.just("ifca")},
+        optional={"clusters": count, "averaging": st.sampled_from(["models", "gradients"]), "balanced_share": share},
+    ),
+)
+data = st.one_of(
+    st.fixed_dictionaries({"name": st.just("blobs")}, optional={"clients": count, "noise": positive}),
+    st.fixed_dictionaries({"name": st.just("synthetic")}, optional={"iid": st.booleans(), "alpha": share}),
+    # A path may be called like anything that TOML knows.
+    st.fixed_dictionaries({"name": st.sampled_from(["./1.5", "true/", './a "b"/ü', "../c d\\e", "./x=y"])}),
+)
+model = st.one_of(
+    st.fixed_dictionaries({"name": st.sampled_from(["auto", "mclr"])}),
+    st.fixed_dictionaries({"name": st.just("mlp")}, optional={"widths": st.lists(count, min_size=1, max_size=3)}),
+)
+plain = st.fixed_dictionaries({}, optional={"data": data, "model": model, "method": method, "local": local, "run": run})
+
+
+@given(plain)
+def test_a_spec_survives_dicts_and_toml(given_):
+    spec = Spec.from_dict(given_)
+    assert Spec.from_dict(spec.to_dict()) == spec
+    assert Spec.from_dict(tomllib.loads(spec.to_toml())) == spec
+    for section, values in given_.items():
+        assert spec.to_dict()[section].items() >= values.items()
+
+
+@given(plain)
+def test_a_spec_survives_flags(given_):
+    # JSON's texts, numbers, booleans and lists are TOML's.
+    settings = [
+        f"{section}.{key}={json.dumps(value, ensure_ascii=False)}"
+        for section, values in given_.items()
+        for key, value in values.items()
+    ]
+    assert Spec().with_settings(settings) == Spec.from_dict(given_)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("data.name=blobs", "blobs"), ("data.name = blobs", "blobs"), ('data.name="blobs"', "blobs")],
+)
+def test_a_flag_may_leave_out_quotes(text, value):
+    assert Spec().with_settings([text]).data.name == value
+
+
+def test_another_name_drops_the_settings_of_the_one_before():
+    spec = Spec.from_dict({"method": {"name": "ifca", "clusters": 7}})
+    assert spec.with_settings(["method.name=ifca"]).method.options == {"clusters": 7}
+    assert spec.with_settings(["method.name=fedavg"]).method.options == {}
+
+
+@pytest.mark.parametrize("section", ["local", "run", "faults"])
+def test_every_unknown_key_of_a_fixed_section_is_refused_with_a_suggestion(section):
+    kind = {"local": LocalSGD, "run": RunSettings, "faults": Faults}[section]
+    for field in dataclasses.fields(kind):
+        wrong = field.name + "x"
+        with pytest.raises(SpecError, match=rf"No setting in \[{section}\] '{wrong}'\. Did you mean '{field.name}'\?"):
+            Spec.from_dict({section: {wrong: 1}})
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if method_options(name)])
+def test_every_unknown_key_of_a_method_is_refused_with_a_suggestion(name):
+    for key in method_options(name):
+        with pytest.raises(SpecError, match=rf"No setting of method {name} '{key}x'\. Did you mean '{key}'\?"):
+            resolve(Spec.from_dict({"method": {"name": name, f"{key}x": 1}}))
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_unknown_section_is_refused_with_a_suggestion(section):
+    with pytest.raises(SpecError, match=rf"No section of a spec '{section}s'\. Did you mean '{section}'\?"):
+        Spec.from_dict({f"{section}s": {}})
+
+
+def test_a_resolved_spec_shows_every_default():
+    spec = resolve(Spec.from_dict({"data": {"name": "blobs", "clients": 8}, "model": "mlp", "method": "ifca"}))
+    shown = spec.to_dict()
+    assert shown["data"]["clients"] == 8
+    assert shown["data"]["noise"] == 0.1
+    assert shown["model"]["widths"] == [128]
+    assert shown["method"]["clusters"] == 4
+    assert shown["local"] == {**dataclasses.asdict(LocalSGD()), "layers": []}
+    assert resolve(spec) == spec
+
+
+def test_the_seed_of_a_run_is_the_seed_of_its_data_unless_that_is_fixed():
+    spec = Spec.from_dict({"data": "blobs", "run": {"seed": 5}})
+    assert resolve(spec).data.options["seed"] == 5
+    assert resolve(spec.with_settings(["data.seed=2"])).data.options["seed"] == 2
+
+
+def test_a_path_is_kept_from_wherever_it_was_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    resolved = resolve(Spec.from_dict({"data": "./mine.csv"}))
+    assert resolved.data.name == str(tmp_path / "mine.csv")
+    assert resolve(resolved) == resolved
+
+
+def test_whole_numbers_count_as_numbers_and_the_other_way_round():
+    spec = resolve(Spec.from_dict({"data": {"name": "blobs", "clients": 8.0, "noise": 1}}))
+    assert (spec.data.options["clients"], spec.data.options["noise"]) == (8, 1.0)
+    assert isinstance(spec.data.options["noise"], float)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "ifca"])
+def test_a_resolved_spec_runs_again_to_the_same_bytes(method, tmp_path):
+    tiny = {"data": {"name": "blobs", "clients": 6, "samples": 20}, "run": {"rounds": 3, "seed": 4}, "method": method}
+    first = coterie.run(tiny, out=tmp_path / "first")
+    again = coterie.run(tmp_path / "first" / "spec.toml", out=tmp_path / "again")
+    for name in ("spec.toml", "models.safetensors"):
+        assert (first.path / name).read_bytes() == (again.path / name).read_bytes()
+    for row, other in zip(first.rounds, again.rounds, strict=True):
+        assert {**row, "seconds": 0} == {**other, "seconds": 0}
