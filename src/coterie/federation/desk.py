@@ -223,7 +223,7 @@ class Desk:
         if order.after is not None:
             self._check_sent(order.after)
         dims: dict[str, int] = {}
-        own = {name: tree.row(bank, 0) for name, (bank, _) in order.rows.items()}
+        own = {name: tree.row(bank, 0) for name, (bank, _) in order.rows.items() if order.clients}
         for name, value in {**order.settings, **order.shared, **own}.items():
             fault = schemas.problem(order.work.takes[name], value, self._carrier.task, self._template, dims)
             if fault:
@@ -427,6 +427,12 @@ class _Intake:
             block = dataclasses.replace(block, answers=rest)
         self._blocks.append(block)
 
+    def _none_of(self, schema: Schema) -> Any:
+        """The answers of nobody."""
+        if isinstance(schema, Model):
+            return tree.map(lambda leaf: np.zeros((0, *leaf.shape), leaf.dtype), self._template)
+        return np.zeros(0, schema.dtype) if isinstance(schema, Values) else []
+
     def replies(self) -> Replies:
         blocks = self._blocks
         clients = self.clients
@@ -435,7 +441,7 @@ class _Intake:
         names = [name for name in self.order.work.gives if name != reduced]
         answers = {name: _join([block.answers[name] for block in blocks]) for name in names} if blocks else {}
         if not blocks:
-            answers = {name: np.zeros(0) for name in names}
+            answers = {name: self._none_of(self.order.work.gives[name]) for name in names}
         order = sorted(range(len(clients)), key=clients.__getitem__)
         if order != list(range(len(clients))):
             assert self._reduction is None or self._holds, "a carrier must give replies in the order of client ids"
@@ -472,10 +478,12 @@ def _rows_for(clients: tuple[ClientId, ...], sent: Rows, what: str) -> Array:
     if missing:
         raise SpecError(f"{what} was sent by rows, but has none for {_some(missing)}")
     rows = np.array([sent.row[client] for client in clients], np.int64)
+    if not clients:  # who asks nobody may have no models either
+        return rows
     lengths = sorted({len(leaf) for leaf in tree.leaves(sent.bank)})
     if lengths[0] < 1 or len(lengths) > 1:
         raise SpecError(f"{what} is no stack: its arrays hold {_some([str(n) for n in lengths])} rows")
-    if len(rows) and not 0 <= rows.min() <= rows.max() < tree.rows(sent.bank):
+    if not 0 <= rows.min() <= rows.max() < tree.rows(sent.bank):
         raise SpecError(f"{what} has rows 0 to {tree.rows(sent.bank) - 1}, was asked for {rows.min()} to {rows.max()}")
     return rows
 

@@ -19,6 +19,8 @@ from coterie.types import Array, Params
 #: How kernels start: uniform in ±sqrt(6 / (fan in + fan out)) with zero biases, or PyTorch's default.
 Init = Literal["glorot", "torch"]
 Shape = tuple[int, ...]
+#: Images whose patches are made at a time when there are many: those of more do not fit the cache.
+FEW = 16
 
 
 @dataclass
@@ -111,24 +113,33 @@ class Conv:
     def apply(self, params: Any, x: Any, context: Context, name: str, stats: Any) -> Any:
         """The convolution."""
         import jax
-        import jax.numpy as jnp
         from jax import lax
 
         kernel, s = params["kernel"], self.stride
         pads = [self.pads(side) for side in x.shape[1:3]]
         if jax.default_backend() != "cpu":
             out = lax.conv_general_dilated(x, kernel, (s, s), pads, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        elif x.shape[0] > FEW and x.shape[0] % FEW == 0:
+            parts = x.reshape(-1, FEW, *x.shape[1:])
+            out = lax.map(lambda part: self._by_patches(part, kernel, pads), parts)
+            out = out.reshape(x.shape[0], *out.shape[2:])
         else:
-            padded = jnp.pad(x, ((0, 0), *pads, (0, 0)))
-            high, wide = ((side + sum(pad) - self.size) // s + 1 for side, pad in zip(x.shape[1:3], pads, strict=True))
-            patches = [
-                padded[:, i : i + (high - 1) * s + 1 : s, j : j + (wide - 1) * s + 1 : s]
-                for i in range(self.size)
-                for j in range(self.size)
-            ]
-            rows = jnp.concatenate(patches, axis=-1).reshape(-1, self.size**2 * x.shape[3])
-            out = (rows @ kernel.reshape(-1, self.outputs)).reshape(x.shape[0], high, wide, self.outputs)
+            out = self._by_patches(x, kernel, pads)
         return out + params["bias"] if self.bias else out
+
+    def _by_patches(self, x: Any, kernel: Any, pads: list[tuple[int, int]]) -> Any:
+        import jax.numpy as jnp
+
+        s = self.stride
+        padded = jnp.pad(x, ((0, 0), *pads, (0, 0)))
+        high, wide = ((side + sum(pad) - self.size) // s + 1 for side, pad in zip(x.shape[1:3], pads, strict=True))
+        patches = [
+            padded[:, i : i + (high - 1) * s + 1 : s, j : j + (wide - 1) * s + 1 : s]
+            for i in range(self.size)
+            for j in range(self.size)
+        ]
+        rows = jnp.concatenate(patches, axis=-1).reshape(-1, self.size**2 * x.shape[3])
+        return (rows @ kernel.reshape(-1, self.outputs)).reshape(x.shape[0], high, wide, self.outputs)
 
 
 @dataclass(frozen=True)

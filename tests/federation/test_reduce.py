@@ -1,0 +1,124 @@
+"""Means per group, added up by the federation, against the same means of replies that were handed over."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+import numpy as np
+import pytest
+
+from coterie import tree
+from coterie.clients import LocalSGD, fit, gradient
+from coterie.clients.closest import fit_closest
+from coterie.data.federated import Index
+from coterie.federation import Mean, reduce, vectorised
+from coterie.seeds import Seed
+from coterie.testing import tiny_data, tiny_task
+
+LOCAL = LocalSGD(epochs=1, batch=8, rate=0.1)
+KINDS = ("sequential", "vectorised")
+GROUP = {str(client): client % 3 for client in range(10)}
+
+
+@pytest.fixture(scope="session")
+def uneven():
+    """The tiny clients, of whom client i keeps 3·i of its 32 training examples: the first has none."""
+    data = tiny_data()
+    return data.rearranged(fit=Index.from_lists([data.fit.of(place)[: 3 * place] for place in range(10)]))
+
+
+def by_hand(got, groups, many, weights):
+    """(means, weights, distances) of unreduced replies: Σ a_i w_i / Σ a_i in float64, client by client.
+
+    A client without examples counts for nothing under either kind of weights.
+    """
+    share = got.samples.astype(float) if weights == "samples" else (got.samples > 0).astype(float)
+    flat = tree.flatten_rows(got["params"]).astype(float)
+    total = np.array([share[groups == g].sum() for g in range(many)])
+    means = np.zeros((many, flat.shape[1]))
+    for g in range(many):
+        if total[g]:
+            means[g] = (share[groups == g, None] * flat[groups == g]).sum(axis=0) / total[g]
+    means = means.astype(np.float32)
+    return means, total, np.linalg.norm(flat - means[groups], axis=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("weights", ["samples", "uniform"])
+@pytest.mark.parametrize("by", [None, GROUP], ids=["one", "groups"])
+def test_a_reduction_is_the_mean_of_the_replies(wired, uneven, model, kind, weights, by):
+    fed, _ = wired(kind, data=uneven)
+    got = fed.ask(fed.clients, fit, Seed(0), start=model, local=LOCAL)
+    many = 1 if by is None else 4  # nobody is in the fourth
+    how = Mean(groups=many, by=by, weights=weights, spread=True)
+    summed = fed.ask(fed.clients, fit, Seed(0), start=model, local=LOCAL, reduce=how)
+    groups = np.array([0 if by is None else by[client] for client in got.clients])
+    means, total, distances = by_hand(got, groups, many, weights)
+    assert summed.clients == got.clients
+    assert "params" not in summed.answers
+    assert np.array_equal(summed["loss"], got["loss"])
+    np.testing.assert_allclose(tree.flatten_rows(summed.mean), means, rtol=1e-6, atol=1e-9)
+    assert summed.weight.tolist() == total.tolist()
+    np.testing.assert_allclose(summed.spread, distances, rtol=1e-5, atol=1e-7)
+
+
+def test_a_group_that_nobody_is_in_has_zeros_and_no_weight(wired, model):
+    fed, _ = wired()
+    got = fed.ask(("0", "1"), fit, Seed(0), start=model, local=LOCAL, reduce=Mean(groups=3, by={"0": 2, "1": 2}))
+    mean, weight = got.means()
+    assert weight.tolist() == [0.0, 0.0, 64.0]
+    assert not tree.flatten_rows(mean)[:2].any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_can_name_the_group(wired, model, kind):
+    fed, _ = wired(kind)
+    # The models of clients 0 and 1, who are of the two kinds.
+    heads = fed.ask(("0", "1"), fit, Seed(0), start=model, local=dataclasses.replace(LOCAL, epochs=20))["params"]
+    sent = {"base": {}, "heads": heads, "local": LOCAL}
+    got = fed.ask(fed.clients, fit_closest, Seed(0), **sent)
+    choice = got["choice"]
+    assert set(choice.tolist()) == {0, 1}  # else the groups would prove nothing
+    how = Mean(groups=2, by="choice", weights="uniform", spread=True)
+    summed = fed.ask(fed.clients, fit_closest, Seed(0), **sent, reduce=how)
+    means, total, distances = by_hand(got, choice, 2, "uniform")
+    np.testing.assert_allclose(tree.flatten_rows(summed.mean), means, rtol=1e-6, atol=1e-9)
+    assert summed.weight.tolist() == total.tolist()
+    np.testing.assert_allclose(summed.spread, distances, rtol=1e-5, atol=1e-7)
+    assert np.array_equal(summed["choice"], choice)
+
+
+def test_any_model_of_a_reply_can_be_reduced(wired, model):
+    fed, _ = wired("vectorised")
+    got = fed.ask(fed.clients, gradient, Seed(0), params=model)
+    summed = fed.ask(fed.clients, gradient, Seed(0), params=model, reduce=Mean("gradient", weights="uniform"))
+    expected = tree.flatten_rows(got["gradient"]).astype(float).mean(axis=0)
+    np.testing.assert_allclose(tree.flatten_rows(summed.mean)[0], expected, rtol=1e-5, atol=1e-8)
+    assert set(summed.answers) == {"loss"}
+
+
+def test_sums_are_made_in_the_order_of_ids_whatever_the_waves(model, monkeypatch):
+    fed = vectorised(tiny_data(), tiny_task(), threads=1)
+    how = Mean(groups=3, by=GROUP, spread=True)
+    whole = fed.ask(fed.clients, fit, Seed(0), start=model, local=LOCAL, reduce=how)
+    monkeypatch.setattr(sys.modules["coterie.federation.vectorised"], "WAVE_BYTES", 3 * 204)  # three clients a wave
+    waves = fed.ask(fed.clients, fit, Seed(0), start=model, local=LOCAL, reduce=how)
+    assert tree.same(whole.mean, waves.mean)
+    assert np.array_equal(whole.spread, waves.spread)
+
+
+def test_distances_are_given_up_where_models_would_take_too_much_memory(wired, model, monkeypatch):
+    fed, _ = wired()
+    how = Mean(spread=True)
+    whole = fed.ask(fed.clients, fit, Seed(0), start=model, local=LOCAL, reduce=how)
+    assert len(whole.spread) == 10
+    for room, kept in ((10 * 204, True), (10 * 204 - 1, False)):  # a model has 204 bytes
+        monkeypatch.setattr(reduce, "KEPT_BYTES", room)
+        got = fed.ask(fed.clients, fit, Seed(0), start=model, local=LOCAL, reduce=how)
+        assert (got.spread is not None) is kept
+        assert tree.same(got.mean, whole.mean)
+    unasked = fed.ask(
+        fed.clients, fit, Seed(0), start=model, local=LOCAL, reduce=dataclasses.replace(how, spread=False)
+    )
+    assert unasked.spread is None

@@ -1,0 +1,375 @@
+"""A method at play: skipped rounds, stages, scores, and stopping in between."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from coterie import codec, tree
+from coterie.clients import Client, LocalSGD, Values, Work, fit
+from coterie.codec import state as plain
+from coterie.data.federated import Index
+from coterie.errors import Diverged
+from coterie.federation import Adapt, Desk, Mean, Rows, Sequential
+from coterie.methods.fedavg import FedAvg
+from coterie.methods.ifca import IFCA
+from coterie.methods.protocol import Placement, Round
+from coterie.runs.play import Play
+from coterie.runs.sampling import Sampler
+from coterie.seeds import Seed
+from coterie.testing import tiny_data, tiny_task
+
+LOCAL = LocalSGD(epochs=1, batch=8, rate=0.1)
+
+
+class Deaf:
+    """A carrier whose replies to works of some names are lost while `deaf` names them."""
+
+    def __init__(self, carrier):
+        self.carrier, self.deaf = carrier, ()
+        self.clients, self.task = carrier.clients, carrier.task
+        self.on, self.move, self.save, self.load = carrier.on, carrier.move, carrier.save, carrier.load
+
+    def carry(self, order):
+        for block in self.carrier.carry(order):
+            if order.evaluating or order.work.name not in self.deaf:
+                yield block
+
+
+def playing(method, size=5, seed=0, **options):
+    carrier = Deaf(Sequential(tiny_data(), tiny_task()))
+    sampler = Sampler(carrier.clients, size, Seed(seed), **options)
+    return Play(method, Desk(carrier), Seed(seed), sampler), carrier
+
+
+# ------------------------------------------------------------------------------------------------------- skipped rounds
+
+
+def test_a_skipped_round_leaves_the_state_and_counts_as_a_round():
+    play, carrier = playing(FedAvg(LOCAL))
+    play.step()
+    before, state, sent = codec.encode(play.state), play.state, play.traffic.total("down")
+    carrier.deaf = ("fit",)
+    step = play.step()
+    assert step.round is None
+    assert step.skipped == "0 of 5 clients answered 'fit', 1 are needed"
+    assert (step.t, step.stage, play.t) == (1, "train", 2)
+    assert play.state is state
+    assert codec.encode(play.state) == before
+    assert play.traffic.total("down") == 2 * sent  # its bytes were sent all the same
+    carrier.deaf = ()
+    after = play.step()
+    assert after.t == 2
+    assert after.skipped is None
+    assert codec.encode(play.state) != before
+
+
+def test_the_round_after_a_skipped_one_is_the_same_as_after_none():
+    # Its cohort and its seeds depend on its number alone.
+    skipping, carrier = playing(FedAvg(LOCAL))
+    carrier.deaf = ("fit",)
+    skipping.step()
+    carrier.deaf = ()
+    plain_play, _ = playing(FedAvg(LOCAL))
+    plain_play.t = 1
+    assert skipping.step().cohort == plain_play.step().cohort
+    assert codec.encode(skipping.state) == codec.encode(plain_play.state)
+
+
+def _counts(task, x, y):
+    import jax.numpy as jnp
+
+    return {"counts": (y[:, None] == jnp.arange(task.classes)).astype(jnp.float32)}
+
+
+def _notice(task, client: Client):
+    import jax.numpy as jnp
+
+    now, then = client.sums["counts"], client.memory["counts"]
+    changed = (then[0] >= 0) & (jnp.abs(now - then).sum() > 0)
+    return {"changed": changed.astype(jnp.int32), "memory": {"counts": now}}
+
+
+NOTICE = Work(
+    "tests.notice",
+    takes={},
+    gives={"changed": Values("int32")},
+    each=_counts,
+    body=_notice,
+    memory="tests.labels",
+    blank=lambda task: {"counts": np.full(task.classes, -1.0, np.float32)},
+)
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Asks who has changed, twice; then trains. Its state is who ever told it so."""
+
+    def start(self, task, seed):
+        return ()
+
+    def stage(self, now):
+        return "train"
+
+    def round(self, now, fed, cohort, seed):
+        everyone = cohort.of(cohort.available)
+        found = set(now)
+        for _ in range(2):
+            got = fed.ask(everyone, NOTICE, seed).by_client("changed")
+            found |= {client for client, changed in got.items() if changed}
+        w = fed.task.init(Seed(0))
+        fed.ask(cohort, fit, seed, start=w, local=LOCAL, reduce=Mean())
+        return Round(tuple(sorted(found)))
+
+    def place(self, now, fed, clients, seed):
+        return Placement(tree.stack([fed.task.init(Seed(0))]), dict.fromkeys(clients, 0))
+
+
+def test_a_shift_noticed_in_a_skipped_round_is_noticed_again():
+    play, carrier = playing(Watcher())
+    play.step()
+    data = tiny_data()
+    lists = [data.fit.of(place) for place in range(10)]
+    lists[3], lists[4] = lists[4], lists[3]
+    assert not np.array_equal(data.label_counts()[3], data.label_counts()[4])
+    carrier.move(data.rearranged(fit=Index.from_lists(lists)))
+    carrier.deaf = ("fit",)  # the clients' notices arrive, and the round fails after that
+    assert play.step().skipped is not None
+    assert play.state == ()
+    carrier.deaf = ()
+    assert play.step().skipped is None
+    assert play.state == ("3", "4")
+
+
+# ---------------------------------------------------------------------------------------------------------- divergence
+
+
+def test_a_run_whose_replies_are_not_finite_stops_and_names_round_and_clients():
+    play, _ = playing(FedAvg(dataclasses.replace(LOCAL, rate=1e38, momentum=0.9, epochs=5)), size=3)
+    who = ", ".join(play._sampler.cohort(0))
+    text = f"Round 0: 3 of 3 replies to 'fit' are not finite ({who}); lower the rate or look at their data"
+    with pytest.raises(Diverged, match=re.escape(text)):
+        play.step()
+
+
+@dataclass(frozen=True)
+class Divides:
+    """Divides by zero on the server, in its second round."""
+
+    def start(self, task, seed):
+        return {"w": np.ones(2, np.float32)}
+
+    def stage(self, now):
+        return "train"
+
+    def round(self, now, fed, cohort, seed):
+        return Round({"w": now["w"] * np.float32(np.nan if cohort.t else 1)})
+
+
+def test_a_state_that_is_not_finite_stops_the_run_and_is_not_taken_over():
+    play, _ = playing(Divides(), size=6)
+    play.step()
+    names = ", ".join(play._sampler.cohort(1).clients[:5])
+    text = f"Round 1: the new models are not finite; lower the rate. Trained by {names} and others"
+    with pytest.raises(Diverged, match=re.escape(text)):
+        play.step()
+    assert play.state["w"].tolist() == [1.0, 1.0]
+    assert play.t == 1
+
+
+# -------------------------------------------------------------------------------------------------------------- stages
+
+
+@plain
+@dataclass(frozen=True)
+class Steps:
+    seen: tuple = ()
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Prepares twice, plays three rounds, and is done; its state is what it saw of them."""
+
+    asks: bool = field(default=False)
+
+    def start(self, task, seed):
+        return Steps()
+
+    def stage(self, now):
+        return "prepare" if len(now.seen) < 2 else "train" if len(now.seen) < 5 else "done"
+
+    def round(self, now, fed, cohort, seed):
+        if self.asks:
+            fed.ask(cohort, fit, seed, start=fed.task.init(Seed(0)), local=LOCAL, reduce=Mean())
+        return Round(Steps((*now.seen, (cohort.t, len(cohort), str(seed.value)))))
+
+
+def test_preparing_is_for_everyone_and_counts_no_rounds():
+    play, _ = playing(Staged())
+    steps = []
+    while play.stage != "done":
+        steps.append(play.step())
+    assert [(step.t, step.stage) for step in steps] == [
+        (-1, "prepare"),
+        (-1, "prepare"),
+        (0, "train"),
+        (1, "train"),
+        (2, "train"),
+    ]
+    assert [(t, many) for t, many, _ in play.state.seen] == [(-1, 10), (-1, 10), (0, 5), (1, 5), (2, 5)]
+    assert len({seed for _, _, seed in play.state.seen}) == 5  # each step draws from a seed of its own
+    assert (play.prepared, play.t) == (2, 3)
+
+
+def test_a_skipped_step_of_preparing_is_tried_again_with_another_seed():
+    play, carrier = playing(Staged(asks=True))
+    carrier.deaf = ("fit",)
+    first = play.step()
+    assert (first.stage, first.skipped is not None, play.stage) == ("prepare", True, "prepare")
+    carrier.deaf = ()
+    second = play.step()
+    assert second.cohort.seed != first.cohort.seed
+    assert len(play.state.seen) == 1
+
+
+# -------------------------------------------------------------------------------------------------------------- scoring
+
+
+@dataclass(frozen=True)
+class Serves:
+    """Serves one fixed model to those whose number is below `some`; or asks them to train first."""
+
+    some: int = 10
+    trains: bool = False
+    adapts: bool = False
+
+    def start(self, task, seed):
+        return task.init(seed)
+
+    def stage(self, now):
+        return "train"
+
+    def round(self, now, fed, cohort, seed):
+        return Round(now)
+
+    def place(self, now, fed, clients, seed):
+        row = {client: 0 for client in clients if int(client) < self.some}
+        if self.trains:
+            got = fed.ask(clients, fit, seed, start=now, local=LOCAL)
+            return Placement(got["params"], {client: place for place, client in enumerate(got.clients)})
+        adapt = Adapt(fit, {"start": now, "local": LOCAL}) if self.adapts else None
+        return Placement(tree.stack([now]), row, adapt)
+
+
+def test_scores_are_those_of_the_model_served_on_each_clients_test_examples():
+    play, _ = playing(Serves())
+    scores = play.evaluate()
+    assert scores.clients == tiny_data().clients
+    assert scores.coverage == 1.0
+    assert scores.rows.tolist() == [0] * 10
+    for place, client in enumerate(scores.clients):
+        x, y = tiny_data().examples(client, "test")
+        logits = x.reshape(len(y), -1) / np.float32(255) @ play.state["dense0"]["kernel"].T
+        assert scores.total[place] == len(y)
+        assert scores.correct[place] == (logits.argmax(axis=1) == y).sum()
+        # The sum of the cross-entropies.
+        losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(y)), y]
+        np.testing.assert_allclose(scores.loss[place], losses.sum(), rtol=1e-5)
+
+
+def test_those_who_have_no_model_lower_the_coverage():
+    play, _ = playing(Serves(some=4))
+    scores = play.evaluate()
+    assert scores.clients == ("0", "1", "2", "3")
+    assert scores.coverage == 0.4
+    assert play.evaluate(("3", "4")).coverage == 0.5
+    assert play.evaluate(("3", "4")).clients == ("3",)
+    assert play.evaluate(("8", "9")).coverage == 0.0
+    assert play.evaluate(()).coverage == 0.0
+
+
+def test_nobody_trains_to_be_placed_for_scoring_but_newcomers_are_placed_whatever_it_costs():
+    play, _ = playing(Serves(trains=True))
+    scores = play.evaluate()
+    assert scores.coverage == 0.0
+    assert len(scores.correct) == 0
+    assert play.traffic.total() == 0
+    assert set(play.place(("8", "9")).row) == {"8", "9"}
+    assert play.traffic.total("up", "train") == 2 * 204
+
+
+def test_adapted_models_are_scored_not_those_of_the_bank():
+    play, _ = playing(Serves(adapts=True))
+    adapted, served = play.evaluate(), playing(Serves())[0].evaluate()
+    assert adapted.clients == served.clients
+    assert (adapted.loss < served.loss).all()
+    assert play.traffic.total() == 0
+
+
+@pytest.mark.parametrize("method", [FedAvg(LOCAL), IFCA(LOCAL, clusters=2)], ids=["fedavg", "ifca"])
+def test_scoring_leaves_no_trace_but_its_own_bytes(method):
+    scored, _ = playing(method)
+    unscored, _ = playing(method)
+    for _ in range(2):
+        scored.step()
+        scored.evaluate()
+        scored.evaluate(("1", "2"))
+        unscored.step()
+    assert codec.encode(scored.state) == codec.encode(unscored.state)
+    assert scored.traffic.total() == unscored.traffic.total()
+    purposes = scored.traffic.by_purpose()
+    assert purposes.pop("evaluate")["down"] > 0
+    assert purposes == unscored.traffic.by_purpose()
+
+
+def test_scores_of_one_state_are_the_same_every_time():
+    play, _ = playing(IFCA(LOCAL, clusters=2))
+    play.step()
+    one, other = play.evaluate(), play.evaluate()
+    assert np.array_equal(one.loss, other.loss)
+    assert one.placement.row == other.placement.row
+
+
+# ----------------------------------------------------------------------------------------------------- stopping between
+
+
+def test_a_run_goes_on_from_its_bytes_as_it_would_have_without():
+    method = Staged(asks=True)
+    whole, _ = playing(method)
+    for stop in range(5):
+        stopped, _ = playing(method)
+        for _ in range(stop):
+            stopped.step()
+        resumed, _ = playing(method)
+        resumed.load(codec.decode(stopped.save()))
+        assert (resumed.t, resumed.prepared, resumed.state) == (stopped.t, stopped.prepared, stopped.state)
+        while resumed.stage != "done":
+            resumed.step()
+        while whole.stage != "done":
+            whole.step()
+        assert resumed.save() == whole.save()
+
+
+def test_an_unheard_of_row_in_a_placement_is_an_error_not_a_score():
+    @dataclass(frozen=True)
+    class Strange(Serves):
+        def place(self, now, fed, clients, seed):
+            return Placement(tree.stack([now]), dict.fromkeys(clients, 1))
+
+    play, _ = playing(Strange())
+    with pytest.raises(Exception, match="has rows 0 to 0, was asked for 1 to 1"):
+        play.evaluate()
+
+
+def test_what_a_method_is_handed_by_row_reaches_the_client():
+    play, carrier = playing(Serves())
+    fed = Desk(carrier)
+    bank = tree.stack([play.state, tiny_task().init(Seed(9))])
+    got = fed.ask(
+        ("0", "1"), fit, Seed(0), start=Rows(bank, {"0": 1, "1": 0}), local=dataclasses.replace(LOCAL, rate=0.0)
+    )
+    assert tree.same(got["params"], tree.take(bank, [1, 0]))  # a rate of 0 gives back what was received

@@ -1,0 +1,141 @@
+"""Who takes part in a round, the same for every method of a comparison."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.errors import SpecError
+from coterie.runs.sampling import Sampler
+from coterie.seeds import Seed
+
+KINDS = ("uniform", "sweep", "availability")
+
+
+def names(count):
+    return tuple(f"c{i:03}" for i in range(count))
+
+
+@given(many=st.integers(1, 40), data=st.data(), kind=st.sampled_from(KINDS), t=st.integers(0, 60), late=st.floats(0, 1))
+def test_a_cohort_is_never_empty_and_holds_distinct_available_clients_in_the_order_of_ids(many, data, kind, t, late):
+    size = data.draw(st.integers(1, many))
+    sampler = Sampler(names(many), size, Seed(data.draw(st.integers(0, 9))), kind, stragglers=late)
+    cohort = sampler.cohort(t)
+    assert 1 <= len(cohort) <= size
+    assert list(cohort.clients) == sorted(set(cohort.clients))
+    assert set(cohort) <= set(cohort.available) <= set(names(many))
+    assert len(cohort) == size or len(cohort.available) < size
+    assert cohort.t == t
+    assert len(cohort.efforts) == round(late * len(cohort))
+    assert set(cohort.efforts) <= set(cohort)
+    assert all(0 <= effort < 1 for effort in cohort.efforts.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cohorts_depend_on_seed_and_round_only(kind):
+    def cohorts(seed, order):
+        sampler = Sampler(names(30), 8, Seed(seed), kind, stragglers=0.5)
+        return {t: sampler.cohort(t) for t in order}
+
+    forth, back = cohorts(0, range(12)), cohorts(0, reversed(range(12)))
+    assert all(forth[t] == back[t] for t in range(12))  # whoever asks, and in whatever order: as a resumed run does
+    others = cohorts(1, range(12))
+    assert any(forth[t].clients != others[t].clients for t in range(4, 12))
+    assert len({forth[t].clients for t in range(4, 12)}) > 1
+
+
+def test_uniform_cohorts_hold_everyone_equally_often():
+    # 2,000 cohorts of 6 of 20: each client p = 0.3 of the time, 600 ± √(2000·0.3·0.7) = 20.5; five deviations are 103.
+    sampler = Sampler(names(20), 6, Seed(0))
+    counts = dict.fromkeys(names(20), 0)
+    for t in range(2000):
+        for client in sampler.cohort(t):
+            counts[client] += 1
+    assert all(abs(count - 600) < 103 for count in counts.values())
+
+
+@given(many=st.integers(1, 30), data=st.data())
+def test_a_sweep_visits_everyone_in_the_first_rounds_in_the_order_of_ids(many, data):
+    size = data.draw(st.integers(1, many))
+    sampler = Sampler(names(many), size, Seed(0), "sweep")
+    rounds = math.ceil(many / size)
+    seen = [client for t in range(rounds) for client in sampler.cohort(t)]
+    assert set(seen) == set(names(many))
+    # The last round wraps at the end of the list: it has its full size, and its first clients come again.
+    assert len(seen) == rounds * size
+    whole = [client for t in range(many // size) for client in sampler.cohort(t)]
+    assert whole == list(names(many))[: len(whole)]
+    again = Sampler(names(many), size, Seed(0), "uniform")
+    assert sampler.cohort(rounds) == again.cohort(rounds)
+
+
+def test_an_absent_client_is_never_drawn_and_some_are_absent():
+    sampler = Sampler(names(40), 10, Seed(0), "availability")
+    cohorts = [sampler.cohort(t) for t in range(300)]
+    assert all(set(cohort) <= set(cohort.available) for cohort in cohorts)
+    assert all(len(cohort.available) < 40 for cohort in cohorts)
+    assert len({cohort.available for cohort in cohorts}) > 290
+    # A client is there with a probability of its own between 0.1 and 1, 0.55 on average: 40 of them so often in 300
+    # rounds. The rates have a deviation of 0.9/√12 = 0.26, their mean of 0.26/√40 = 0.041; five of these are 0.21.
+    there = {client: sum(client in cohort.available for cohort in cohorts) / 300 for client in names(40)}
+    assert abs(sum(there.values()) / 40 - 0.55) < 0.21
+    # Two halves of the rounds agree on who is often there: each client's rate is its own. Binomial, p = ½ at the
+    # worst: a deviation of √(½·½/150·2) = 0.058 between the halves; five are 0.29.
+    for client in names(40):
+        half = [sum(client in c.available for c in part) / 150 for part in (cohorts[:150], cohorts[150:])]
+        assert abs(half[0] - half[1]) < 0.29
+    assert max(there.values()) - min(there.values()) > 0.5
+
+
+def test_where_nobody_is_there_everyone_is_asked():
+    # One client alone is absent about 45 % of the time; a round needs somebody.
+    sampler = Sampler(("a",), 1, Seed(0), "availability")
+    assert all(tuple(sampler.cohort(t)) == ("a",) for t in range(50))
+
+
+def test_stragglers_are_a_share_of_each_cohort_drawn_anew_with_efforts_of_their_own():
+    sampler = Sampler(names(20), 10, Seed(0), stragglers=0.9)
+    cohorts = [sampler.cohort(t) for t in range(400)]
+    assert all(len(cohort.efforts) == 9 for cohort in cohorts)
+    assert all(len(cohort.active()) == 1 for cohort in cohorts)
+    efforts = [effort for cohort in cohorts for effort in cohort.efforts.values()]
+    # Uniform on [0, 1): mean ½, deviation √(1/12/3600) = 0.0048; five are 0.024.
+    assert abs(sum(efforts) / len(efforts) - 0.5) < 0.024
+    plain = Sampler(names(20), 10, Seed(0))
+    assert [c.clients for c in cohorts] == [plain.cohort(t).clients for t in range(400)]  # and nobody else is drawn
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_newcomer_waits_for_its_round(kind):
+    late = {"c002": 3, "c005": 3, "c007": 6}
+    sampler = Sampler(names(8), 5, Seed(0), kind, late=late)
+    for t in range(12):
+        cohort = sampler.cohort(t)
+        assert not {client for client in (*cohort, *cohort.available) if late.get(client, 0) > t}
+        assert sampler.joining(t) == {3: ("c002", "c005"), 6: ("c007",)}.get(t, ())
+    assert tuple(sampler.everyone(0)) == tuple(client for client in names(8) if client not in late)
+    drawn = {client for t in range(40) for client in sampler.cohort(t)}
+    assert drawn == set(names(8))
+    with pytest.raises(SpecError, match="the 5 clients that have training examples and do not join later, got 6"):
+        Sampler(names(8), 6, Seed(0), kind, late=late)
+
+
+def test_preparing_is_for_everyone_and_has_seeds_of_its_own():
+    sampler = Sampler(names(7), 3, Seed(0), stragglers=0.5)
+    first, second = sampler.everyone(0), sampler.everyone(1)
+    assert tuple(first) == tuple(second) == names(7)
+    assert (first.t, dict(first.efforts)) == (-1, {})
+    assert len({first.seed, second.seed, sampler.cohort(0).seed}) == 3
+
+
+def test_a_cohort_that_cannot_be_drawn_is_refused():
+    for size in (0, -1, 6):
+        text = rf"run\.cohort must lie between 1 and the 5 clients that have training examples, got {size}"
+        with pytest.raises(SpecError, match=text):
+            Sampler(names(5), size, Seed(0))
+    for share in (-0.1, 1.1, math.nan):
+        with pytest.raises(SpecError, match=r"run\.stragglers must be a share between 0 and 1, got"):
+            Sampler(names(5), 2, Seed(0), stragglers=share)
