@@ -8,9 +8,12 @@ again with whatever stands for those numbers. A float that is exactly 0 belongs 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-S = TypeVar("S")
+import numpy as np
+
+from coterie.types import Array
 
 
 def off(value: Any) -> bool:
@@ -38,3 +41,15 @@ def join(structure: Any, numbers: Any) -> Any:
     for name, value in (*fixed, *zip(traced, numbers, strict=True)):
         object.__setattr__(made, name, value)
     return made
+
+
+def split_all(settings: Mapping[str, Any]) -> tuple[Any, dict[str, Array]]:
+    """Several settings by name: their structures, hashable, and their numbers as arrays to trace."""
+    parts = {name: split(value) for name, value in sorted(settings.items())}
+    structures = tuple((name, structure) for name, (structure, _) in parts.items())
+    return structures, {name: np.array(numbers, np.float32) for name, (_, numbers) in parts.items()}
+
+
+def join_all(structures: Any, numbers: Any) -> dict[str, Any]:
+    """The settings that `split_all` took apart, with whatever stands for their numbers."""
+    return {name: join(structure, list(numbers[name])) for name, structure in structures}

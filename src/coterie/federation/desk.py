@@ -19,13 +19,13 @@ import numpy as np
 
 from coterie import codec, tree
 from coterie.clients import schema as schemas
-from coterie.clients.schema import Model, Ragged, Schema, Settings, Values
+from coterie.clients.schema import Model, Schema, Settings, Values
 from coterie.clients.work import Work
 from coterie.errors import Diverged, SpecError, TooFewReplies, unknown
 from coterie.federation.cohort import Cohort
+from coterie.federation.intake import NOT_FINITE, Intake, some
 from coterie.federation.order import LACKS, Block, Carrier, Order
 from coterie.federation.protocol import Adapt, Mean, Once, Rows
-from coterie.federation.reduce import Reduction
 from coterie.federation.replies import Replies
 from coterie.federation.traffic import Traffic
 from coterie.kept import Kept
@@ -146,7 +146,7 @@ class Desk:
         t = cohort.t if isinstance(cohort, Cohort) else -1
         if reduce is not None:
             _check_reduction(order, reduce)
-        intake = _Intake(order, self._carrier.task, self._template, reduce, self._check_sent(order))
+        intake = Intake(order, self._carrier.task, self._template, reduce, self._check_sent(order))
         # To be scored, nobody trains: whoever cannot be placed without lowers the coverage.
         if order.clients and not (self._evaluating and work.plan is not None):
             clock = time.perf_counter()
@@ -259,13 +259,13 @@ class Desk:
     def _purpose(self, schema: Schema, work: Work) -> str:
         return "evaluate" if self._evaluating else schemas.purpose_of(schema, work.purpose)
 
-    def _take(self, t: int, block: Block, intake: _Intake) -> None:
+    def _take(self, t: int, block: Block, intake: Intake) -> None:
         self._count_up(t, block, intake.order.work)
         for client, reason in intake.take(block):
             self._account.refused[reason] = self._account.refused.get(reason, 0) + 1
             log.warning("ask %d (%s): reply of %s refused: %s", block.order, intake.order.work.name, client, reason)
 
-    def _resend(self, t: int, order: Order, lacking: tuple[ClientId, ...], intake: _Intake) -> None:
+    def _resend(self, t: int, order: Order, lacking: tuple[ClientId, ...], intake: Intake) -> None:
         """The same ask again, with the kept values attached, for clients that turned out not to have them."""
         again = order.only(lacking).attached()
         for each in (again, again.after):
@@ -275,14 +275,14 @@ class Desk:
         for block in self._carrier.carry(again):
             self._take(t, block, intake)
 
-    def _close(self, order: Order, intake: _Intake) -> Replies:
+    def _close(self, order: Order, intake: Intake) -> Replies:
         """Accept what came: memories, holdings; refuse an ask that went wrong as a whole."""
         accepted = intake.clients
         sick = sorted(client for client, reason in intake.lost.items() if reason == NOT_FINITE)
         if len(sick) > (len(accepted) + len(sick)) / 2:
             raise Diverged(
                 f"{len(sick)} of {len(accepted) + len(sick)} replies to {order.work.name!r} are not finite "
-                f"({_some(sick)}); lower the rate or look at their data"
+                f"({some(sick)}); lower the rate or look at their data"
             )
         if order.clients and len(accepted) < min(self._least, len(order.clients)):
             raise TooFewReplies(
@@ -325,137 +325,6 @@ class Desk:
         self._carrier.load(saved["carrier"])
 
 
-NOT_FINITE = "not finite"
-
-
-class _Intake:
-    """The replies of one ask while they come in."""
-
-    def __init__(self, order: Order, task: Task, template: Params, how: Mean | None, dims: Mapping[str, int]) -> None:
-        self.order = order
-        self.lost: dict[ClientId, str] = dict.fromkeys(order.clients, "no reply")
-        self._task = task
-        self._template = template
-        self._how = how
-        self._reduction = None if how is None else Reduction(how, template)
-        self._blocks: list[Block] = []
-        self._seen: set[ClientId] = set()
-        self._asked = set(order.clients)
-        self._dims = dict(dims)
-        self._holds = False
-
-    @property
-    def clients(self) -> tuple[ClientId, ...]:
-        """Who gave a good answer so far."""
-        return tuple(client for block in self._blocks for client in block.clients)
-
-    def hold(self) -> None:
-        """Some clients answer after the others: models must wait to be added up in the order of client ids."""
-        self._holds = self._how is not None
-
-    def take(self, block: Block) -> list[tuple[ClientId, str]]:
-        """Keep the good replies of a block; give the others with the reason."""
-        bad: dict[int, str] = {}
-        dims = {**self._dims, "replies": len(block.clients)}
-        common = block.problem or ("late" if block.late else None) or self._misfit(block, dims)
-        here: set[ClientId] = set()
-        for place, client in enumerate(block.clients):
-            if block.order != self.order.id:
-                bad[place] = "of another ask"
-            elif client not in self._asked:
-                bad[place] = "not asked"
-            elif client in self._seen or client in here:
-                bad[place] = "repeated"
-            elif common:
-                bad[place] = common
-            here.add(client)
-        if not common:
-            for place in np.flatnonzero(~_finite_rows(block)).tolist():
-                bad.setdefault(place, NOT_FINITE)
-            for place in np.flatnonzero(~self._grouped(block)).tolist():
-                bad.setdefault(place, "of no group")
-        for place, reason in bad.items():
-            if block.clients[place] in self._asked and reason not in ("repeated", "of another ask"):
-                self.lost[block.clients[place]] = reason
-        good = [place for place in range(len(block.clients)) if place not in bad]
-        if good:
-            self._dims = dims  # what the work left open holds for the replies that follow
-            self._keep(block if not bad else _rows_of(block, good))
-        return [(block.clients[place], reason) for place, reason in sorted(bad.items())]
-
-    def _grouped(self, block: Block) -> Array:
-        """Which replies name a group that exists, where they do."""
-        if self._how is None or not isinstance(self._how.by, str):
-            return np.ones(len(block.clients), bool)
-        groups = np.asarray(block.answers[self._how.by])
-        return (groups >= 0) & (groups < self._how.groups)
-
-    def _misfit(self, block: Block, dims: dict[str, int]) -> str | None:
-        """Why the answers are not what the work declares, or None; `dims` collects the named dimensions."""
-        gives, many = self.order.work.gives, len(block.clients)
-        if set(block.answers) != set(gives):
-            return f"gives {sorted(block.answers)}, not {sorted(gives)}"
-        samples = np.asarray(block.samples)
-        if samples.shape != (many,) or samples.dtype.kind not in "iu" or (many and samples.min() < 0):
-            return "does not say on how many examples it worked"
-        for name, schema in gives.items():
-            value = block.answers[name]
-            if isinstance(schema, Ragged):
-                if not isinstance(value, list) or len(value) != many:
-                    return f"{name} is not one list of arrays"
-                found = (schemas.problem(schema, items, self._task, self._template, dict(dims)) for items in value)
-                fault = next((text for text in found if text), None)
-            elif isinstance(schema, Model):
-                stacked = dataclasses.replace(schema, stack=("replies", *schema.stack))
-                fault = schemas.problem(stacked, value, self._task, self._template, dims)
-            else:
-                assert not isinstance(schema, Settings)
-                stacked_values = dataclasses.replace(schema, shape=("replies", *schema.shape))
-                fault = schemas.problem(stacked_values, value, self._task, self._template, dims)
-            if fault:
-                return f"{name} {fault}"
-        return None
-
-    def _keep(self, block: Block) -> None:
-        for client in block.clients:
-            self._seen.add(client)
-            del self.lost[client]
-        if self._reduction is not None and self._how is not None and not self._holds:
-            groups = self._reduction.groups_of(block.clients, block.answers)
-            self._reduction.add(block.answers[self._how.of], groups, block.samples)
-            rest = {name: value for name, value in block.answers.items() if name != self._how.of}
-            block = dataclasses.replace(block, answers=rest)
-        self._blocks.append(block)
-
-    def _none_of(self, schema: Schema) -> Any:
-        """The answers of nobody."""
-        if isinstance(schema, Model):
-            return tree.map(lambda leaf: np.zeros((0, *leaf.shape), leaf.dtype), self._template)
-        return np.zeros(0, schema.dtype) if isinstance(schema, Values) else []
-
-    def replies(self) -> Replies:
-        blocks = self._blocks
-        clients = self.clients
-        samples = np.concatenate([np.zeros(0, np.int64), *(block.samples for block in blocks)])
-        reduced = None if self._how is None or self._holds else self._how.of
-        names = [name for name in self.order.work.gives if name != reduced]
-        answers = {name: _join([block.answers[name] for block in blocks]) for name in names} if blocks else {}
-        if not blocks:
-            answers = {name: self._none_of(self.order.work.gives[name]) for name in names}
-        order = sorted(range(len(clients)), key=clients.__getitem__)
-        if order != list(range(len(clients))):
-            assert self._reduction is None or self._holds, "a carrier must give replies in the order of client ids"
-            clients = tuple(clients[place] for place in order)
-            samples = samples[order]
-            answers = {name: _pick(value, order) for name, value in answers.items()}
-        if self._holds and self._reduction is not None and self._how is not None:
-            bank = answers.pop(self._how.of)
-            if clients:
-                self._reduction.add(bank, self._reduction.groups_of(clients, answers), samples)
-        mean, weight, spread = (None, None, None) if self._reduction is None else self._reduction.result()
-        return Replies(clients, samples, answers, mean, weight, spread, dict(self.lost))
-
-
 def _check_reduction(order: Order, how: Mean) -> None:
     """Refuse a sum that cannot be made."""
     gives, what = order.work.gives, f"Work {order.work.name!r}"
@@ -469,57 +338,23 @@ def _check_reduction(order: Order, how: Mean) -> None:
     elif how.by is not None:
         strays = [client for client in order.clients if not 0 <= how.by.get(client, -1) < how.groups]
         if strays:
-            raise SpecError(f"{what} is reduced to groups 0 to {how.groups - 1}, but {_some(strays)} are in none")
+            raise SpecError(f"{what} is reduced to groups 0 to {how.groups - 1}, but {some(strays)} are in none")
 
 
 def _rows_for(clients: tuple[ClientId, ...], sent: Rows, what: str) -> Array:
     """The row of each client, which must be there."""
     missing = [client for client in clients if client not in sent.row]
     if missing:
-        raise SpecError(f"{what} was sent by rows, but has none for {_some(missing)}")
+        raise SpecError(f"{what} was sent by rows, but has none for {some(missing)}")
     rows = np.array([sent.row[client] for client in clients], np.int64)
     if not clients:  # who asks nobody may have no models either
         return rows
     lengths = sorted({len(leaf) for leaf in tree.leaves(sent.bank)})
     if lengths[0] < 1 or len(lengths) > 1:
-        raise SpecError(f"{what} is no stack: its arrays hold {_some([str(n) for n in lengths])} rows")
+        raise SpecError(f"{what} is no stack: its arrays hold {some([str(n) for n in lengths])} rows")
     if not 0 <= rows.min() <= rows.max() < tree.rows(sent.bank):
         raise SpecError(f"{what} has rows 0 to {tree.rows(sent.bank) - 1}, was asked for {rows.min()} to {rows.max()}")
     return rows
-
-
-def _finite_rows(block: Block) -> Array:
-    """Which replies hold finite numbers only; cheap where all of them do."""
-    fine = np.ones(len(block.clients), bool)
-    for value in block.answers.values():
-        if isinstance(value, list):
-            fine &= np.array([all(tree.finite(item) for item in items) for items in value], bool)
-            continue
-        for leaf in tree.leaves(value):
-            if leaf.dtype.kind != "f":
-                continue
-            with np.errstate(over="ignore"):  # large numbers are finite; then each of them is looked at
-                square = np.dot(leaf.reshape(-1), leaf.reshape(-1))
-            if not np.isfinite(square):
-                fine &= np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1)
-    return fine
-
-
-def _rows_of(block: Block, places: list[int]) -> Block:
-    return dataclasses.replace(
-        block,
-        clients=tuple(block.clients[place] for place in places),
-        samples=block.samples[places],
-        answers={name: _pick(value, places) for name, value in block.answers.items()},
-    )
-
-
-def _pick(value: Any, places: list[int]) -> Any:
-    return [value[place] for place in places] if isinstance(value, list) else tree.take(value, places)
-
-
-def _join(values: list[Any]) -> Any:
-    return [item for items in values for item in items] if isinstance(values[0], list) else tree.concatenate(values)
 
 
 def _wire_bytes(value: Any) -> int:
@@ -528,7 +363,3 @@ def _wire_bytes(value: Any) -> int:
 
 def _settings_bytes(settings: Any) -> bytes:
     return json.dumps(dataclasses.asdict(settings), separators=(",", ":")).encode()
-
-
-def _some(clients: Sequence[str]) -> str:
-    return ", ".join(clients[:5]) + (f" and {len(clients) - 5} more" if len(clients) > 5 else "")

@@ -90,27 +90,15 @@ class Faulty:
             fates = [self._faults.of(self._seed.fold("fault", order.id, client)) for client in block.clients]
             whole = [place for place, fate in enumerate(fates) if fate in (None, "duplicate", "nan")]
             if whole:
-                yield _poisoned(_part(block, whole), [fates[place] == "nan" for place in whole])
+                yield _poisoned(block.rows(whole), [fates[place] == "nan" for place in whole])
             for place, fate in enumerate(fates):
-                one = _part(block, [place])
+                one = block.rows([place])
                 if fate == "duplicate":
                     yield one
                 elif fate == "late":
                     yield dataclasses.replace(one, late=True)
                 elif fate == "shape":
                     yield dataclasses.replace(one, answers={k: _misshapen(v) for k, v in one.answers.items()})
-
-
-def _part(block: Block, places: list[int]) -> Block:
-    def pick(value: Any) -> Any:
-        return [value[place] for place in places] if isinstance(value, list) else tree.take(value, places)
-
-    return dataclasses.replace(
-        block,
-        clients=tuple(block.clients[place] for place in places),
-        samples=block.samples[places],
-        answers={name: pick(value) for name, value in block.answers.items()},
-    )
 
 
 def _poisoned(block: Block, sick: list[bool]) -> Block:

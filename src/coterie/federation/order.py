@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from coterie import tree
 from coterie.clients.work import Work
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -98,6 +99,20 @@ class Block:
     answers: Mapping[str, Any] = field(default_factory=dict)
     problem: str | None = None
     late: bool = False
+
+    def rows(self, places: list[int]) -> Block:
+        """The replies at some places of this block."""
+        return replace(
+            self,
+            clients=tuple(self.clients[place] for place in places),
+            samples=self.samples[places],
+            answers={name: pick(value, places) for name, value in self.answers.items()},
+        )
+
+
+def pick(value: Any, places: list[int]) -> Any:
+    """Some rows of stacked answers, or some entries of a list of ragged ones."""
+    return [value[place] for place in places] if isinstance(value, list) else tree.take(value, places)
 
 
 LACKS = "lacks"

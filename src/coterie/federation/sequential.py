@@ -94,9 +94,7 @@ class Sequential:
             kept = {"memory": memory} if work.memory is not None else {}
             answer = work.plain(task, x, y, seed, **sent, **order.settings, **kept)
         else:
-            splits = {name: setting.split(value) for name, value in order.settings.items()}
-            structure = tuple((name, part) for name, (part, _) in sorted(splits.items()))
-            numbers = {name: np.array(values, np.float32) for name, (_, values) in splits.items()}
+            structure, numbers = setting.split_all(order.settings)
             sums = _sums(work, task, structure, x, y, numbers, sent)
             answer = sums
             if work.body is not None:
@@ -123,10 +121,6 @@ def _padded(array: Array, filling: Any) -> Array:
     return np.concatenate([array, np.full((rows - len(array), *array.shape[1:]), filling, array.dtype)])
 
 
-def _joined(structure: Any, numbers: Any) -> dict[str, Any]:
-    return {name: setting.join(part, list(numbers[name])) for name, part in structure}
-
-
 def _sums(work: Work, task: Task, structure: Any, x: Array, y: Array, numbers: Any, sent: Any) -> dict[str, Any]:
     if work.each is None:
         return {}
@@ -147,7 +141,7 @@ def _compiled_each(work: Work, task: Task, structure: Any) -> Any:
 
     assert work.each is not None
     each = work.each
-    return jax.jit(lambda x, y, numbers, sent: each(task, x, y, **sent, **_joined(structure, numbers)))
+    return jax.jit(lambda x, y, numbers, sent: each(task, x, y, **sent, **setting.join_all(structure, numbers)))
 
 
 @lru_cache(maxsize=256)
@@ -170,6 +164,6 @@ def _compiled_body(work: Work, task: Task, structure: Any) -> Any:
             return Batches(count, take, (lambda row: lasts[name][row]) if name in lasts else None)
 
         client = Client(n, key, {name: batches(name) for name in pages}, sums, memory)
-        return body(task, client, **sent, **_joined(structure, numbers))
+        return body(task, client, **sent, **setting.join_all(structure, numbers))
 
     return jax.jit(run)

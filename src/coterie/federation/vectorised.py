@@ -11,20 +11,20 @@ Padding and masks exist in this file only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from coterie import tree
 from coterie.clients import settings as setting
-from coterie.clients.work import Batch, Batches, Client, Steps, Work
+from coterie.clients.work import Steps
 from coterie.data import transforms
 from coterie.data.federated import FederatedData
 from coterie.federation import compiling
+from coterie.federation.fused import compiled_body, compiled_each
 from coterie.federation.homes import Homes
 from coterie.federation.order import LACKS, Block, Order
 from coterie.models import Task
@@ -181,7 +181,7 @@ class Vectorised:
             for key, members in alike.items()
             for chunk in _chunks(np.concatenate([member.rows for member in members]))
         ]
-        run = _compiled_each(work, self._task, sent.structure, self._data.transforms, tuple(order.rows))
+        run = compiled_each(work, self._task, sent.structure, self._data.transforms, tuple(order.rows))
 
         def call(some: list[Any]) -> dict[str, Any]:
             index = np.full((PRODUCTS, ROWS), -1, np.int32)
@@ -227,7 +227,7 @@ class Vectorised:
         caps = self._capacity(order)
         calls = _deal(clients, self._costs(order, clients), caps, self._threads)
         sent = _Sent(order)
-        run = _compiled_body(order.work, self._task, sent.structure, self._data.transforms, tuple(order.rows))
+        run = compiled_body(order.work, self._task, sent.structure, self._data.transforms, tuple(order.rows))
         banks = {
             name: _padded_rows(bank) if tree.rows(bank) <= caps.clients else None
             for name, (bank, _) in order.rows.items()
@@ -355,9 +355,7 @@ class _Sent:
     """Sent values, taken apart into what is compiled in and what is handed over."""
 
     def __init__(self, order: Order) -> None:
-        splits = {name: setting.split(value) for name, value in order.settings.items()}
-        self.structure = tuple((name, structure) for name, (structure, _) in sorted(splits.items()))
-        self.numbers = {name: np.array(values, np.float32) for name, (_, values) in splits.items()}
+        self.structure, self.numbers = setting.split_all(order.settings)
         self.shared = dict(order.shared)
 
 
@@ -441,100 +439,3 @@ def _in_order(results: list[Any], calls: list[list[_Member]], count: int) -> dic
         return out
 
     return tree.map(merge, *results)
-
-
-def _joined(structure: Any, numbers: Any) -> dict[str, Any]:
-    return {name: setting.join(part, list(numbers[name])) for name, part in structure}
-
-
-def _gather(x: Any, y: Any, index: Any, turned: Any, names: tuple[str, ...]) -> Batch:
-    """The examples of these numbers, under the transform of their client."""
-    from jax import lax
-
-    safe = lax.max(index, ~index)  # filling is marked by the sign
-    # One slice a row: XLA's gather computes an address for each number and takes three times as long on a CPU.
-    images = lax.map(lambda number: lax.dynamic_index_in_dim(x, number, keepdims=False), safe)
-    if len(names) > 1:
-        branches: list[Callable[[Any], Any]] = [transforms.TRANSFORMS[name] for name in names]
-        images = lax.switch(turned, branches, images)
-    elif names != ("identity",):
-        images = transforms.apply(names[0], images)
-    return Batch(images, y.at[safe].get(mode="promise_in_bounds"), (index >= 0).astype(np.float32))
-
-
-@lru_cache(maxsize=256)
-def _compiled_each(work: Work, task: Task, structure: Any, names: tuple[str, ...], rowed: tuple[str, ...]) -> Any:
-    import jax
-    import jax.numpy as jnp
-    from jax import lax
-
-    assert work.each is not None
-    each = work.each
-
-    def run(
-        x: Any, y: Any, index: Any, turned: Any, live: Any, numbers: Any, shared: Any, banks: Any, models: Any
-    ) -> Any:
-        fixed = {**_joined(structure, numbers), **shared}
-
-        def one(place: Any) -> Any:
-            batch = _gather(x, y, index[place], turned[place], names)
-            own = {name: tree.row(banks[name], models[name][place]) for name in rowed}
-            return each(task, batch.x, batch.y, **fixed, **own)
-
-        shapes = jax.eval_shape(one, 0)
-        out = tree.map(lambda leaf: jnp.zeros((PRODUCTS, *leaf.shape), leaf.dtype), shapes)
-        return lax.fori_loop(
-            0, live, lambda place, out: tree.map(lambda o, v: o.at[place].set(v), out, one(place)), out
-        )
-
-    return jax.jit(run)
-
-
-@lru_cache(maxsize=256)
-def _compiled_body(work: Work, task: Task, structure: Any, names: tuple[str, ...], rowed: tuple[str, ...]) -> Any:
-    import jax
-    import jax.numpy as jnp
-    from jax import lax
-
-    assert work.body is not None
-    body = work.body
-
-    def run(
-        x: Any,
-        y: Any,
-        live: Any,
-        n: Any,
-        keys: Any,
-        turned: Any,
-        pages: Any,
-        starts: Any,
-        counts: Any,
-        lasts: Any,
-        sums: Any,
-        memory: Any,
-        numbers: Any,
-        shared: Any,
-        stacks: Any,
-        rows: Any,
-    ) -> Any:
-        fixed = {**_joined(structure, numbers), **shared}
-
-        def one(c: Any) -> Any:
-            def batches(name: str) -> Batches:
-                start = starts[name][c]
-                last = (lambda row: lasts[name][start + row]) if name in lasts else None
-                return Batches(
-                    counts[name][c], lambda row: _gather(x, y, pages[name][start + row], turned[c], names), last
-                )
-
-            client = Client(
-                n[c], keys[c], {name: batches(name) for name in pages}, tree.row(sums, c), tree.row(memory, c)
-            )
-            own = {name: tree.row(stacks[name], rows[name][c]) for name in rowed}
-            return body(task, client, **fixed, **own)
-
-        shapes = jax.eval_shape(one, 0)
-        out = tree.map(lambda leaf: jnp.zeros((len(n), *leaf.shape), leaf.dtype), shapes)
-        return lax.fori_loop(0, live, lambda c, out: tree.map(lambda o, v: o.at[c].set(v), out, one(c)), out)
-
-    return jax.jit(run)
