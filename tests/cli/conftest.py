@@ -52,7 +52,9 @@ def process():
     started = []
 
     def start(*args):
-        code = "from coterie.cli import main; main()"
+        # Whoever starts the tests in the background of a shell hands down that Ctrl-C is ignored.
+        reset = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+        code = f"{reset}; from coterie.cli import main; main()"
         command = [sys.executable, "-c", code, *(str(arg) for arg in args)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         started.append(subprocess.Popen(command, text=True, **pipes))

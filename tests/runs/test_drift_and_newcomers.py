@@ -1,0 +1,92 @@
+"""Runs whose clients drift, and clients who join later."""
+
+from __future__ import annotations
+
+import pytest
+
+import coterie
+from coterie import codec
+from coterie.errors import SpecError
+from coterie.runs.build import build
+from coterie.runs.spec import Spec
+
+TINY = {
+    "data": {"name": "blobs", "clients": 10, "clusters": 2, "samples": 20, "side": 4, "classes": 3},
+    "local": {"batch": 8, "rate": 0.1},
+    "run": {"rounds": 6, "cohort": 4},
+}
+
+
+def spec(**sections):
+    return {**TINY, **{name: {**TINY.get(name, {}), **given} for name, given in sections.items()}}
+
+
+def test_the_record_says_who_shifted_when():
+    record = coterie.run(spec(shift={"name": "swap_all", "probability": 1.0, "rounds": [2, 4]}))
+    # Ten clients are five pairs, all of which swap.
+    assert [len(row.get("shifted", [])) for row in record.rounds] == [0, 0, 10, 0, 10, 0]
+    assert record.summary["shifts"] == 20
+
+
+def test_shifts_are_the_same_for_every_method():
+    shifts = {
+        method: [row.get("shifted") for row in coterie.run(spec(method=m, shift={"name": "swap_all"})).rounds]
+        for method, m in (("fedavg", {"name": "fedavg"}), ("ifca", {"name": "ifca", "clusters": 2}))
+    }
+    assert shifts["fedavg"] == shifts["ifca"]
+
+
+def test_the_oracle_follows_the_truth_as_it_moves():
+    record = coterie.run(spec(method={"name": "oracle"}, shift={"name": "swap_all", "probability": 0.5}))
+    assert record.summary["shifts"] > 0
+    assert record.summary["truth"]["adjusted_rand"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["swap_part", "rotate", "incremental", "new_class"])
+def test_a_drifting_run_goes_on_to_the_same_bytes(name):
+    rounds = [0, 1, 3] if name in ("incremental", "new_class") else []
+    given = Spec.of(spec(shift={"name": name, "probability": 0.5, "rounds": rounds}))
+    whole, stopped, resumed = (build(given).play for _ in range(3))
+    for _ in range(6):
+        whole.step()
+    for _ in range(3):
+        stopped.step()
+    resumed.load(codec.decode(stopped.save()))
+    for _ in range(3):
+        resumed.step()
+    assert resumed.save() == whole.save()
+
+
+def test_newcomers_wait_join_and_are_reported_apart():
+    record = coterie.run(spec(method={"name": "ifca", "clusters": 2}, run={"newcomers": 0.2, "newcomers_join": [2, 4]}))
+    joined = {row["t"]: row["newcomers"] for row in record.rounds if "newcomers" in row}
+    # A fifth of ten clients are two, one for each of the rounds.
+    assert {t: row["clients"] for t, row in joined.items()} == {2: 1, 4: 1}
+    # To be placed by IFCA a newcomer gets both models, 51 parameters of four bytes each, and tells one number back.
+    assert joined[2]["bytes"]["down"] == 2 * 51 * 4
+    assert joined[2]["accuracy"]["weighted"] >= 0
+    early = {client for row in record.rounds[:2] for client in row["assignment"]}
+    assert len(early) <= 8
+    assert [row["joined"] for row in record.summary["newcomers"]] == [2, 4]
+
+
+def test_nobody_is_scored_before_joining():
+    given = spec(run={"newcomers": 0.3, "newcomers_join": [3]})
+    play = build(Spec.of(given)).play
+    assert len(play.evaluate().clients) == 7
+    for _ in range(3):
+        play.step()
+    assert len(play.evaluate().clients) == 10
+
+
+@pytest.mark.parametrize(
+    ("run", "text"),
+    [
+        ({"newcomers": 1.5}, "run.newcomers must lie between 0 and 1, got 1.5"),
+        ({"newcomers": 0.2, "newcomers_join": [9]}, "run.newcomers_join must be rounds after 0 and before 6"),
+        ({"newcomers": 0.8}, "run.cohort must lie between 1 and the 2 clients that have training examples and do not"),
+    ],
+)
+def test_newcomers_that_cannot_be_are_refused(run, text):
+    with pytest.raises(SpecError, match=text):
+        coterie.run(spec(run=run))

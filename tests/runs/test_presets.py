@@ -1,0 +1,24 @@
+"""Every preset that is at hand runs three rounds of FedAvg; what is not at hand is skipped, and says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import coterie
+from coterie.data import presets
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize("name", sorted(presets.PRESETS))
+def test_a_preset_runs_three_rounds(name):
+    if not presets.at_hand(name):
+        pytest.skip(f"{name} needs files that are not in $COTERIE_DATA: {', '.join(presets.PRESETS[name].needs)}")
+    local = {"steps": 2, "batch": 10, "rate": 0.01}
+    record = coterie.run({"data": name, "local": local, "run": {"rounds": 3, "cohort": 3, "evaluate_every": 3}})
+    rounds = [row for row in record.rounds if row["stage"] == "train"]
+    assert len(rounds) == 3
+    assert all(np.isfinite(row["loss"]) for row in rounds)
+    assert record.summary["coverage"] == 1.0
+    assert (record.summary["accuracy"] is None) == (name == "regression")
