@@ -29,7 +29,8 @@ class Homes:
         self._blanks: dict[tuple[Work, Task], Params] = {}
 
     def move(self, data: FederatedData) -> None:
-        """Give the clients other examples: the world has changed."""
+        """Give the clients other examples of the same pool: the world has changed."""
+        assert data.x is self.data.x, "examples may change hands, but not themselves"
         self.data = data
         self.moves += 1
 

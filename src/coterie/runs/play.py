@@ -21,6 +21,8 @@ from coterie.shift import World
 from coterie.types import Array, ClientId
 
 State = TypeVar("State")
+#: How often preparing is tried again when too few clients answer.
+PATIENCE = 20
 WAYS: tuple[Direction, ...] = ("down", "up")
 
 
@@ -100,6 +102,7 @@ class Play(Generic[State]):
         """
         self._world = world
         self._assigned: set[ClientId] = set()
+        self._unanswered = 0
         self._method = method
         self._fed = fed
         self._seed = seed
@@ -144,6 +147,7 @@ class Play(Generic[State]):
         preparing = stage == "prepare"
         cohort = self._sampler.everyone(self.prepared) if preparing else self._sampler.cohort(self.t)
         seed = self._seed.fold("prepare", self.prepared) if preparing else self._seed.fold("round", self.t)
+        when = "While preparing" if preparing else f"Round {self.t}"
         shifted = () if preparing else self._shift()
         result: Round[State] | None = None
         reason = None
@@ -155,12 +159,15 @@ class Play(Generic[State]):
             self._fed.undo()
             reason = str(fault)
         except Diverged as fault:
-            raise Diverged(f"Round {cohort.t}: {fault}") from fault
+            raise Diverged(f"{when}: {fault}") from fault
         if result is not None:
             if not codec.finite(result.state):
-                raise Diverged(f"Round {cohort.t}: the new models are not finite; lower the rate. {_who(cohort)}")
+                raise Diverged(f"{when}: the new models are not finite; lower the rate. {_who(cohort)}")
             self.state = result.state
             self._assigned.update(result.assignment)
+        self._unanswered = self._unanswered + 1 if preparing and result is None else 0
+        if self._unanswered == PATIENCE:
+            raise TooFewReplies(f"Preparing was tried {PATIENCE} times and too few clients answered: {reason}")
         if preparing:
             self.prepared += 1
         else:
