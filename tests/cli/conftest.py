@@ -24,6 +24,7 @@ def plain_screen(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     for name, value in {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("COTERIE_DATA", os.devnull)  # what is at hand must not depend on the machine
     import typer.rich_utils
 
     monkeypatch.setattr(typer.rich_utils, "FORCE_TERMINAL", False)

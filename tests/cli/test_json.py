@@ -61,10 +61,18 @@ def test_compare(coterie, tiny):
     assert found["sentence"].startswith("Clients fall into 4 kinds: one model for all reaches ")
 
 
-@pytest.mark.parametrize("what", ["methods", "data", "models"])
+@pytest.mark.parametrize("what", ["methods", "models"])
 def test_lists_are_name_and_line(what, coterie):
     found = strict(coterie(what, "--json").stdout)
     assert all(isinstance(line, str) and line for line in found.values())
+
+
+def test_the_list_of_data_says_what_is_at_hand(coterie):
+    found = strict(coterie("data", "--json").stdout)
+    assert found["digits"]["at_hand"] is True
+    assert found["mnist-powerlaw"]["at_hand"] is False
+    assert found["mnist-powerlaw"]["needs"] == ["mnist.npz"]
+    assert {"description", "clients", "samples", "classes", "source"} <= set(found["mnist-powerlaw"])
 
 
 def test_every_method_data_set_and_model_has_a_page(coterie):
