@@ -67,9 +67,11 @@ def build(
         task: A task instead of the model that the spec names.
         data: Data instead of those that the spec names.
     """
-    spec = _with_objects(spec, method, task, data)
+    objects = {"method": method, "model": task, "data": data}
+    spec = resolve(
+        _with_objects(spec, method, task, data), given=[key for key, each in objects.items() if each is not None]
+    )
     if data is None:
-        spec = resolve(spec)
         data = datasets.load(spec.data.name, **dict(spec.data.options))
     if task is None:
         spec, task = _task(spec, data)

@@ -20,7 +20,7 @@ from coterie.runs.build import Built, build
 from coterie.runs.play import Scores
 from coterie.runs.predict import described
 from coterie.runs.record import FORMAT, RunRecord, Writer
-from coterie.runs.spec import Spec
+from coterie.runs.spec import Spec, read_toml
 
 #: Called after each step with its line.
 OnRound = Callable[[dict[str, Any]], None]
@@ -69,7 +69,11 @@ def resume(
     begun = time.perf_counter()
     writer = Writer(path)
     # Built first: a checkpoint is read with the classes of states that the method's module defines.
-    built = build(Spec.of(Path(path) / "spec.toml"), method=method, task=task, data=data)
+    plain = read_toml(Path(path) / "spec.toml")
+    for section, given in (("method", method), ("model", task), ("data", data)):
+        if given is not None:  # the file knows no more than its name
+            plain.pop(section, None)
+    built = build(Spec.from_dict(plain), method=method, task=task, data=data)
     saved = writer.saved()
     built.play.load(saved["play"])
     rows = writer.rewind(saved["steps"])

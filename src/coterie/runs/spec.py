@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -183,19 +183,26 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise SpecError(f"{path} is not valid TOML: {fault}") from fault
 
 
-def resolve(spec: Spec) -> Spec:
-    """The spec with every default of data, model and method filled in, and every option checked."""
-    data = dict(loader_options(spec.data.name))
+def resolve(spec: Spec, *, given: Collection[str] = ()) -> Spec:
+    """The spec with every default of data, model and method filled in, and every option checked.
+
+    Args:
+        spec: What to run.
+        given: Sections for which there is an object instead; they stay as they are.
+    """
+    data = {} if "data" in given else dict(loader_options(spec.data.name))
     if "path" in data:  # a folder or a table: the record says where it is from wherever it is read
         del data["path"]
         spec = dataclasses.replace(spec, data=Named(os.path.abspath(spec.data.name), spec.data.options))
     if "seed" in data:
         data["seed"] = spec.run.seed  # another seed is another draw of the data, unless it is fixed
-    defaults = {
-        "data": data,
-        "model": model_defaults(spec.model.name),
-        "method": method_options(spec.method.name),
-    }
+    defaults: dict[str, dict[str, Any]] = {"data": data}
+    if "model" not in given:
+        defaults["model"] = model_defaults(spec.model.name)
+    if "method" not in given:
+        defaults["method"] = method_options(spec.method.name)
+    if "data" in given:
+        del defaults["data"]
     parts = {key: getattr(spec, key) for key in defaults}
     named: dict[str, Any] = {key: Named(parts[key].name, _options(key, parts[key], defaults[key])) for key in parts}
     return dataclasses.replace(spec, **named)

@@ -1,0 +1,57 @@
+"""Data, models and methods of one's own, as objects: run, recorded, resumed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flax import linen
+
+import coterie
+from coterie.clients import LocalSGD
+from coterie.errors import SpecError
+from coterie.methods.fedavg import FedAvg
+
+RUN = {"run": {"rounds": 4, "cohort": 2, "checkpoint_every": 2}, "local": {"batch": 8}}
+
+
+def hospitals():
+    draw = np.random.default_rng(0)
+    return coterie.data.from_arrays(
+        {name: (draw.normal(size=(30, 4)).astype(np.float32), draw.integers(0, 3, 30)) for name in ("a", "b", "c")}
+    )
+
+
+class Small(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        return linen.Dense(3)(linen.relu(linen.Dense(5)(x)))
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_objects_take_the_place_of_names():
+    task = coterie.models.from_flax(Small(), shape=(4,), classes=3)
+    record = coterie.run(RUN, data=hospitals(), task=task, method=FedAvg(LocalSGD(batch=8)))
+    assert record.summary["status"] == "done"
+    assert (record.summary["method"], record.summary["model"]) == ("FedAvg", "Small")
+
+
+def test_names_beside_objects_are_still_checked():
+    with pytest.raises(SpecError, match=r"No setting of method ifca 'cluster'\. Did you mean 'clusters'"):
+        coterie.run({**RUN, "method": {"name": "ifca", "cluster": 2}}, data=hospitals())
+
+
+def test_a_run_with_objects_goes_on_when_they_are_given_again(tmp_path):
+    given = {"data": hospitals(), "method": FedAvg(LocalSGD(batch=8))}
+    whole = coterie.run(RUN, **given)
+
+    def stop(row):
+        if row["t"] == 2:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        coterie.run(RUN, out=tmp_path / "run", on_round=stop, **given)
+    resumed = coterie.resume(tmp_path / "run", **given)
+    assert [row["loss"] for row in resumed.rounds] == [row["loss"] for row in whole.rounds]
