@@ -50,12 +50,13 @@ def powerlaw(tiny):
 def fashion(tiny):
     """FedAvg on Fashion-MNIST in 500 clients, E = 10: a convolutional network against logistic regression.
 
-    The published network (dense 1024) is forty times as large, and its figure the best of 300 rounds of 20 clients.
+    Here it is LeNet-5 with PACFL's settings of local training. The published network (dense 1024) is seventy times as
+    large, and its figure the best of 300 rounds of 20 clients.
     """
-    run = {"rounds": 2 if tiny else 20, "cohort": 10, "evaluate_every": 2}
-    local = {"epochs": 1 if tiny else 10, "batch": 10, "rate": 0.005}
+    run = {"rounds": 2 if tiny else 100, "cohort": 10, "evaluate_every": 2 if tiny else 5}
+    local = {"epochs": 1 if tiny else 10, "batch": 10, "rate": 0.01, "momentum": 0.5}
     spec = {"data": "fmnist-500", "method": "fedavg", "local": local, "run": run}
-    models = {"mclr": None, "cnn": PUBLISHED["fashion"]}
+    models = {"mclr": None, "lenet5": PUBLISHED["fashion"]}
     return {name: figures(f"fashion {name}", {**spec, "model": name}, [0], known) for name, known in models.items()}
 
 

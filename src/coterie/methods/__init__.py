@@ -15,9 +15,15 @@ __all__ = ["METHODS", "build", "descriptions", "method_class", "names", "setting
 #: Name → "module:Class", imported on use.
 METHODS: dict[str, str] = {
     "fedavg": "coterie.methods.fedavg:FedAvg",
+    "fedgroup": "coterie.methods.fedgroup:FedGroup",
+    "fedgrouprox": "coterie.methods.fedgrouprox:FedGrouProx",
     "fedprox": "coterie.methods.fedprox:FedProx",
+    "fesem": "coterie.methods.fesem:FeSEM",
+    "fesem-mig": "coterie.methods.fesem_mig:FeSEMMig",
+    "flexcfl": "coterie.methods.flexcfl:FlexCFL",
     "global": "coterie.methods.global_model:Global",
     "ifca": "coterie.methods.ifca:IFCA",
+    "ifca-mig": "coterie.methods.ifca_mig:IFCAMig",
     "local": "coterie.methods.local:Local",
     "oracle": "coterie.methods.oracle:Oracle",
 }

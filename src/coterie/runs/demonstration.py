@@ -11,7 +11,7 @@ from typing import Any
 from coterie.runs.spec import Spec
 
 #: What is compared where nobody says otherwise.
-METHODS = ("fedavg", "fedprox", "local", "ifca", "oracle")
+METHODS = ("fedavg", "fedprox", "local", "ifca", "fedgroup", "flexcfl", "oracle")
 
 _SHARED: dict[str, Any] = {
     "data": {"name": "digits"},  # as its loader deals them: 40 clients, four rotations
@@ -20,7 +20,11 @@ _SHARED: dict[str, Any] = {
 }
 
 #: One random start in a few collapses into fewer clusters; restarts keep the one with the lowest training loss.
-_OWN: dict[str, dict[str, Any]] = {"ifca": {"clusters": 4, "restarts": 5}}
+_OWN: dict[str, dict[str, Any]] = {
+    "ifca": {"clusters": 4, "restarts": 5},
+    "fedgroup": {"groups": 4},
+    "flexcfl": {"groups": 4},
+}
 
 
 def demonstration(methods: Sequence[str] = METHODS) -> dict[str, Spec]:

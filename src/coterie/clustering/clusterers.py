@@ -1,0 +1,196 @@
+"""From vectors, distances or similarities to clusters.
+
+    k-means           points → k groups of least squared distance to their centres (FedGroup with EDC)
+    agglomerative     distances → merge the two nearest groups until k are left or the nearest are too far
+                      (FedGroup with MADC: complete; PACFL, FLAG: average up to a threshold)
+    components        distances → connected components of the graph with an edge where D_ij ≤ λ (SR-FCA, ONE_SHOT)
+    bipartition       similarities → min over c1 ∪ c2 of  max_{i∈c1, j∈c2} α_ij  (CFL)
+
+k-means++ is Arthur and Vassilvitskii, SODA 2007, through scikit-learn; agglomeration and components are SciPy's. CFL is
+Sattler, Müller, Samek, "Clustered Federated Learning", arXiv:1910.01991, equation (16): joining the most similar pairs
+until two components are left, which is single linkage, solves it exactly. α is `S`, λ is `threshold`.
+
+Labels are int64. Clusters are numbered by their smallest member: client 0 is always in cluster 0, and the same
+partition always has the same labels.
+
+Departures. The authors' code of CFL uses complete linkage, which does not solve (16); it is there as
+`linkage="complete"`. PACFL's code calls average what is "weighted" here: the mean of two groups' distances, whatever
+their sizes. The diagonal of `D` is not looked at, since a cross-cluster loss is not 0 there.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.clustering import checks
+from coterie.clustering.threads import one_thread
+from coterie.errors import SpecError, unknown
+from coterie.seeds import Seed
+from coterie.types import Array
+
+__all__ = ["Linkage", "agglomerative", "bipartition", "components", "kmeans"]
+
+#: How far apart two groups are: the mean over their pairs, the nearest, the farthest, or the mean of two mergers.
+Linkage = Literal["average", "single", "complete", "weighted"]
+
+Labels = npt.NDArray[np.int64]
+
+# A mean of distances that all equal the threshold may come out a few bits above it.
+_ROUNDING = 1e-12
+
+
+def kmeans(
+    E: npt.ArrayLike,
+    k: int,
+    seed: Seed,
+    *,
+    restarts: int = 10,
+) -> tuple[Labels, npt.NDArray[np.float64]]:
+    """Labels of the rows, and the centres of the clusters, (clusters, columns).
+
+    There are fewer than k clusters if there are fewer than k distinct rows; none of them is empty.
+
+    Args:
+        E: One point for each client, (clients, columns).
+        k: Number of clusters, at least 1.
+        seed: Where the k-means++ starts come from.
+        restarts: How many starts; the best is kept.
+
+    Raises:
+        SpecError: If `E` is not such a matrix or not finite, or `k` or `restarts` is not allowed.
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    points = checks.vectors(E, "E").astype(np.float64)
+    wanted, starts = checks.whole(k, "k", 1), checks.whole(restarts, "restarts", 1)
+    wanted = min(wanted, len(np.unique(points, axis=0)))
+    if wanted == 1:
+        labels = np.zeros(len(points), np.int64)
+    else:
+        state = int(seed.fold("kmeans").words(1)[0] >> np.uint64(32))
+        model = KMeans(wanted, init="k-means++", n_init=starts, random_state=state)
+        # The warning is about rows that are distinct in the last bits only and fall together; the clusters that are
+        # left are numbered as any others.
+        with one_thread(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            labels = _by_smallest_member(model.fit(points).labels_)
+    return labels, np.stack([points[labels == j].mean(axis=0) for j in range(labels.max() + 1)])
+
+
+def agglomerative(
+    D: npt.ArrayLike,
+    k: int | None = None,
+    threshold: float | None = None,
+    linkage: Linkage = "average",
+) -> Labels:
+    """Labels after the two nearest groups were merged again and again.
+
+    Args:
+        D: Distances, (clients, clients).
+        k: Stop when this many groups are left; all clients stay single if there are not more than k.
+        threshold: Or: merge while the nearest two are no farther apart than this.
+        linkage: What "far apart" means for groups.
+
+    Raises:
+        SpecError: If `D` is not a matrix of distances, or not exactly one of `k` and `threshold` is given.
+    """
+    from scipy.cluster import hierarchy
+
+    if (k is None) == (threshold is None):
+        raise SpecError("agglomerative needs either k or threshold, " + ("got both" if k is not None else "got none"))
+    if linkage not in get_args(Linkage):
+        raise SpecError(unknown("linkage", linkage, get_args(Linkage)))
+    distances = checks.distances(D)
+    n_clients = len(distances)
+    if k is not None:
+        checks.whole(k, "k", 1)
+    if threshold is not None:
+        _check_threshold(threshold)
+    if n_clients == 1:
+        return np.zeros(1, np.int64)
+    merges = hierarchy.linkage(_condensed(distances), linkage)  # sorted by distance
+    if k is not None:
+        return _after(merges, max(0, n_clients - k))
+    assert threshold is not None
+    return _after(merges, int((merges[:, 2] <= threshold * (1 + _ROUNDING)).sum()))
+
+
+def components(D: npt.ArrayLike, threshold: float, min_size: int = 1) -> Labels:
+    """Labels of the connected components of the graph with an edge where D_ij ≤ threshold.
+
+    Args:
+        D: Distances, (clients, clients).
+        threshold: λ, the longest edge; not negative.
+        min_size: Clients in smaller components get the label -1.
+
+    Raises:
+        SpecError: If `D` is not a matrix of distances, or `threshold` or `min_size` is not allowed.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    distances = checks.distances(D)
+    _check_threshold(threshold)
+    least = checks.whole(min_size, "min_size", 1)
+    _, found = connected_components(csr_array(distances <= threshold), directed=False)
+    small = np.bincount(found)[found] < least
+    labels = np.full(len(found), -1, np.int64)
+    labels[~small] = _by_smallest_member(found[~small])
+    return labels
+
+
+def bipartition(
+    S: npt.ArrayLike,
+    linkage: Literal["single", "complete"] = "single",
+) -> Labels:
+    """Labels 0 and 1 of the two parts whose most similar members across are the least similar.
+
+    Args:
+        S: Similarities, (clients, clients), of at least two clients.
+        linkage: "single" is the exact solution; "complete" does what the authors' code does.
+
+    Raises:
+        SpecError: If `S` is not symmetric and finite, has one client only, or `linkage` is not allowed.
+    """
+    from scipy.cluster import hierarchy
+
+    if linkage not in ("single", "complete"):
+        raise SpecError(unknown("linkage of a bipartition", linkage, ("single", "complete")))
+    similarities = checks.similarities(S)
+    if len(similarities) < 2:
+        raise SpecError("A bipartition needs at least 2 clients, got 1")
+    # The negative and not 1 - S, which would round close similarities to the same distance.
+    merges = hierarchy.linkage(_condensed(-similarities), linkage)
+    return _after(merges, len(similarities) - 2)
+
+
+def _check_threshold(threshold: float) -> None:
+    """Refuse what no distance can be compared with; infinity is allowed."""
+    if math.isnan(threshold) or threshold < 0:
+        raise SpecError(f"threshold must not be negative or NaN, got {threshold}")
+
+
+def _condensed(distances: Array) -> Array:
+    """What SciPy wants: the entries above the diagonal, row by row."""
+    return distances[np.triu_indices(len(distances), k=1)]
+
+
+def _after(merges: Array, count: int) -> Labels:
+    """Labels when the first so many merges are done."""
+    n_clients = len(merges) + 1
+    root = np.arange(n_clients + count)
+    for step in reversed(range(count)):  # the last merge first: a group knows its root before its parts ask for it
+        root[merges[step, :2].astype(np.int64)] = root[n_clients + step]
+    return _by_smallest_member(root[:n_clients])
+
+
+def _by_smallest_member(labels: Array) -> Labels:
+    """The same partition, its clusters numbered 0, 1, … in the order of their smallest members."""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first)).astype(np.int64)[inverse]

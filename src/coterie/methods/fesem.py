@@ -1,0 +1,186 @@
+"""FeSEM: each client belongs to the centre nearest to its last local model, by stochastic expectation maximisation.
+
+Xie, Long, Shen, Zhou, Wang, Jiang, Zhang, "Multi-Center Federated Learning", arXiv:2005.01026, in the form in which
+FedGroup and FlexCFL compare with it. Minimises Σ_i min_k ||w_i - c_k||² alternately with local training:
+
+    E:  z_i = argmin_k ||w_i - c_k||                    server: for the cohort; w_i is w_0 before i first trains
+    M:  w_i ← LocalUpdate(c_{z_i})                      client
+        c_k ← mean of {w_i : i in the cohort, z_i = k}  server
+
+c_k is row k of `bank`, w_i is `models[i]`, flat and kept by the server, so that nothing more is sent than in FedAvg.
+`members="all"` averages over all clients whose local model is known, as the original has it; its λ is `local.mu`.
+
+Departures: ties go to the lowest k, and a centre that nobody is near keeps its model to the bit. All start with
+w_i = w_0, so all of the first cohort choose the same centre and FeSEM tends to stay there; that is what the papers
+report, and kept. With `warm_start` a client trains one epoch from w_0 before its first E-step, and the first centres
+are the means of k-means over those models.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from coterie import tree
+from coterie.aggregation import weighted_mean
+from coterie.clients import LocalSGD, fit
+from coterie.clustering import kmeans
+from coterie.codec import state
+from coterie.errors import SpecError
+from coterie.federation.protocol import Cohort, Federation, Once, Replies, Rows
+from coterie.kept import Kept
+from coterie.methods.fedavg import loss_of
+from coterie.methods.fedgroup import pretrain
+from coterie.methods.protocol import Placement, Round, Stage, check_choices
+from coterie.models import Task
+from coterie.seeds import Seed
+from coterie.types import Array, Bank, ClientId, Params
+
+
+@state
+@dataclass(frozen=True)
+class State:
+    """Where a run of FeSEM is.
+
+    Attributes:
+        w0: What a client that never trained counts as.
+        bank: The centres.
+        counted: Which of a model's numbers enter distances.
+        models: Client → its last local model, flat.
+        samples: Client → how many examples that was trained on.
+        warmed: Whether the centres have been taken from models, where they are to be.
+    """
+
+    w0: Params
+    bank: Bank
+    counted: Array
+    models: Kept[Array] = field(default_factory=Kept)
+    samples: Kept[int] = field(default_factory=Kept)
+    warmed: bool = False
+
+    def distances(self, clients: Iterable[ClientId]) -> Array:
+        """||w_i - c_k|| in float64: (clients, centres)."""
+        centres = tree.flatten_rows(self.bank)[:, self.counted].astype(np.float64)
+        cold = self._to(tree.flatten(self.w0), centres)
+        found = [self._to(self.models[c], centres) if c in self.models else cold for c in clients]
+        return np.array(found).reshape(-1, len(centres))
+
+    def nearest(self, clients: Iterable[ClientId]) -> dict[ClientId, int]:
+        """Client → its nearest centre; ties go to the lowest."""
+        asked = list(clients)
+        return dict(zip(asked, self.distances(asked).argmin(axis=1).tolist(), strict=True))
+
+    def _to(self, model: Array, centres: Array) -> Array:
+        apart: Array = np.sqrt(np.square(centres - model[self.counted]).sum(axis=1))
+        return apart
+
+
+@dataclass(frozen=True)
+class FeSEM:
+    """m centres, and every client trains the one nearest to its last local model.
+
+    Attributes:
+        local: How clients train.
+        groups: m.
+        members: A centre is the mean of its clients in the cohort, or of all its clients.
+        warm_start: One epoch from w_0 before a client's first E-step, and the first centres by k-means.
+        layers: Distances over all trainable parameters, or those of the last layer.
+        weights: A client counts 1, or its examples.
+    """
+
+    local: LocalSGD = field(default_factory=LocalSGD)
+    groups: int = 3
+    members: Literal["cohort", "all"] = "cohort"
+    warm_start: bool = False
+    layers: Literal["all", "last"] = "all"
+    weights: Literal["uniform", "samples"] = "uniform"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        check_choices(self)
+        if self.groups < 1:
+            raise SpecError(f"method.groups must be at least 1, got {self.groups}")
+
+    def start(self, task: Task, seed: Seed) -> State:
+        """Independent draws, of which the first is every method's, so that one centre is FedAvg."""
+        names = [("init",) if k == 0 else ("init", k) for k in range(self.groups)]
+        bank = tree.stack(task.init(seed.fold(*name)) for name in names)
+        # w_0 is a draw of its own where there is a choice: as a centre's twin it would decide the first E-step.
+        w0 = task.init(seed.fold("w0")) if self.groups > 1 else tree.row(bank, 0)
+        last = task.layers[-1] if self.layers == "last" else ""
+
+        def counts(path: str, leaf: Array) -> Array:
+            keys = path.split("/")
+            return np.full(leaf.shape, "stats" not in keys and (not last or keys[0] == last))
+
+        return State(w0, bank, tree.flatten(tree.map_paths(counts, w0)))
+
+    def stage(self, now: State) -> Stage:
+        """Rounds, nothing else."""
+        return "train"
+
+    def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
+        """E on the server, M with one exchange: one centre down, one model up."""
+        active = cohort.active()
+        if not len(active):
+            return Round(now, counts={"empty_clusters": self.groups})
+        if self.warm_start:
+            now = self._warm(now, fed, active, seed)
+        row = now.nearest({*active, *now.models} if self.members == "all" else active)
+        got = fed.ask(active, fit, seed, start=Rows(now.bank, row), local=self.local.at(cohort.t))
+        after = dataclasses.replace(
+            now,
+            models=now.models.set({client: tree.flatten(model) for client, model in got.by_client("params").items()}),
+            samples=now.samples.set(dict(zip(got.clients, got.samples.tolist(), strict=True))),
+        )
+        after = dataclasses.replace(after, bank=self._centres(after, row, got))
+        assignment = {client: row[client] for client in got.clients}
+        served = tree.take(after.bank, list(assignment.values()))
+        distances = dict(zip(got.clients, tree.row_distances(got["params"], served).tolist(), strict=True))
+        empty = self.groups - len(set(assignment.values()))
+        return Round(after, assignment, loss_of(got), distances, counts={"empty_clusters": empty})
+
+    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+        """Each the centre nearest to its last local model; w_0 stands for a client that never trained."""
+        return Placement(now.bank, now.nearest(clients))
+
+    def _centres(self, now: State, row: dict[ClientId, int], got: Replies) -> Bank:
+        """M: each centre at the mean of its clients; those without examples count for nothing."""
+        pool = sorted(now.models) if self.members == "all" else got.clients
+        members: dict[int, list[ClientId]] = {k: [] for k in range(self.groups)}
+        for client in pool:
+            if now.samples[client]:
+                members[row[client]].append(client)
+        return tree.stack(
+            tree.unflatten(self._mean(now, members[k]), tree.row(now.bank, k)) if members[k] else tree.row(now.bank, k)
+            for k in range(self.groups)
+        )
+
+    def _mean(self, now: State, clients: list[ClientId]) -> Array:
+        weights = [float(now.samples[c]) if self.weights == "samples" else 1.0 for c in clients]
+        mean: Array = weighted_mean(np.stack([now.models[c] for c in clients]), weights)
+        return mean
+
+    def _warm(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> State:
+        """A first local model for those who have none; then, once, the first centres."""
+        new = cohort.of(client for client in cohort if client not in now.models)
+        if not len(new):
+            return now
+        local = dataclasses.replace(self.local, epochs=1, steps=0, mu=0.0)
+        got = fed.ask(new, pretrain, seed.fold("warm"), w0=Once(now.w0), local=local)
+        models = tree.flatten_rows(got["update"]) + tree.flatten(now.w0)  # (replies, parameters)
+        known: dict[str, Any] = {
+            "models": now.models.set({client: row.copy() for client, row in zip(got.clients, models, strict=True)}),
+            "samples": now.samples.set(dict(zip(got.clients, got.samples.tolist(), strict=True))),
+        }
+        if not now.warmed:
+            k = min(self.groups, len(got))
+            labels, _ = kmeans(models[:, now.counted], k, seed.fold("kmeans"))
+            first = [tree.unflatten(models[labels == j].mean(axis=0, dtype=np.float64), now.w0) for j in range(k)]
+            rest = [tree.row(now.bank, j) for j in range(k, self.groups)]
+            known |= {"bank": tree.stack([*first, *rest]), "warmed": True}
+        return dataclasses.replace(now, **known)

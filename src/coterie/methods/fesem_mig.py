@@ -1,0 +1,87 @@
+"""FeSEM-MIG: FeSEM that counts the shifts of its clients, and assigns those anew.
+
+Duan and others, "Flexible Clustered Federated Learning for Client-Level Data Distribution Shift", IEEE TPDS 2022,
+arXiv:2108.09749, a baseline there. A round of FeSEM, see there, and before it for every client that took part before:
+
+    D(h, h_ref) > τ n / L:   z_i = argmin_k ||w_i - c_k||       FlexCFL's detector, then an E-step for this client
+
+The E-step looks at the last local model alone, which no shift changes: models and placements are FeSEM's to the bit,
+nothing more is sent than the detector's bit, and what differs is the assignment shown and the count of shifts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from coterie.clients import LocalSGD
+from coterie.federation.protocol import Cohort, Federation
+from coterie.methods.fesem import FeSEM, State
+from coterie.methods.flexcfl import Detector, blank, shifted_clients
+from coterie.methods.protocol import Placement, Round, Stage, check_choices
+from coterie.models import Task
+from coterie.seeds import Seed
+from coterie.types import ClientId
+
+
+@dataclass(frozen=True)
+class FeSEMMig:
+    """FeSEM with migration.
+
+    Attributes:
+        local: How clients train.
+        groups: m.
+        members: A centre is the mean of its clients in the cohort, or of all its clients.
+        warm_start: One epoch from w_0 before a client's first E-step, and the first centres by k-means.
+        layers: Distances over all trainable parameters, or those of the last layer.
+        weights: A client counts 1, or its examples.
+        detector: Labels are compared class by class, or as FlexCFL's published code does.
+        tau: τ, the share of a client's examples.
+    """
+
+    local: LocalSGD = field(default_factory=LocalSGD)
+    groups: int = 3
+    members: Literal["cohort", "all"] = "cohort"
+    warm_start: bool = False
+    layers: Literal["all", "last"] = "all"
+    weights: Literal["uniform", "samples"] = "uniform"
+    detector: Literal["label", "sorted_counts"] = "label"
+    tau: float = 0.2
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        check_choices(self)
+        self._fesem()
+        self._detector()
+
+    def _fesem(self) -> FeSEM:
+        names = [each.name for each in dataclasses.fields(FeSEM)]
+        return FeSEM(**{name: getattr(self, name) for name in names})
+
+    def _detector(self) -> Detector:
+        return Detector(self.detector, self.tau)
+
+    def start(self, task: Task, seed: Seed) -> State:
+        """As FeSEM."""
+        blank(task)
+        return self._fesem().start(task, seed)
+
+    def stage(self, now: State) -> Stage:
+        """Rounds, nothing else."""
+        return "train"
+
+    def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
+        """Who shifted is assigned again; then a round of FeSEM."""
+        warm = [client for client in cohort.available if client in now.models]
+        cold = [client for client in cohort if client not in now.models]
+        shifted = shifted_clients(fed, cohort, warm, cold, seed, self._detector())
+        out = self._fesem().round(now, fed, cohort, seed)
+        moved = now.nearest(shifted)
+        counts = {**out.counts, "shifts": len(shifted)}
+        return dataclasses.replace(out, assignment=moved | dict(out.assignment), counts=counts)
+
+    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+        """As FeSEM."""
+        return self._fesem().place(now, fed, clients, seed)

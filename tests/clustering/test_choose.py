@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coterie.clustering import choose, edc_embedding, elbow, madc
+from coterie.errors import SpecError
+from coterie.seeds import Seed
+
+RULES: list[Any] = ["silhouette", "eigengap", "stability"]
+SIZES, GOOD = (1, 2, 3, 4, 10, 30), (0.30, 0.50, 0.70, 0.90, 0.91, 0.90)
+
+
+def updates(groups: int, seed: int, n: int = 40, d: int = 300) -> np.ndarray:
+    """Noise of norm 1 per coordinate about a direction in common and one for each group."""
+    draw = np.random.default_rng(seed)
+    centres = draw.normal(size=(groups, d)) + 0.5 * draw.normal(size=d)
+    return np.asarray(centres[np.arange(n) % groups] + draw.normal(size=(n, d)))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("groups", [2, 4])
+def test_planted_groups_are_counted(rule: Any, groups: int) -> None:
+    planted = updates(groups, 0)
+    found = choose(edc_embedding(planted, 5), 5, rule, seed=Seed(0))
+    assert found.k == groups
+    assert set(found.scores) == {1, 2, 3, 4, 5}
+    assert found.scores[groups] > found.scores[1]
+    assert choose(madc(planted), 5, rule, seed=Seed(0), kind="distances", linkage="complete").k == groups
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_data_without_groups_are_one_group(rule: Any) -> None:
+    # Each of these alone would pass a fixed bar of 0.25: a normal sample on a line has a silhouette near 0.6.
+    line = np.random.default_rng(0).normal(size=(40, 1))
+    assert choose(line, 5, rule, seed=Seed(0)).k == 1
+    assert choose(edc_embedding(updates(1, 0), 5), 5, rule, seed=Seed(0)).k == 1
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_edge_cases_are_one_group(rule: Any) -> None:
+    for points in (np.zeros((1, 2)), np.eye(2), np.eye(3), np.ones((9, 2))):
+        assert choose(points, 4, rule, seed=Seed(0)).k == 1
+    assert choose(np.random.default_rng(0).normal(size=(9, 2)), 1, rule, seed=Seed(0)).k == 1
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_groups_of_equal_clients_are_counted(rule: Any) -> None:
+    assert choose(np.repeat(np.eye(3), 6, axis=0), 5, rule, seed=Seed(0)).k == 3
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_same_seed_gives_the_same_scores(rule: Any) -> None:
+    points = edc_embedding(updates(3, 1, n=20), 4)
+    assert choose(points, 4, rule, seed=Seed(5)) == choose(points, 4, rule, seed=Seed(5))
+
+
+def test_the_elbow_of_the_specification_is_at_four() -> None:
+    assert elbow(SIZES, GOOD) == 4
+    assert elbow(SIZES, GOOD, "best") == 10
+    assert elbow(SIZES, GOOD, "tolerance") == 4  # 0.90 ≥ 0.91 - 0.01
+    order = [3, 0, 5, 1, 4, 2]
+    assert elbow([SIZES[i] for i in order], [GOOD[i] for i in order]) == 4
+
+
+def test_without_a_gain_of_a_hundredth_there_is_one_cluster() -> None:
+    assert elbow((1, 2, 3), (0.5, 0.509, 0.4)) == 1
+    assert elbow((1, 2, 3), (0.5, 0.51, 0.4)) == 2
+    assert elbow((1,), (0.5,)) == 1
+    assert elbow((1, 5), (0.9, 0.1)) == 1
+
+
+def test_ties_go_to_fewer_clusters() -> None:
+    # x = 0, 1/2, 1 and y = 0, 1/2, 1: the line itself, all differences are 0.
+    assert elbow((1, 2, 3), (0.0, 0.5, 1.0)) == 1
+    assert elbow((1, 2, 3), (0.0, 1.0, 1.0), "best") == 2
+
+
+def test_wrong_input_is_refused() -> None:
+    with pytest.raises(SpecError, match="one number for each"):
+        elbow((1, 2), (0.5,))
+    with pytest.raises(SpecError, match="different"):
+        elbow((2, 2), (0.5, 0.6))
+    with pytest.raises(SpecError, match="finite"):
+        elbow((1, 2), (0.5, np.nan))
+    with pytest.raises(SpecError, match="Known: best, elbow, tolerance"):
+        elbow((1, 2), (0.5, 0.6), "knee")  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="No rule"):
+        choose(np.eye(5), 3, "gap", seed=Seed(0))  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="must be finite"):
+        choose([[np.nan]], 3, seed=Seed(0))
+    with pytest.raises(SpecError, match="most"):
+        choose(np.eye(5), 0, seed=Seed(0))

@@ -1,0 +1,422 @@
+"""FedGroup and FedGrouProx: cold starts by hand, identities, the ledger, and planted clusters that they find."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from coterie import codec, data, models, tree
+from coterie.aggregation import mix_groups
+from coterie.clients import LocalSGD
+from coterie.errors import SpecError
+from coterie.federation import Desk, Sequential, vectorised
+from coterie.kept import Kept
+from coterie.methods.fedavg import FedAvg
+from coterie.methods.fedgroup import FedGroup
+from coterie.methods.fedgrouprox import FedGrouProx
+from coterie.methods.fedprox import FedProx
+from coterie.metrics import adjusted_rand
+from coterie.models import Normalise
+from coterie.seeds import Seed
+
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
+LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
+
+
+@pytest.fixture(scope="session")
+def six(tiny):
+    """The federation of the examples by hand, from w_0 = 0.
+
+    F_i(w) = ½(w - x_i)², so one step of rate ½ from 0 is Δ_i = x_i/2:
+        a: x = 2,  Δ = 1        c: x = -6, Δ = -3       e: x = 10,  Δ = 5
+        b: x = 4,  Δ = 2        d: x = -2, Δ = -1       f: x = -10, Δ = -5
+    """
+    return lambda **how: tiny(a=[2], b=[4], c=[-6], d=[-2], e=[10], f=[-10], **how)
+
+
+@pytest.fixture
+def grouped(step):
+    """`grouped(...)`: two groups, one step of pre-training, α so large that all of the asked are founders."""
+
+    def make(**settings):
+        return FedGroup(**{"local": step(0.5), "groups": 2, "pretrain_steps": 1, **settings})
+
+    return make
+
+
+def from_zero(method, fed):
+    """The state before anything, with w_0 = 0."""
+    zero, start = {"w": np.zeros((), np.float32)}, method.start(fed.task, Seed(0))
+    return dataclasses.replace(start, w0=zero, bank=tree.map(np.zeros_like, start.bank))
+
+
+def founded(method, fed, bank, directions, row):
+    """The state of a run whose groups are these."""
+    start = from_zero(method, fed)
+    return dataclasses.replace(
+        start, bank=bank, directions=directions, assignment=Kept(row), founders=tuple(row), prepared=2
+    )
+
+
+# Founding ------------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("measure", ["edc", "madc"])
+def test_groups_are_founded_on_the_mean_update_of_each_cluster(kind, measure, six, cohort, grouped):
+    # {a, b, e} move up and {c, d, f} down: (1 + 2 + 5)/3 and -(3 + 1 + 5)/3.
+    fed, method = six(kind=kind), grouped(measure=measure)
+    out = method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
+    assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1, "e": 0, "f": 1}
+    np.testing.assert_allclose(out.state.directions["w"], [8 / 3, -3], rtol=1e-6)
+    np.testing.assert_allclose(out.state.bank["w"], [8 / 3, -3], rtol=1e-6)
+    assert out.state.founders == tuple("abcdef")
+
+
+def test_every_founder_counts_one_whatever_its_examples(tiny, cohort, grouped):
+    # a: Δ = 1 with one example, b: Δ = 2 with three; the mean is 1.5, not 7/4.
+    fed, method = tiny(a=[2], b=[4, 4, 4]), grouped(groups=1)
+    out = method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
+    assert out.state.directions["w"].tolist() == [1.5]
+
+
+def test_a_groups_model_is_the_start_and_its_direction(blobs, play):
+    fed, _ = blobs()
+    state, _ = play(FedGroup(LOCAL, groups=2, alpha=4), fed, 0)
+    moved = tree.map(lambda w, w0: w - w0, state.bank, state.w0)
+    np.testing.assert_allclose(tree.flatten(moved), tree.flatten(state.directions), atol=1e-6)
+    assert np.linalg.norm(tree.flatten(state.directions)) > 0.1
+
+
+def test_alpha_times_m_clients_are_founders_or_all_there_are(blobs, play):
+    fed, _ = blobs()
+    for alpha, count in ((1, 2), (3, 6), (20, 12)):
+        state, rounds = play(FedGroup(LOCAL, groups=2, alpha=alpha), fed, 0)
+        assert len(state.founders) == count
+        assert len(rounds) == 2
+        assert set(state.assignment) == set(fed.clients)
+
+
+def test_founding_shows_on_what_it_was_decided(six, cohort, grouped):
+    fed = six()
+    for measure, name, shape in (("edc", "embedding", (6, 2)), ("madc", "distances", (6, 6))):
+        method = grouped(measure=measure)
+        out = method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
+        assert out.evidence["clients"] == list("abcdef")
+        assert out.evidence["labels"].tolist() == [0, 0, 1, 1, 0, 1]
+        assert out.evidence[name].shape == shape
+
+
+def test_groups_that_nobody_founded_keep_the_start_and_are_never_joined(tiny, cohort, grouped):
+    # Three groups on one founder: d_0 = 1, d_1 = d_2 = 0. b moves against d_0, and there is no other.
+    fed, method = tiny(a=[2], b=[-2]), grouped(groups=3)
+    one = cohort(fed, -1, clients=["a"])
+    out = method.round(from_zero(method, fed), fed, dataclasses.replace(one, available=("a",)), Seed(0))
+    assert out.state.bank["w"].tolist() == [1, 0, 0]
+    assert out.state.directions["w"].tolist() == [1, 0, 0]
+    assert method.place(out.state, fed, fed.clients, Seed(0)).row == {"a": 0, "b": 0}
+
+
+def test_pretraining_takes_so_many_steps_or_epochs_and_no_proximal_term(step):
+    local = LocalSGD(epochs=20, rate=0.3, rate_decay=0.9, mu=2.0)
+    assert FedGroup(local).pretraining == LocalSGD(epochs=1, steps=50, rate=0.3)
+    assert FedGroup(local, pretrain_steps=0, pretrain_epochs=2).pretraining == LocalSGD(epochs=2, rate=0.3)
+
+
+def test_pretraining_is_apart_from_the_stream_of_batches(blobs, play):
+    # The first round after an eager and a lazy start trains the same batches.
+    fed, _ = blobs()
+    eager, lazy = (FedGroup(LOCAL, groups=1, alpha=3, assign=assign) for assign in ("eager", "lazy"))
+    one, other = play(eager, fed, 2, size=5)[0], play(lazy, fed, 2, size=5)[0]
+    assert tree.same(one.bank, other.bank)
+
+
+# (9) -----------------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_cold_client_joins_the_group_whose_direction_it_takes(kind, six, cohort, grouped, bank):
+    # e: Δ = 5 = d_1 joins 1; f: Δ = -d_1 does not.
+    fed, method = six(kind=kind), grouped(assign="lazy")
+    state = founded(method, fed, bank(-1, 1), bank(-2, 5), {"a": 1, "c": 0})
+    out = method.round(state, fed, cohort(fed, clients="ef"), Seed(0))
+    assert out.assignment == {"e": 1, "f": 0}
+    assert dict(out.state.assignment) == {"a": 1, "c": 0, "e": 1, "f": 0}
+    assert out.evidence["clients"] == ["e", "f"]
+    np.testing.assert_allclose(out.evidence["cosines"], [[-1, 1], [1, -1]], atol=1e-6)
+    # It trains at once: from 1 half way to 10, from -1 half way to -10.
+    assert out.state.bank["w"].tolist() == [-5.5, 5.5]
+
+
+def test_ties_go_to_the_lowest_group_and_zero_directions_are_skipped(six, cohort, grouped, bank):
+    fed, method = six(), grouped(groups=4)
+    state = founded(method, fed, bank(0, 1, 2, 3), bank(0, -1, 7, 7), {})
+    assert method.place(state, fed, "ad", Seed(0)).row == {"a": 2, "d": 1}
+    # A client that does not move at all has cosine 0 with everything.
+    still = founded(method, fed, bank(0, 1, 2, 3), bank(0, -1, 7, 7), {})
+    still = dataclasses.replace(still, w0={"w": np.float32(2)})
+    assert method.place(still, fed, "a", Seed(0)).row == {"a": 1}
+
+
+def test_late_clients_are_compared_from_the_start_and_not_from_where_the_groups_are(six, grouped, bank):
+    # Seen from the models, far above, all move down; from w_0 = 0, a moves up.
+    fed, method = six(), grouped()
+    state = founded(method, fed, bank(100, 200), bank(1, -1), {})
+    assert method.place(state, fed, "ac", Seed(0)).row == {"a": 0, "c": 1}
+
+
+def test_an_assignment_is_for_good_and_directions_are_frozen(blobs, play):
+    fed, _ = blobs()
+    method = FedGroup(LOCAL, groups=2, alpha=2, assign="lazy")
+    before, _ = play(method, fed, 0)
+    seen = {}
+    state = before
+    after, rounds = play(method, fed, 6, size=4, state=state)
+    for out in rounds:
+        for client, group in out.assignment.items():
+            assert seen.setdefault(client, group) == group
+    assert tree.same(before.directions, after.directions)
+    assert not tree.same(before.bank, after.bank)
+
+
+def test_scoring_trains_nobody_so_cold_clients_are_not_placed(blobs, play):
+    fed, _ = blobs()
+    method = FedGroup(LOCAL, groups=2, alpha=2, assign="lazy")
+    state, _ = play(method, fed, 0)
+    assert set(method.place(state, fed.evaluating(), fed.clients, Seed(0)).row) == set(state.founders)
+    assert set(method.place(state, fed, fed.clients, Seed(0)).row) == set(fed.clients)
+
+
+def test_who_did_not_answer_stays_cold_and_does_not_train(numbers, quadratic, cohort, grouped, bank):
+    class Losing(Sequential):
+        def carry(self, order):
+            lost = "e" if order.work.name == "fedgroup.choose" else ""
+            return (block for block in super().carry(order) if block.clients[0] != lost)
+
+    fed = Desk(Losing(numbers(a=[2], e=[10], f=[-10]), quadratic))
+    method = grouped(assign="lazy")
+    state = founded(method, fed, bank(-1, 1), bank(-2, 5), {"a": 1})
+    out = method.round(state, fed, cohort(fed), Seed(0))
+    assert out.assignment == {"a": 1, "f": 0}
+    assert "e" not in out.state.assignment
+
+
+# A round -------------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_each_group_averages_its_members_by_examples(kind, tiny, cohort, grouped, bank):
+    # a: 1 → 1.5, e: 1 → 5.5 with three examples: (1.5 + 3·5.5)/4 = 4.5.   c: -1 → -3.5
+    fed, method = tiny(kind=kind, a=[2], e=[10, 10, 10], c=[-6]), grouped()
+    state = founded(method, fed, bank(1, -1), bank(1, -1), {"a": 0, "e": 0, "c": 1})
+    out = method.round(state, fed, cohort(fed), Seed(0))
+    assert out.state.bank["w"].tolist() == [4.5, -3.5]
+    assert out.distances == {"a": 3, "e": 1, "c": 0}
+    uniform = dataclasses.replace(method, weights="uniform").round(state, fed, cohort(fed), Seed(0))
+    assert uniform.state.bank["w"].tolist() == [3.5, -3.5]
+
+
+def test_a_group_without_replies_keeps_its_model_to_the_bit(six, cohort, grouped, bank):
+    fed, method = six(), grouped()
+    state = founded(method, fed, bank(1 / 3, -1e-30), bank(1, -1), {"a": 0, "c": 1})
+    out = method.round(state, fed, cohort(fed, clients="a"), Seed(0))
+    assert out.state.bank["w"][1].tobytes() == state.bank["w"][1].tobytes()
+    idle = method.round(state, fed, cohort(fed, clients="ac", efforts={"a": 0.5, "c": 0.5}), Seed(0))
+    assert tree.same(idle.state.bank, state.bank)
+    assert idle.assignment == {}
+
+
+def test_mixing_by_hand(six, cohort, grouped, bank):
+    # Trained: (1 + 2)/2 = 1.5 and (-1 - 6)/2 = -3.5. With η_g = ½ and directions ±1:
+    #   normalised: (1.5 - ½)/(1 + ½/3.5) = 0.875,   (-3.5 + ½)/(1 + ½/1.5) = -2.25      paper: 1 and -3
+    fed = six()
+    for mix, expected in (("normalised", [0.875, -2.25]), ("paper", [1, -3])):
+        method = grouped(eta_g=0.5, mix=mix)
+        state = founded(method, fed, bank(1, -1), bank(1, -1), {"a": 0, "c": 1})
+        out = method.round(state, fed, cohort(fed, clients="ac"), Seed(0))
+        np.testing.assert_allclose(out.state.bank["w"], expected, rtol=1e-6)
+        assert out.distances == {}
+
+
+def test_mixing_is_the_identity_without_a_rate_with_one_group_and_for_equal_models(blobs, play):
+    fed, _ = blobs()
+    plain, _ = play(FedGroup(LOCAL, groups=1, alpha=3), fed, 2)
+    mixed, _ = play(FedGroup(LOCAL, groups=1, alpha=3, eta_g=0.3), fed, 2)
+    assert tree.same(plain.bank, mixed.bank)
+    equal = tree.stack([tree.row(plain.bank, 0)] * 3)
+    np.testing.assert_allclose(tree.flatten(mix_groups(equal, 0.3)), tree.flatten(equal), rtol=1e-6)
+
+
+def test_the_auxiliary_model_is_the_plain_mean_of_the_groups_that_have_members(six, grouped, bank):
+    fed, method = six(), grouped(groups=3)
+    state = founded(method, fed, bank(1, 5, 100), bank(1, -1, 0), {"a": 0, "b": 0, "c": 1})
+    assert state.auxiliary["w"] == 3
+
+
+# Ablations -----------------------------------------------------------------------------------------------------------
+
+
+def test_random_centres_are_the_updates_of_single_clients(blobs, play):
+    fed, _ = blobs()
+    state, _ = play(FedGroup(LOCAL, groups=3, centres="random"), fed, 0)
+    assert len(state.founders) == 3
+    assert [state.assignment[client] for client in state.founders] == [0, 1, 2]
+    assert len({row.tobytes() for row in tree.flatten_rows(state.directions)}) == 3
+    assert set(state.assignment) == set(fed.clients)
+
+
+def test_random_assignment_leaves_founders_and_is_for_good_unless_redrawn(blobs, play):
+    fed, _ = blobs(clients=24)
+    for redraw in (False, True):
+        method = FedGroup(LOCAL, groups=3, alpha=2, assignment="random", redraw=redraw)
+        state, _ = play(method, fed, 0)
+        after, rounds = play(method, fed, 5, state=state)
+        others = set(fed.clients).difference(state.founders)
+        assert {client: after.assignment[client] for client in state.founders} == {
+            client: state.assignment[client] for client in state.founders
+        }
+        changed = {client for client in others if len({out.assignment[client] for out in rounds[-5:]}) > 1}
+        assert bool(changed) == redraw
+        assert {after.assignment[client] for client in others} == {0, 1, 2}
+
+
+def test_random_assignment_sends_no_directions_but_to_founders(blobs, play):
+    fed, _ = blobs()
+    state, _ = play(FedGroup(LOCAL, groups=2, alpha=2, assignment="random"), fed, 2)
+    sent = fed.traffic.by_purpose()
+    model = 4 * tree.size(state.w0)
+    assert sent["directions"]["down"] == 2 * 4 * model
+    assert "base" not in sent
+
+
+# Identities ----------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_one_group_is_fedavg_after_the_cold_start_to_the_bit(kind, blobs, play):
+    fed, _ = blobs(kind=kind)
+    method = FedGroup(LOCAL, groups=1, alpha=4, pretrain_steps=5)
+    ready, _ = play(method, fed, 0)
+    mine, rounds = play(method, fed, 3, size=5, state=ready, stragglers=1)
+    theirs, others = play(FedAvg(LOCAL), fed, 3, size=5, state=tree.row(ready.bank, 0), stragglers=1)
+    assert tree.same(tree.row(mine.bank, 0), theirs)
+    assert [r.loss for r in rounds] == [r.loss for r in others]
+    assert [r.distances for r in rounds] == [r.distances for r in others]
+
+
+def test_one_group_of_fedgrouprox_is_fedprox_stragglers_too(blobs, play):
+    fed, _ = blobs()
+    method = FedGrouProx(LOCAL, groups=1, alpha=4, mu=0.3, pretrain_steps=5)
+    ready, _ = play(method, fed, 0)
+    mine, _ = play(method, fed, 3, size=5, state=ready, stragglers=2)
+    theirs, _ = play(FedProx(LOCAL, mu=0.3), fed, 3, size=5, state=tree.row(ready.bank, 0), stragglers=2)
+    assert tree.same(tree.row(mine.bank, 0), theirs)
+
+
+def test_fedgrouprox_without_a_pull_is_fedgroup(blobs, play):
+    fed, _ = blobs()
+    one, _ = play(FedGrouProx(LOCAL, groups=2, alpha=2, mu=0.0), fed, 3, size=5)
+    other, _ = play(FedGroup(LOCAL, groups=2, alpha=2), fed, 3, size=5)
+    assert codec.encode(one) == codec.encode(other)
+
+
+@pytest.mark.parametrize("assign", ["eager", "lazy"])
+def test_the_ledger_is_that_of_the_papers(assign, blobs, play):
+    # 2KT + mN + 2αm models, and w_0 for the N - αm others.
+    n, k, t, m, alpha = 12, 12, 3, 2, 3
+    fed, _ = blobs()
+    state, _ = play(FedGroup(LOCAL, groups=m, alpha=alpha, assign=assign), fed, t)
+    model = 4 * tree.size(state.w0)
+    sent = fed.traffic.by_purpose()
+    assert sent["train"] == {"down": k * t * model, "up": k * t * model}
+    assert sent["directions"] == {"down": m * n * model, "up": 0}
+    assert sent["pretrain"] == {"down": alpha * m * model, "up": alpha * m * model}
+    assert sent["base"] == {"down": (n - alpha * m) * model, "up": 0}
+    assert set(sent) == {"train", "directions", "pretrain", "base", "control"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"groups": 0}, "groups must be at least 1, got 0"),
+        ({"groups": "many"}, "groups must be a whole number, or 'auto'"),
+        ({"groups": "auto", "centres": "random"}, "groups must be a whole number, or 'auto'"),
+        ({"alpha": 0}, "alpha must be at least 1"),
+        ({"measure": "emd"}, "measure must be one of 'edc', 'madc', got 'emd'"),
+        ({"eta_g": -0.1}, "eta_g must be a finite number of at least 0"),
+        ({"mu": float("nan")}, "mu must be a finite number"),
+        ({"redraw": True}, "redraw belongs to assignment='random'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(settings, text):
+    for kind in (FedGroup, FedGrouProx):
+        with pytest.raises(SpecError, match=text):
+            kind(**settings)
+
+
+# Running statistics --------------------------------------------------------------------------------------------------
+
+
+def test_running_statistics_are_no_direction(blobs, play):
+    import jax
+    import jax.numpy as jnp
+
+    def learn(params, x, key, weight):
+        flat = x.reshape(len(x), -1)
+        return flat @ params["kernel"], {"norm": {"stats": {"mean": flat.mean(axis=0) + 1e3}}}
+
+    task = models.Task(
+        name="with statistics",
+        init=lambda seed: {
+            "kernel": np.asarray(jax.random.normal(seed.key(), (64, 4)) * 0.01, np.float32),
+            "norm": {"stats": {"mean": np.zeros(64, np.float32)}},
+        },
+        apply=lambda params, x, key: jnp.asarray(x).reshape(len(x), -1) @ params["kernel"],
+        shape=(8, 8),
+        classes=4,
+        normalise=Normalise(0.0, 255.0),
+        layers=("kernel", "norm"),
+        learn=learn,
+    )
+    images = data.load("blobs", clients=8, clusters=2, samples=30, seed=0)
+    state, _ = play(FedGroup(LOCAL, groups=2, alpha=2), vectorised(images, task), 1)
+    assert set(state.directions) == {"kernel"}
+    assert state.bank["norm"]["stats"]["mean"].min() >= 1e3
+    assert adjusted_rand(dict(state.assignment), _truth(images)) == 1
+
+
+# Planted clusters ----------------------------------------------------------------------------------------------------
+
+
+def _truth(images):
+    return {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", ["edc", "madc"])
+def test_rotated_digits_are_recovered(measure, play):
+    task = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+    scores = []
+    for seed in range(10):
+        images = data.load("digits", clients=40, clusters=4, seed=seed)
+        # Five founders a group, so that half of the clients come in by (9).
+        state, _ = play(FedGroup(groups=4, alpha=5, measure=measure), vectorised(images, task), 0, seed=seed)
+        scores.append(adjusted_rand(dict(state.assignment), _truth(images)))
+    assert scores.count(1.0) >= 9, scores
+
+
+@pytest.mark.slow
+def test_the_number_of_groups_is_found_and_is_one_for_equal_clients(play):
+    task = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+    found = {"rotated": [], "iid": []}
+    for partition, numbers in found.items():
+        # The rule was chosen on seeds 0 to 2.
+        for seed in range(3, 7):
+            images = data.load("digits", clients=40, clusters=4, partition=partition, seed=seed)
+            state, rounds = play(FedGroup(groups="auto"), vectorised(images, task), 1, size=10, seed=seed)
+            assert set(rounds[0].evidence["scores"]) == {"1", "2", "3", "4", "5", "6"}
+            numbers.append(tree.rows(state.bank))
+    assert found["rotated"].count(4) >= 3, found
+    assert found["iid"].count(1) >= 3, found

@@ -1,0 +1,206 @@
+"""FeSEM: E and M by hand, its options, its identities, and where its start goes wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from coterie import models, tree
+from coterie.clients import LocalSGD
+from coterie.errors import SpecError
+from coterie.kept import Kept
+from coterie.methods.fedavg import FedAvg
+from coterie.methods.fesem import FeSEM
+from coterie.metrics import adjusted_rand
+from coterie.seeds import Seed
+
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
+LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
+
+
+@pytest.fixture(scope="session")
+def four(tiny):
+    """F_i(w) = ½(w - x_i)², so one step of rate ½ halves the distance to x_i = 0, 10, 12, 20; c has two examples."""
+    return lambda **how: tiny(a=[0], b=[10], c=[12, 12], d=[20], **how)
+
+
+def begin(method, fed, bank, w0=0.0, **known):
+    """The state of a run with these centres and these last local models."""
+    return dataclasses.replace(
+        method.start(fed.task, Seed(0)),
+        w0={"w": np.float32(w0)},
+        bank=bank,
+        models=Kept({client: np.array([w], np.float32) for client, w in known.items()}),
+        samples=Kept(dict.fromkeys(known, 1)),
+    )
+
+
+# E and M -------------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_clients_train_the_centre_nearest_to_their_last_model(kind, four, cohort, bank, step):
+    # Centres 1 and 8.   a: last at 2, nearest 1 → 0.5    b: last at 7, nearest 8 → 9    c: last at 9, 8 → 10
+    # (9 + 10)/2 = 9.5, although c has twice b's examples.
+    fed, method = four(kind=kind), FeSEM(step(0.5), groups=2)
+    out = method.round(begin(method, fed, bank(1, 8), a=2, b=7, c=9), fed, cohort(fed, clients="abc"), Seed(0))
+    assert out.assignment == {"a": 0, "b": 1, "c": 1}
+    assert out.state.bank["w"].tolist() == [0.5, 9.5]
+    assert {client: model.tolist() for client, model in out.state.models.items()} == {"a": [0.5], "b": [9], "c": [10]}
+    assert out.distances == {"a": 0, "b": 0.5, "c": 0.5}
+    assert out.loss == (0.5 + 2 + 2 * 8) / 4
+
+
+def test_weights_by_examples_count_examples(four, cohort, bank, step):
+    # (9 + 2·10) / 3
+    fed, method = four(), FeSEM(step(0.5), groups=2, weights="samples")
+    out = method.round(begin(method, fed, bank(1, 8), a=2, b=7, c=9), fed, cohort(fed, clients="abc"), Seed(0))
+    np.testing.assert_allclose(out.state.bank["w"], [0.5, 29 / 3], rtol=1e-6)
+
+
+def test_all_members_count_with_their_last_models(four, cohort, bank, step):
+    # d is not asked; its last model 14 is nearest to 8: (9 + 10 + 14)/3 = 11. It may change sides without being asked.
+    fed, method = four(), FeSEM(step(0.5), groups=2, members="all")
+    state = begin(method, fed, bank(1, 8), a=2, b=7, c=9, d=14)
+    out = method.round(state, fed, cohort(fed, clients="abc"), Seed(0))
+    assert out.state.bank["w"].tolist() == [0.5, 11]
+    assert out.assignment == {"a": 0, "b": 1, "c": 1}
+    state = begin(method, fed, bank(1, 8), a=2, b=7, c=9, d=1.5)
+    assert method.round(state, fed, cohort(fed, clients="abc"), Seed(0)).state.bank["w"].tolist() == [1, 9.5]
+
+
+def test_ties_go_to_the_lowest_centre_and_unchosen_ones_stay_to_the_bit(four, cohort, bank, step):
+    fed, method = four(), FeSEM(step(0.5), groups=3)
+    state = begin(method, fed, bank(2, 8, 1e6 / 7), a=5)
+    out = method.round(state, fed, cohort(fed, clients="a"), Seed(0))
+    assert out.assignment == {"a": 0}
+    assert out.state.bank["w"][1:].tobytes() == state.bank["w"][1:].tobytes()
+    assert out.counts == {"empty_clusters": 2}
+    late = method.round(state, fed, cohort(fed, clients="a", efforts={"a": 0.5}), Seed(0))
+    assert tree.same(late.state.bank, state.bank)
+
+
+def test_who_never_trained_counts_as_the_start(four, bank, step):
+    fed, method = four(), FeSEM(step(0.5), groups=2)
+    state = begin(method, fed, bank(1, 8), w0=6, a=2)
+    assert method.place(state, fed, fed.clients, Seed(0)).row == {"a": 0, "b": 1, "c": 1, "d": 1}
+
+
+def test_distances_may_be_those_of_the_last_layer(two_layers, step):
+    # a's last model: wide 0, head 5. Centres (wide, head): (0, 0) and (9, 5).
+    for layers, nearest in (("all", 0), ("last", 1)):
+        method = FeSEM(step(0.5), groups=2, layers=layers)
+        state = dataclasses.replace(
+            method.start(dataclasses.replace(two_layers, layers=("wide", "head")), Seed(0)),
+            bank={"wide": np.array([0, 9], np.float32), "head": np.array([0, 5], np.float32)},
+            models=Kept({"a": tree.flatten({"wide": np.float32(0), "head": np.float32(5)})}),
+        )
+        assert state.nearest(["a"]) == {"a": nearest}
+
+
+def test_the_first_round_puts_all_into_one_centre(blobs, play):
+    # The degenerate start that the papers report.
+    fed, _ = blobs()
+    _, rounds = play(FeSEM(LOCAL, groups=3), fed, 3)
+    assert all(len(set(out.assignment.values())) == 1 for out in rounds)
+    assert all(out.counts == {"empty_clusters": 2} for out in rounds)
+
+
+def test_the_objective_does_not_grow_in_the_e_step(blobs, play):
+    fed, _ = blobs()
+    method = FeSEM(LOCAL, groups=2, warm_start=True)
+    state = None
+    for t in range(4):
+        state, rounds = play(method, fed, 1, state=state, seed=t)
+        distances = np.square(state.distances(fed.clients))
+        before = rounds[-1].assignment
+        after = state.nearest(fed.clients)
+        places = np.arange(len(fed.clients))
+        assert (
+            distances[places, [after[c] for c in fed.clients]].sum()
+            <= distances[places, [before[c] for c in fed.clients]].sum()
+        )
+
+
+# Warm start ----------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_warm_start_by_hand(kind, four, cohort, bank, step):
+    # From w_0 = 8, one epoch: a: 4, b: 9, c: 10, d: 14. By k-means in two: {a} and {b, c, d}, whose mean is 11, since
+    # 0 + (4 + 1 + 9) = 14 is less than {a, b, c} and {d}: 20.67 of squares.
+    fed, method = four(kind=kind), FeSEM(step(0.5), groups=2, warm_start=True)
+    out = method.round(begin(method, fed, bank(-50, -60), w0=8), fed, cohort(fed), Seed(0))
+    assert out.assignment == {"a": 0, "b": 1, "c": 1, "d": 1}
+    # Then half way from the centres 4 and 11: a: 2; b: 10.5, c: 11.5, d: 15.5, whose mean is 12.5.
+    assert out.state.bank["w"].tolist() == [2, 12.5]
+    assert out.state.warmed
+
+
+def test_a_warm_start_is_one_more_exchange_for_each_client_once(blobs, play):
+    fed, _ = blobs()
+    state, _ = play(FeSEM(LOCAL, groups=2, warm_start=True), fed, 4)
+    model, n = 4 * tree.size(state.w0), len(fed.clients)
+    assert fed.traffic.by_purpose()["pretrain"] == {"down": n * model, "up": n * model}
+    assert fed.traffic.by_purpose()["train"] == {"down": 4 * n * model, "up": 4 * n * model}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("members", ["cohort", "all"])
+def test_far_apart_populations_are_told_apart_after_a_warm_start(members, tiny, play, step):
+    scores = []
+    for seed in range(10):
+        noise = Seed(seed).fold("x").uniform(16)
+        truth = {f"{i:02}": i % 2 for i in range(16)}
+        fed = tiny(kind="vectorised", **{client: [40 * truth[client] + noise[int(client)]] for client in truth})
+        method = FeSEM(step(0.5), groups=2, warm_start=True, members=members)
+        state, _ = play(method, fed, 4, size=12, seed=seed)
+        scores.append(adjusted_rand(state.nearest(state.models), {c: truth[c] for c in state.models}))
+    assert scores.count(1.0) >= 9, scores
+
+
+# Identities ----------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("weights", ["uniform", "samples"])
+def test_one_centre_is_fedavg(kind, weights, blobs, play):
+    fed, _ = blobs(kind=kind)
+    mine, rounds = play(FeSEM(LOCAL, groups=1, weights=weights), fed, 3, size=5, stragglers=1)
+    theirs, others = play(FedAvg(LOCAL, weights=weights), fed, 3, size=5, stragglers=1)
+    np.testing.assert_allclose(tree.flatten(tree.row(mine.bank, 0)), tree.flatten(theirs), atol=1e-6)
+    np.testing.assert_allclose([r.loss for r in rounds], [r.loss for r in others], rtol=1e-5)
+
+
+def test_nothing_more_is_sent_than_in_fedavg(blobs, play):
+    # 2 K T models.
+    fed, _ = blobs()
+    state, _ = play(FeSEM(LOCAL, groups=3), fed, 3, size=5)
+    model = 4 * tree.size(state.w0)
+    sent = fed.traffic.by_purpose()
+    assert sent["train"] == {"down": 15 * model, "up": 15 * model}
+    assert set(sent) == {"train", "control"}
+
+
+def test_running_statistics_are_no_distance():
+    task = models.Task(
+        name="with statistics",
+        init=lambda seed: {"kernel": np.zeros(2, np.float32), "norm": {"stats": {"mean": np.zeros(3, np.float32)}}},
+        apply=lambda params, x, key: x,
+        shape=(2,),
+        classes=2,
+        layers=("kernel", "norm"),
+    )
+    assert FeSEM(groups=2).start(task, Seed(0)).counted.tolist() == [True, True, False, False, False]
+
+
+def test_what_cannot_be_meant_is_refused():
+    for settings, text in (
+        ({"groups": 0}, "groups must be at least 1, got 0"),
+        ({"members": "some"}, "members must be one of 'cohort', 'all'"),
+        ({"layers": "first"}, "layers must be one of 'all', 'last'"),
+    ):
+        with pytest.raises(SpecError, match=text):
+            FeSEM(**settings)
