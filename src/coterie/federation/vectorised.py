@@ -6,14 +6,14 @@ pages of example numbers. The capacities depend on the federation alone, so no c
 calls of a cohort are dealt to threads by their work. Each client's arithmetic is the same whichever call it is in,
 and means add clients in the order of their ids, so the bytes do not depend on the number of threads or cores.
 
-Padding and masks exist in this file only.
+Padding and masks exist here, in `dealing` and in `fused`, and nowhere else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,17 @@ from coterie.clients.work import Steps
 from coterie.data import transforms
 from coterie.data.federated import FederatedData
 from coterie.federation import compiling
+from coterie.federation.dealing import (
+    Capacity,
+    Member,
+    add_up,
+    deal,
+    filled,
+    globally,
+    in_order,
+    padded_rows,
+    power,
+)
 from coterie.federation.fused import compiled_body, compiled_each
 from coterie.federation.homes import Homes
 from coterie.federation.order import LACKS, Block, Order
@@ -120,7 +131,7 @@ class Vectorised:
         if order.after is not None:
             adapted = self._wave(order.after, keep=False).answers["params"]
             # As many rows for every cohort, so that none makes JAX compile again.
-            adapted = _filled(adapted, max(len(order.clients), min(PRODUCTS, _power(len(self._clients)))))
+            adapted = filled(adapted, max(len(order.clients), min(PRODUCTS, power(len(self._clients)))))
             order = replace(order, rows={**order.rows, "params": (adapted, np.arange(len(order.clients)))}, after=None)
         clients = self._members(order)
         if order.work.plain is not None:
@@ -136,22 +147,22 @@ class Vectorised:
                 self._homes.remember(order, member.id, own)
         return Block(order.id, order.clients, np.array([member.n for member in clients], np.int64), answers)
 
-    def _members(self, order: Order) -> list[_Member]:
+    def _members(self, order: Order) -> list[Member]:
         position, rows = self._data.position, self._data.rows
         turned = self._data.transform
         members = []
         for place, client in enumerate(order.clients):
             at = position(client)
             mine = rows(at, order.part)
-            members.append(_Member(client, place, mine, len(mine), 0 if turned is None else int(turned[at])))
+            members.append(Member(client, place, mine, len(mine), 0 if turned is None else int(turned[at])))
         return members
 
-    def _plain(self, order: Order, clients: list[_Member]) -> dict[str, Any]:
+    def _plain(self, order: Order, clients: list[Member]) -> dict[str, Any]:
         """NumPy work, one client at a time, in threads."""
         assert order.work.plain is not None
         plain = order.work.plain
 
-        def one(member: _Member) -> dict[str, Any]:
+        def one(member: Member) -> dict[str, Any]:
             x = np.asarray(transforms.apply(self._data.transforms[member.transform], self._data.x[member.rows]))
             sent = {name: tree.row(bank, row[member.place]) for name, (bank, row) in order.rows.items()}
             kept = {} if order.work.memory is None else {"memory": self._homes.memory(order, member.id, self._task)}
@@ -169,10 +180,10 @@ class Vectorised:
             for name in names
         }
 
-    def _each(self, order: Order, clients: list[_Member]) -> dict[str, Any]:
+    def _each(self, order: Order, clients: list[Member]) -> dict[str, Any]:
         """Sums per client of a function of single examples, over the examples of all clients that share a model."""
         work, sent = order.work, _Sent(order)
-        alike: dict[tuple[int, ...], list[_Member]] = {}
+        alike: dict[tuple[int, ...], list[Member]] = {}
         for member in clients:
             model = tuple(int(row[member.place]) for _, row in order.rows.values())
             alike.setdefault((member.transform, *model), []).append(member)
@@ -195,7 +206,7 @@ class Vectorised:
                     models[name][place] = used[name].index(int(key[1 + i]))
             # As many rows whichever of them this call needs, so that no cohort makes JAX compile again.
             banks = {
-                name: _filled(tree.take(bank, used[name]), _power(min(tree.rows(bank), PRODUCTS)))
+                name: filled(tree.take(bank, used[name]), power(min(tree.rows(bank), PRODUCTS)))
                 for name, (bank, _) in order.rows.items()
             }
             live = np.int32(len(some))
@@ -218,22 +229,22 @@ class Vectorised:
             for name, total in sums.items():
                 rows = flat[name][first : first + count]
                 if rows:
-                    _add_up(total, np.concatenate(rows), starts, members)
+                    add_up(total, np.concatenate(rows), starts, members)
             first += count
         return sums
 
-    def _body(self, order: Order, clients: list[_Member], sums: dict[str, Any]) -> dict[str, Any]:
+    def _body(self, order: Order, clients: list[Member], sums: dict[str, Any]) -> dict[str, Any]:
         """Plans and traced bodies, in as many calls as the cohort fills."""
         caps = self._capacity(order)
-        calls = _deal(clients, self._costs(order, clients), caps, self._threads)
+        calls = deal(clients, self._costs(order, clients), caps, self._threads)
         sent = _Sent(order)
         run = compiled_body(order.work, self._task, sent.structure, self._data.transforms, tuple(order.rows))
         banks = {
-            name: _padded_rows(bank) if tree.rows(bank) <= caps.clients else None
+            name: padded_rows(bank) if tree.rows(bank) <= caps.clients else None
             for name, (bank, _) in order.rows.items()
         }
 
-        def call(members: list[_Member]) -> Any:
+        def call(members: list[Member]) -> Any:
             pages, starts, counts, lasts = self._pages(order, members, caps)
             places = [member.place for member in members]
             count = caps.clients
@@ -241,9 +252,9 @@ class Vectorised:
             stacks = {}
             for name, (bank, row) in order.rows.items():
                 small = banks[name]
-                stacks[name] = _filled(tree.take(bank, row[places]), count) if small is None else small
+                stacks[name] = filled(tree.take(bank, row[places]), count) if small is None else small
                 mine = np.arange(len(places)) if small is None else row[places]
-                rows[name] = _filled(mine.astype(np.int32), count)
+                rows[name] = filled(mine.astype(np.int32), count)
             keys = np.zeros((count, 2), np.uint32)
             if self._task.random:
                 for place, member in enumerate(members):
@@ -251,19 +262,19 @@ class Vectorised:
             memory: Params = {}
             if order.work.memory is not None:
                 own = [self._homes.memory(order, member.id, self._task) for member in members]
-                memory = _filled(tree.stack(own), count)
+                memory = filled(tree.stack(own), count)
             out = run(
                 self._x,
                 self._y,
                 np.int32(len(members)),
-                _filled(np.array([member.n for member in members], np.int32), count),
+                filled(np.array([member.n for member in members], np.int32), count),
                 keys,
-                _filled(np.array([member.transform for member in members], np.int32), count),
+                filled(np.array([member.transform for member in members], np.int32), count),
                 pages,
                 starts,
                 counts,
                 lasts,
-                {name: _filled(total[places], count) for name, total in sums.items()},
+                {name: filled(total[places], count) for name, total in sums.items()},
                 memory,
                 sent.numbers,
                 sent.shared,
@@ -273,9 +284,9 @@ class Vectorised:
             return tree.host(out)
 
         results = list(self._pool.map(call, calls))
-        return _in_order(results, calls, len(clients))
+        return in_order(results, calls, len(clients))
 
-    def _pages(self, order: Order, members: list[_Member], caps: _Capacity) -> Any:
+    def _pages(self, order: Order, members: list[Member], caps: Capacity) -> Any:
         """The plans of some clients as pages of example numbers of the flat array."""
         plan = order.work.plan
         if plan is None:
@@ -294,7 +305,7 @@ class Vectorised:
             for place, (member, steps) in enumerate(zip(members, mine, strict=True)):
                 count = len(steps.index)
                 if count:
-                    _globally(steps.index, member.rows, page[first : first + count])
+                    globally(steps.index, member.rows, page[first : first + count])
                 if steps.last is not None:
                     last[first : first + count] = steps.last
                 starts[name][place], counts[name][place] = first, count
@@ -304,7 +315,7 @@ class Vectorised:
                 lasts[name] = last
         return pages, starts, counts, lasts
 
-    def _costs(self, order: Order, clients: list[_Member]) -> list[dict[str, int]]:
+    def _costs(self, order: Order, clients: list[Member]) -> list[dict[str, int]]:
         if order.work.lengths is None:
             return [{} for _ in clients]
         known: dict[int, dict[str, int]] = {}
@@ -313,11 +324,11 @@ class Vectorised:
                 known[member.n] = order.work.lengths(member.n, **order.settings)
         return [known[member.n] for member in clients]
 
-    def _capacity(self, order: Order) -> _Capacity:
+    def _capacity(self, order: Order) -> Capacity:
         """How many clients and rows of plans one call holds: the same for every cohort of this federation."""
-        most = max(1, min(MOST_CLIENTS, _power(MOST_BYTES // self._model_bytes + 1) // 2))
+        most = max(1, min(MOST_CLIENTS, power(MOST_BYTES // self._model_bytes + 1) // 2))
         if order.work.lengths is None:
-            return _Capacity(most, {})
+            return Capacity(most, {})
         fixed = tuple(sorted(order.settings.items()))
         key = (order.work.name, order.part, fixed)
         moves, steps = self._lengths.get(key, (-1, {}))
@@ -327,28 +338,11 @@ class Vectorised:
             usual = order.work.lengths(int(np.ceil(sizes.mean())), **order.settings)
             # Where examples move between clients, capacities only grow, so that few moves compile again.
             steps = {
-                name: max(_power(max(rows, most * usual[name], 64)), steps.get(name, 0))
+                name: max(power(max(rows, most * usual[name], 64)), steps.get(name, 0))
                 for name, rows in largest.items()
             }
             self._lengths[key] = (self._homes.moves, steps)
-        return _Capacity(most, steps)
-
-
-@dataclass(frozen=True)
-class _Member:
-    """A client of the cohort at hand: its id, its place in the order, its examples, how many, and its transform."""
-
-    id: ClientId
-    place: int
-    rows: Array
-    n: int
-    transform: int
-
-
-@dataclass(frozen=True)
-class _Capacity:
-    clients: int
-    steps: dict[str, int]
+        return Capacity(most, steps)
 
 
 class _Sent:
@@ -364,78 +358,5 @@ def _heavy(order: Order) -> bool:
     return order.work.body is not None or order.work.plain is not None or order.after is not None
 
 
-def _power(n: int) -> int:
-    """The smallest power of two that is at least n."""
-    return 1 << max(n - 1, 0).bit_length()
-
-
-def _filled(value: Any, count: int) -> Any:
-    """A stack with rows of zeros up to `count`."""
-
-    def fill(leaf: Array) -> Array:
-        out = np.zeros((count, *leaf.shape[1:]), leaf.dtype)
-        out[: len(leaf)] = leaf
-        return out
-
-    return tree.map(fill, value)
-
-
-def _padded_rows(bank: Any) -> Any:
-    rows = tree.rows(bank)
-    return bank if rows == _power(rows) else _filled(bank, _power(rows))
-
-
 def _chunks(rows: Array) -> list[Array]:
     return [rows[first : first + ROWS] for first in range(0, len(rows), ROWS)]
-
-
-def _globally(local: Array, rows: Array, out: Array) -> None:
-    """Positions among a client's own examples → numbers in the flat array.
-
-    Filling is an example of the same client, marked by the sign: ~number. Another client's could spoil a gradient.
-    """
-    np.take(rows, local, out=out, mode="wrap")  # -1 wraps to the last example
-    np.invert(out, out=out, where=local < 0)
-
-
-def _add_up(total: Array, values: Array, starts: Array, members: list[_Member]) -> None:
-    """The sums of consecutive runs of rows, one run a client."""
-    filled = [place for place, member in enumerate(members) if member.n]
-    if filled:
-        runs = np.add.reduceat(values[: starts[-1]].astype(np.float64), starts[filled], axis=0)
-        total[[members[place].place for place in filled]] = runs
-
-
-def _deal(clients: list[_Member], costs: list[dict[str, int]], caps: _Capacity, threads: int) -> list[list[_Member]]:
-    """Clients into calls: as many as there are threads, or as many as it takes; longest work first."""
-    work = [max(cost.values(), default=1) for cost in costs]
-    order = sorted(range(len(clients)), key=lambda i: -work[i])
-    bins: list[list[int]] = [[] for _ in range(min(threads, max(len(clients), 1)))]
-    loads = [{name: 0 for name in caps.steps} for _ in bins]
-    for i in order:
-        for b in sorted(range(len(bins)), key=lambda b: (max(loads[b].values(), default=len(bins[b])), b)):
-            fits = all(loads[b][name] + costs[i][name] <= room for name, room in caps.steps.items())
-            if fits and len(bins[b]) < caps.clients:
-                break
-        else:
-            bins.append([])
-            loads.append({name: 0 for name in caps.steps})
-            b = len(bins) - 1
-        bins[b].append(i)
-        for name in caps.steps:
-            loads[b][name] += costs[i][name]
-    return [[clients[i] for i in sorted(each)] for each in bins if each] or [[]]
-
-
-def _in_order(results: list[Any], calls: list[list[_Member]], count: int) -> dict[str, Any]:
-    """The answers of all calls, in the order of the clients."""
-    if len(calls) == 1:
-        return tree.map(lambda leaf: leaf[:count], results[0])
-
-    def merge(*leaves: Array) -> Array:
-        out = np.empty((count, *leaves[0].shape[1:]), leaves[0].dtype)
-        for leaf, members in zip(leaves, calls, strict=True):
-            out[[member.place for member in members]] = leaf[: len(members)]
-        return out
-
-    return tree.map(merge, *results)
