@@ -40,11 +40,24 @@ def figures(label, spec, seeds, published=None):
 
 
 def powerlaw(tiny):
-    """FedAvg, logistic regression, MNIST in a thousand clients of two digits: K = 20, E = 20, 100 rounds."""
+    """FedAvg, logistic regression, MNIST in a thousand clients of two digits: K = 20, E = 20, 100 rounds.
+
+    Sizes follow a heavy-tailed law, and a few clients of thousands of examples make the accuracy of a round jump. The
+    published draw has a deviation of 106; of the draws 0 to 119, number 74 comes nearest with 121. It was chosen by
+    that figure, before anything was trained on it; draw 0 (148) stands beside it.
+    """
     run = {"rounds": 2 if tiny else 100, "cohort": 20}
     local = {"epochs": 20, "batch": 10, "rate": 0.03}
-    spec = {"data": "mnist-powerlaw", "model": "mclr", "method": "fedavg", "local": local, "run": run}
-    return {"fedavg_mclr": figures("powerlaw", spec, range(1 if tiny else 4), PUBLISHED["powerlaw"])}
+    spec = {"model": "mclr", "method": "fedavg", "local": local, "run": run}
+    return {
+        f"draw_{draw}": figures(
+            f"powerlaw, draw {draw}",
+            {**spec, "data": {"name": "mnist-powerlaw", "seed": draw}},
+            range(1 if tiny else 3),
+            PUBLISHED["powerlaw"],
+        )
+        for draw in (74, 0)
+    }
 
 
 def fashion(tiny):
