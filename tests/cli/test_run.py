@@ -145,7 +145,7 @@ def test_names_are_completed(monkeypatch, coterie):
     monkeypatch.setenv("_COTERIE_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_CWORD", "3")
     monkeypatch.setenv("COMP_WORDS", "coterie run --method if")
-    assert coterie().stdout.split() == ["ifca"]
+    assert coterie().stdout.split() == ["ifca", "ifca-mig"]
     monkeypatch.setenv("COMP_WORDS", "coterie compare --methods fedavg,fedp")
     assert coterie().stdout.split() == ["fedavg,fedprox"]
 
