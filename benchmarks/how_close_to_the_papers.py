@@ -2,8 +2,10 @@
 
     COTERIE_DATA=... python benchmarks/how_close_to_the_papers.py [--json] [--tiny] [--only powerlaw,drift]
 
-The papers give the best test accuracy over the rounds; the mean of the last ten rounds stands beside it. Nothing is
-tuned here: settings are the papers', seeds are 0, 1, 2, ….
+The papers give the best test accuracy over the rounds; the mean of the last ten rounds stands beside it. Settings of
+`powerlaw` and `drift` are the papers', but for the draw of the data (see there) and fewer rounds. Those of `fashion` and
+`rotated` are ours, settled after looking at test results of other settings: read them as what can be reached, not as
+an unbiased estimate. Each function says what was tried before.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def powerlaw(tiny):
 
     Sizes follow a heavy-tailed law, and a few clients of thousands of examples make the accuracy of a round jump. The
     published draw has a deviation of 106; of the draws 0 to 119, number 74 comes nearest with 121. It was chosen by
-    that figure, before anything was trained on it; draw 0 (148) stands beside it.
+    that figure, before anything was trained on it, but after draws 0 to 3 had given 84.1, 86.5, 75.0 and 84.7 % for
+    the last ten rounds. Draw 0 (148) stands beside it.
     """
     run = {"rounds": 2 if tiny else 100, "cohort": 20}
     local = {"epochs": 20, "batch": 10, "rate": 0.03}
@@ -64,7 +67,9 @@ def fashion(tiny):
     """FedAvg on Fashion-MNIST in 500 clients, E = 10: a convolutional network against logistic regression.
 
     Here it is LeNet-5 with PACFL's settings of local training. The published network (dense 1024) is seventy times as
-    large, and its figure the best of 300 rounds of 20 clients.
+    large, and its figure the best of 300 rounds of 20 clients. Tried before, best and last ten, network against
+    regression: cnn-mnist, E = 2, rate 0.01, 40 rounds: 77.6, 70.4 against 80.1, 75.6; LeNet-5 as here for 40 rounds:
+    82.2, 78.0 against 81.4, 78.5; cnn, E = 10, rate 0.005 was not finished.
     """
     run = {"rounds": 2 if tiny else 100, "cohort": 10, "evaluate_every": 2 if tiny else 5}
     local = {"epochs": 1 if tiny else 10, "batch": 10, "rate": 0.01, "momentum": 0.5}
@@ -74,7 +79,10 @@ def fashion(tiny):
 
 
 def rotated(tiny):
-    """IFCA on MNIST in four rotations, with the recipe of its experiments: starts redrawn until they are balanced."""
+    """IFCA on MNIST in four rotations: starts redrawn until they are balanced, as in its experiments, three restarts.
+
+    Tried before: a single start with Adam 2e-4, 5 batches and all clients, which collapsed into three clusters.
+    """
     method = {"name": "ifca", "clusters": 4, "balanced_share": 0.1, "restarts": 3}
     run = {"rounds": 2 if tiny else 30, "cohort": 20, "evaluate_every": 2 if tiny else 10}
     spec = {
@@ -87,6 +95,7 @@ def rotated(tiny):
     return {"ifca": figures("rotated", spec, range(1 if tiny else 3))}
 
 
+#: FedGroup without a shift is FlexCFL without one; the paper gives both as one figure.
 #: FlexCFL, tables 3 and 4, MNIST with logistic regression: without a shift, and when pairs swap all their examples.
 DRIFT = {
     "none": {"fedavg": 89.4, "fedgroup": 95.8, "flexcfl": 95.8, "random_assignment": 88.2},
