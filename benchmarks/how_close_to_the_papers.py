@@ -3,8 +3,8 @@
     COTERIE_DATA=... python benchmarks/how_close_to_the_papers.py [--json] [--tiny] [--only powerlaw,drift]
 
 The papers give the best test accuracy over the rounds; the mean of the last ten rounds stands beside it. Settings of
-`powerlaw` and `drift` are the papers', but for the draw of the data (see there) and fewer rounds. Those of `fashion` and
-`rotated` are ours, settled after looking at test results of other settings: read them as what can be reached, not as
+`powerlaw` and `drift` are the papers', but for the draw of the data (see there) and fewer rounds. Those of `fashion`
+and `rotated` are ours, settled after looking at test results of other settings: read them as what can be reached, not as
 an unbiased estimate. Each function says what was tried before.
 """
 
