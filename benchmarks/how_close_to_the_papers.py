@@ -4,8 +4,8 @@
 
 The papers give the best test accuracy over the rounds; the mean of the last ten rounds stands beside it. Settings of
 `powerlaw` and `drift` are the papers', but for the draw of the data (see there) and fewer rounds. Those of `fashion`
-and `rotated` are ours, settled after looking at test results of other settings: read them as what can be reached, not as
-an unbiased estimate. Each function says what was tried before.
+and `rotated` are ours, settled after looking at test results of other settings: read them as what can be reached, not
+as an unbiased estimate. Each function says what was tried before.
 """
 
 from __future__ import annotations
