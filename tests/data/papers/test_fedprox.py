@@ -52,6 +52,14 @@ def test_the_real_power_law_has_the_published_shape(real):
     assert 68_900 <= len(used) <= 70_000
     assert len(np.unique(used)) == len(used)
     assert (data.sizes("fit") == np.floor(0.9 * sizes + 1e-9)).all()  # each has ten images or more
+    assert 69 * 0.99 < sizes.mean() < 69 * 1.01
+    assert 106 * 0.9 < sizes.std() < 106 * 1.1
+
+
+@pytest.mark.data
+def test_the_first_draw_of_the_real_power_law_can_be_had(real):
+    sizes = both(real("mnist-powerlaw", published_spread=False)).sum(axis=1)
+    assert sizes.std() > 106 * 1.1  # all but two in a thousand draws spread more than the published one
 
 
 @pytest.mark.data

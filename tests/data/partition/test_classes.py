@@ -34,6 +34,17 @@ def test_mnist_by_power_law_has_the_published_shape():
     assert index.sizes().std() > index.sizes().mean()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_sizes_are_drawn_until_they_spread_as_wanted(seed):
+    sizes = by_classes(mnist_labels(), 1000, spread=106 / 69, seed=seed).sizes()
+    assert 0.9 * 106 / 69 - 0.01 < sizes.std() / sizes.mean() < 1.1 * 106 / 69 + 0.01  # a client may find too few left
+
+
+def test_a_spread_that_no_draw_has_gives_the_nearest():
+    # One client: sizes cannot spread, and every draw is as near.
+    assert by_classes(np.zeros(10, int), 1, per_client=1, base=2, spread=5.0).sizes().tolist() == [2]
+
+
 @pytest.mark.parametrize(("c", "base"), [(1, 10), (3, 3), (5, 2), (10, 1)])
 def test_mnist_c_gives_every_client_its_classes_and_the_base_of_each(c, base):
     labels = mnist_labels()

@@ -15,7 +15,19 @@ from coterie.seeds import Seed
 from coterie.types import Array
 
 
-def by_classes(labels: Array, clients: int, *, per_client: int = 2, base: int | None = None, seed: int = 0) -> Index:
+#: How often sizes are drawn again to come near a wanted spread.
+DRAWS = 5000
+
+
+def by_classes(
+    labels: Array,
+    clients: int,
+    *,
+    per_client: int = 2,
+    base: int | None = None,
+    spread: float | None = None,
+    seed: int = 0,
+) -> Index:
     """FedProx's generator: a few examples for everyone, the rest by a power law, none twice.
 
     Each client first takes `base` consecutive examples of each class that it owns. Then it takes int(P[l, u div C, j])
@@ -27,6 +39,8 @@ def by_classes(labels: Array, clients: int, *, per_client: int = 2, base: int | 
         clients: Number of clients.
         per_client: Classes for each client, c. With all of them the labels are alike and only the sizes differ.
         base: Examples of each class to begin with. None: 10 div c, at least 1.
+        spread: Wanted standard deviation of the clients' sizes over their mean: P is drawn until it is met to a tenth,
+            or the nearest of 5,000 draws is taken. None: the first draw, whose spread varies a great deal.
         seed: Fixes the draw.
     """
     labels, classes = labels_of(labels)
@@ -43,19 +57,37 @@ def by_classes(labels: Array, clients: int, *, per_client: int = 2, base: int | 
             f"Class {short[0]} has {counts[short[0]]} examples, but {given[short[0]]} are needed to give {base} to each"
             f" client that owns it. Take fewer clients or a smaller base"
         )
-    draw = Seed(seed).fold("sizes").generator().lognormal(0.0, 2.0, (classes, -(-clients // classes), per_client))
-    extra = (draw * ((counts - given) / draw.sum(axis=(1, 2)))[:, None, None]).astype(np.int64)
+    extra = _power_law(owned, counts - given, base * per_client, spread, Seed(seed).fold("sizes"))
     lists: list[list[Integers]] = [[] for _ in range(clients)]
     taken = np.zeros(classes, np.int64)
     for more in (False, True):
         for u, own in enumerate(owned):
             for j, label in enumerate(own):
-                n = int(extra[label, u // classes, j]) if more else base
+                n = int(extra[u, j]) if more else base
                 if more and taken[label] + n >= counts[label]:
                     continue
                 lists[u].append(members[label][taken[label] : taken[label] + n])
                 taken[label] += n
     return Index.from_lists([np.concatenate(pieces) for pieces in lists])
+
+
+def _power_law(owned: Integers, left: Integers, base: int, spread: float | None, seed: Seed) -> Integers:
+    """How many more of each of its classes a client is to have: (clients, c), from the examples left of each class."""
+    clients, per_client = owned.shape
+    stream = seed.generator()
+    nearest: Integers = np.zeros_like(owned)
+    gap = np.inf
+    for _ in range(1 if spread is None else DRAWS):
+        draw = stream.lognormal(0.0, 2.0, (len(left), -(-clients // len(left)), per_client))
+        extra = (draw * (left / draw.sum(axis=(1, 2)))[:, None, None]).astype(np.int64)
+        mine = extra[owned, np.arange(clients)[:, None] // len(left), np.arange(per_client)]
+        sizes = base + mine.sum(axis=1)
+        off = 0.0 if spread is None else abs(float(sizes.std() / sizes.mean()) / spread - 1.0)
+        if off < gap:
+            nearest, gap = mine, off
+        if gap <= 0.1:
+            break
+    return nearest
 
 
 def by_lognormal(
