@@ -100,10 +100,10 @@ class Conv:
         return total // 2, total - total // 2
 
     def init(self, seed: Seed, shape: Shape, how: Init) -> tuple[Params, Shape]:
-        """A kernel (height, width, inputs, outputs)."""
+        """A kernel (outputs, height, width, inputs): a product and both its gradients read it row by row."""
         height, width, inputs = shape
         area = self.size**2
-        kernel = (self.size, self.size, inputs, self.outputs)
+        kernel = (self.outputs, self.size, self.size, inputs)
         params: Params = {"kernel": start(seed.fold("kernel"), kernel, area * inputs, area * self.outputs, how)}
         if self.bias:
             params["bias"] = start_bias(seed.fold("bias"), self.outputs, area * inputs, how)
@@ -118,7 +118,7 @@ class Conv:
         kernel, s = params["kernel"], self.stride
         pads = [self.pads(side) for side in x.shape[1:3]]
         if jax.default_backend() != "cpu":
-            out = lax.conv_general_dilated(x, kernel, (s, s), pads, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+            out = lax.conv_general_dilated(x, kernel, (s, s), pads, dimension_numbers=("NHWC", "OHWI", "NHWC"))
         elif x.shape[0] > FEW and x.shape[0] % FEW == 0:
             parts = x.reshape(-1, FEW, *x.shape[1:])
             out = lax.map(lambda part: self._by_patches(part, kernel, pads), parts)
@@ -139,7 +139,7 @@ class Conv:
             for j in range(self.size)
         ]
         rows = jnp.concatenate(patches, axis=-1).reshape(-1, self.size**2 * x.shape[3])
-        return (rows @ kernel.reshape(-1, self.outputs)).reshape(x.shape[0], high, wide, self.outputs)
+        return (rows @ kernel.reshape(self.outputs, -1).T).reshape(x.shape[0], high, wide, self.outputs)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from coterie.data import partition
 from coterie.data.federated import FederatedData
 from coterie.data.pools import pool
 
-
 #: Deviation of the published sizes over their mean.
 SPREAD = 106 / 69
 

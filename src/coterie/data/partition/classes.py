@@ -14,7 +14,6 @@ from coterie.errors import DataError
 from coterie.seeds import Seed
 from coterie.types import Array
 
-
 #: How often sizes are drawn again to come near a wanted spread.
 DRAWS = 5000
 
