@@ -13,13 +13,23 @@ import pytest
 
 from coterie.data import decoded as module
 from coterie.data import files, load
-from coterie.data.decoded import decoded
+from coterie.data.archives import read_split
 from coterie.errors import DataError
 
 
 @pytest.fixture
 def source(tiny):
     return tiny / "data" / "mnist.npz"
+
+
+def decoded(name, *paths, read=read_split):
+    return module.decoded(name, paths, read)
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
 
 
 def copies():
@@ -37,10 +47,9 @@ def test_training_images_come_first_as_bytes_and_labels_as_int32(source):
     np.testing.assert_array_equal(got.y, np.concatenate([given["y_train"], given["y_test"]]))
 
 
-def test_the_second_load_maps_the_copy_and_does_not_read_the_archive(source, monkeypatch):
+def test_the_second_load_maps_the_copy_and_does_not_read_the_archive(source):
     first = decoded("mnist", source)
-    monkeypatch.setattr(module, "_read", refuse)
-    second = decoded("mnist", source)
+    second = decoded("mnist", source, read=refuse)
     assert (first.x.tobytes(), first.y.tobytes()) == (second.x.tobytes(), second.y.tobytes())
     assert isinstance(second.x.base, np.memmap)
 
@@ -58,19 +67,51 @@ def test_the_folder_is_named_after_the_source_and_the_note_tells_what_is_in_it(s
     note = json.loads((folder / "copy.json").read_text())
     assert folder.name == f"mnist-{note['source'][:16]}"
     assert (note["format"], note["train"], note["test"]) == (module.FORMAT, 400, 100)
-    assert (note["x"]["shape"], note["y"]["shape"]) == ([500, 28, 28], [500])
+    assert {name: entry["shape"] for name, entry in note["arrays"].items()} == {"x": [500, 28, 28], "y": [500]}
+
+
+def test_columns_and_names_are_kept_in_the_copy(source):
+    def read(paths):
+        made = read_split(paths)
+        return module.Decoded(made.x, made.y, made.train, {"writer": made.y // 3}, {"writer": ["a", "b", "c", "d"]})
+
+    for got in (decoded("mnist", source, read=read), decoded("mnist", source, read=refuse)):
+        assert got.columns["writer"].tolist() == (got.y // 3).tolist()
+        assert list(got.names["writer"]) == ["a", "b", "c", "d"]
+    flip(copies()[0] / "writer.npy")
+    assert decoded("mnist", source, read=read).columns["writer"].max() == 3
+
+
+def test_several_files_have_one_copy_and_any_of_them_another_if_it_changes(source, tiny):
+    other = tiny / "data" / "fashion_mnist.npz"
+
+    def read(paths):
+        return read_split(paths[:1])
+
+    decoded("mnist", source, other, read=read)
+    decoded("mnist", source, other, read=refuse)
+    with other.open("ab") as stream:
+        stream.write(b"more")
+    with pytest.raises(AssertionError, match="was read although"):
+        decoded("mnist", source, other, read=refuse)
+
+
+def test_files_too_large_to_be_read_each_time_are_known_by_size_and_time(source, monkeypatch):
+    monkeypatch.setattr(module, "_LARGE", 1000)
+    decoded("mnist", source)
+    content, before = source.read_bytes(), source.stat()
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    with pytest.raises(AssertionError, match="was read although"):
+        decoded("mnist", source, read=refuse)
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    decoded("mnist", source, read=refuse)
+    assert source.read_bytes() == content
 
 
 def test_another_source_has_another_copy(source, tiny):
     decoded("mnist", source)
     decoded("mnist", tiny / "data" / "fashion_mnist.npz")
     assert len(copies()) == 2
-
-
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 @pytest.mark.parametrize(
@@ -86,15 +127,14 @@ def flip(path):
     ],
     ids=["image", "label", "cut short", "no labels", "no note", "another note", "half a note"],
 )
-def test_a_damaged_copy_is_built_anew(source, harm, monkeypatch):
+def test_a_damaged_copy_is_built_anew(source, harm):
     good = decoded("mnist", source).x.tobytes()
     harm(copies()[0])
     again = decoded("mnist", source)
     assert again.x.tobytes() == good
     assert isinstance(again.x.base, np.memmap)
     assert len(copies()) == 1  # what was damaged is gone
-    monkeypatch.setattr(module, "_read", refuse)
-    decoded("mnist", source)
+    decoded("mnist", source, read=refuse)
 
 
 def test_a_copy_of_another_version_is_built_anew(source, monkeypatch):
@@ -110,20 +150,19 @@ SCRIPT = """
 import hashlib, os, sys, time
 import numpy as np
 from pathlib import Path
-from coterie.data import decoded as module
+from coterie.data.archives import read_split
+from coterie.data.decoded import decoded
 
 me, everyone, meeting = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-read = module._read
 
-def read_together(source):
+def read_together(paths):
     (meeting / me).touch()
     deadline = time.monotonic() + 30
     while len(list(meeting.iterdir())) < everyone and time.monotonic() < deadline:
         time.sleep(0.001)
-    return read(source)
+    return read_split(paths)
 
-module._read = read_together
-got = module.decoded("mnist", Path(sys.argv[4]))
+got = decoded("mnist", [Path(sys.argv[4])], read_together)
 print(hashlib.sha256(got.x).hexdigest(), isinstance(got.x.base, np.memmap))
 """
 

@@ -237,3 +237,54 @@ def test_a_hundred_thousand_clients_are_measured_without_asking_each():
         ]
         assert data.describe()["clients"] == 100_000
     assert data.position("99999") == 99_999
+
+
+def spoken(**more):
+    """Two clients with two rows of three ids each."""
+    fields = {"x": np.array([[0, 1, 2], [2, 2, 0], [1, 0, 1], [0, 0, 0]], np.uint8), "y": np.array([0, 1, 1, 0])}
+    index = Index.from_lists([np.array([0, 1]), np.array([2, 3])])
+    fields |= {"name": "spoken", "clients": ("a", "b"), "fit": index, "test": index, "classes": 2, "tokens": 3}
+    return FederatedData(**{**fields, **more})
+
+
+TABLE = np.array([[0, 0], [1, -1], [2, 5]], np.float32)
+
+
+def test_ids_of_tokens_stay_as_they_are():
+    data = spoken()
+    assert (data.shape, data.tokens, data.ids) == ((3,), 3, 3)
+    assert data.examples("a")[0].tolist() == [[0, 1, 2], [2, 2, 0]]
+    assert data.examples("a")[0].dtype == np.uint8
+
+
+def test_clients_see_the_vectors_of_a_table():
+    data = spoken(table=TABLE)
+    assert (data.shape, data.tokens, data.ids) == ((3, 2), 3, None)
+    assert data.x.shape == (4, 3)
+    x, _ = data.examples("b")
+    assert x.tolist() == [[[1, -1], [0, 0], [1, -1]], [[0, 0]] * 3]
+    assert data.describe()["shape"] == [3, 2]
+    moved = data.rearranged(fit=Index.from_lists([np.array([3]), np.array([0])]))
+    assert moved.examples("b")[0].tolist() == [[[0, 0], [1, -1], [2, 5]]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"tokens": 2}, "x must hold ids of tokens, whole numbers 0..1, got uint8 from 0 to 2"),
+        (
+            {"x": np.zeros((4, 3), np.float32)},
+            "x must hold ids of tokens, whole numbers 0..2, got float32 from 0.0 to 0.0",
+        ),
+        ({"normalise": (0.0, 1.0)}, "Ids of tokens are no quantities: leave normalise out"),
+        ({"transforms": ("invert",)}, "Ids of tokens are no images: leave transforms out, got invert"),
+        ({"table": TABLE, "tokens": None}, "A table of vectors needs tokens"),
+        ({"table": TABLE[:2]}, "table must hold a vector of floats for each of the 3 tokens, got float32 of shape"),
+        ({"table": TABLE.astype(int)}, "table must hold a vector of floats for each of the 3 tokens, got int64"),
+        ({"table": np.array([[0.0], [np.nan], [0.0]])}, "table is NaN or infinite in row 1"),
+    ],
+)
+def test_tokens_that_cannot_be_meant_are_refused(fields, text):
+    with pytest.raises(DataError) as caught:
+        spoken(**fields)
+    assert str(caught.value).startswith(text)

@@ -29,8 +29,9 @@ def test_without_settings_the_cache_is_in_the_home_folder(monkeypatch):
 
 def test_a_missing_file_is_named_with_the_variable_and_the_places(folders):
     with pytest.raises(DataError) as caught:
-        load("mnist-powerlaw")
-    for part in ("mnist.npz", "COTERIE_DATA", str(folders / "data"), str(folders / "cache" / "coterie" / "data")):
+        load("chars74k")
+    places = (str(folders / "data"), str(folders / "cache" / "coterie" / "data"))
+    for part in ("chars74k_hnd.npz", "COTERIE_DATA", *places):
         assert part in str(caught.value)
     assert "it is not set" not in str(caught.value)
     assert caught.value.exit_code == 3

@@ -26,7 +26,7 @@ def test_every_name_has_a_line_of_description_and_options_with_defaults(name):
 
 
 def test_an_unknown_name_is_refused_with_a_suggestion():
-    with pytest.raises(SpecError, match=r"No data set 'digit'\. Did you mean 'digits'\? Known: blobs, cifar10, "):
+    with pytest.raises(SpecError, match=r"No data set 'digit'\. Did you mean 'digits'\? Known: blobs, "):
         load("digit")
 
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from coterie.data import load
-from coterie.data.pools import IMAGES, pool
+from coterie.data.known import IMAGES
+from coterie.data.pools import pool
+from coterie.data.sources import Source
 from coterie.errors import DataError
 
 
@@ -40,9 +42,9 @@ def test_a_subset_says_how_much_of_what_was_published_it_holds(tiny):
 
 def test_digits_that_were_cropped_anew_say_so(tiny):
     path = tiny / "data" / "svhn.npz"
-    assert "cropped anew" not in IMAGES["svhn"].source(path)
+    assert "cropped anew" not in IMAGES["svhn"].text(Source((path,)))
     np.savez(path, **np.load(path), image_train=np.zeros(400, int))
-    assert "cropped anew from the full pictures" in IMAGES["svhn"].source(path)
+    assert "cropped anew from the full pictures" in IMAGES["svhn"].text(Source((path,)))
 
 
 def test_images_of_another_shape_are_refused(tiny):
@@ -54,12 +56,12 @@ def test_images_of_another_shape_are_refused(tiny):
 @pytest.mark.data
 @pytest.mark.parametrize("name", IMAGES)
 def test_real_images_are_whole_or_say_that_they_are_a_subset(real, name):
-    data = real(name)
-    fit, test = (len(index.order) for index in (data.fit, data.test))
-    assert ("a subset" in data.source) == ((fit, test) != IMAGES[name].published)
-    assert len(data.x) == fit + test
+    data, held = real(name), pool(name)
+    assert ("a subset" in data.source) == ((held.train, len(held.y) - held.train) < IMAGES[name].published)
     assert data.shape == IMAGES[name].shape
-    # Published means of pixels are close to those of the file; Fashion-MNIST is normalised with those of MNIST.
-    if name != "fmnist":
+    assert np.unique(held.y).tolist() == list(range(IMAGES[name].classes))
+    # Published means of pixels are close to those of the file; Fashion-MNIST is normalised with those of MNIST, and
+    # characters and exercises have none.
+    if name not in ("fmnist", "chars74k", "femnist", "fed-mex"):
         mean = data.x[:: max(1, len(data.x) // 2000)].mean(axis=(0, 1, 2)[: data.x.ndim if data.x.ndim == 3 else 3])
         np.testing.assert_allclose(mean, data.normalise[0], rtol=0.1)

@@ -15,7 +15,7 @@ from coterie.errors import SpecError
 ON_FILES = [name for name, preset in PRESETS.items() if preset.needs]
 
 #: Small enough for 400 + 100 images.
-FEW = {"cifar10-rotated": 8, "mnist-writers": 6}
+FEW = {"cifar10-rotated": 8, "mnist-writers": 6, "fed-mex": 6, "femnist-200": 8}
 
 
 def once(name):
@@ -43,8 +43,9 @@ def test_small_files_make_every_preset(tiny, name):
     data = load(name, clients=FEW.get(name, 20), **once(name))
     assert data.name == name
     assert len(data.clients) == FEW.get(name, 20)
-    assert data.x.dtype == np.uint8
-    assert data.normalise is not None
+    assert data.x.dtype == (np.float32 if name == "fed-mex" else np.uint8)
+    # Numbers of Fed-MEx are stored from 0 to 1, and ids of tokens are no quantities.
+    assert (data.normalise is None) == (name == "fed-mex" or data.tokens is not None)
     assert PRESETS[name].needs[-1] in data.source
     assert (data.truth is None) == (PRESETS[name].truth is None)
     assert not set(data.fit.order) & set(data.test.order)
@@ -82,6 +83,9 @@ def test_the_catalogue_tells_of_a_subset_without_decoding_it(tiny):
     entries = {entry["name"]: entry for entry in catalogue()}
     assert entries["cifar10-rotated"]["samples"] == 500
     assert "400 of 50,000 training" in entries["cifar10-rotated"]["source"]
+    assert entries["chars74k"]["samples"] == 62 * 25
+    assert "a subset: 1,550 of 3,410 training images" in entries["chars74k"]["source"]
+    assert "0 of 934 training and 240 of 250 test images" in entries["fed-mex"]["source"]
     assert entries["mnist-writers"]["source"].endswith("from mnist.npz and mnist_writers.npz")
     assert not (tiny / "cache").exists()
 

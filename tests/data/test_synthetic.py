@@ -72,3 +72,14 @@ def test_a_seed_fixes_everything():
 def test_a_negative_spread_is_refused():
     with pytest.raises(SpecError, match="alpha must be at least 0, got -1"):
         synthetic(alpha=-1)
+
+
+def test_a_client_has_the_same_examples_however_many_others_there_are():
+    few, more = synthetic(clients=3, samples=20), synthetic(clients=12, samples=20)
+    np.testing.assert_array_equal(few.examples("2", "fit")[0], more.examples("02", "fit")[0])
+
+
+def test_more_than_ten_thousand_clients_have_twenty_examples_each_and_it_is_said():
+    data = synthetic(clients=10_001)
+    assert set(data.sizes("fit") + data.sizes("test")) == {20}
+    assert "20 examples for each client" in data.source

@@ -96,6 +96,8 @@ def check_transforms(data: FederatedData) -> None:
     turns = [name for name in data.transforms if name in TURNS]
     if turns and (data.x.ndim < 3 or data.x.shape[1] != data.x.shape[2]):
         raise DataError(f"{turns[0]} needs square images (rows, side, side[, channels]), got shape {data.x.shape}")
+    if data.tokens is not None and data.transforms != ("identity",):
+        raise DataError(f"Ids of tokens are no images: leave transforms out, got {', '.join(data.transforms)}")
     _check_numbers(data, "transform", data.transform, len(data.transforms))
     _check_numbers(data, "truth", data.truth, None)
 
@@ -117,6 +119,31 @@ def check_normalise(data: FederatedData) -> None:
         )
     if not (np.isfinite(mean).all() and np.isfinite(deviation).all() and (deviation > 0).all()):
         raise DataError("normalise must be finite, with a deviation above 0 everywhere")
+
+
+def check_tokens(data: FederatedData) -> None:
+    """Ids below the number of tokens, which nothing scales, and a finite vector for each where there is a table."""
+    if data.tokens is None:
+        if data.table is not None:
+            raise DataError("A table of vectors needs tokens: say how many ids there are, as many as it has rows")
+        return
+    if data.x.dtype.kind not in "iu" or (data.x.size and not 0 <= int(data.x.min()) <= int(data.x.max()) < data.tokens):
+        raise DataError(f"x must hold ids of tokens, whole numbers 0..{data.tokens - 1}, got {_range(data.x)}")
+    if data.normalise is not None:
+        raise DataError("Ids of tokens are no quantities: leave normalise out")
+    if data.table is not None:
+        if data.table.ndim != 2 or len(data.table) != data.tokens or data.table.dtype.kind != "f":
+            raise DataError(
+                f"table must hold a vector of floats for each of the {data.tokens} tokens,"
+                f" got {data.table.dtype} of shape {data.table.shape}"
+            )
+        row = first_bad_row(data.table)
+        if row is not None:
+            raise DataError(f"table is NaN or infinite in row {row}")
+
+
+def _range(x: Array) -> str:
+    return f"{x.dtype}" + (f" from {x.min()} to {x.max()}" if x.size else "")
 
 
 def _check_numbers(data: FederatedData, field: str, numbers: npt.NDArray[Any] | None, below: int | None) -> None:

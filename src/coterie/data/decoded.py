@@ -1,9 +1,10 @@
-"""Images as memory maps: a decoded copy of an archive is kept in the user's cache.
+"""Examples as memory maps: a decoded copy of what a file, or several, hold is kept in the user's cache.
 
-The copy is a folder `<data set>-<sha256 of the archive>` with `x.npy` (uint8, training images followed by test
-images), `y.npy` (int32) and `copy.json`, which says the version of this format and the checksums of both. It is built
-under another name and moved into place whole, so that processes can build it at the same time. A copy that is damaged
-or of another version is built anew; where nothing can be written, the images are kept in memory.
+The copy is a folder `<data set>-<sha256 of the files>` with `x.npy` (training examples followed by test examples),
+`y.npy` (int32), an array for each further column, and `copy.json`, which says the version of this format and the
+checksums of all arrays. It is built under another name and moved into place whole, so that processes can build it at
+the same time. A copy that is damaged or of another version is built anew; where nothing can be written, the examples
+are kept in memory.
 """
 
 from __future__ import annotations
@@ -15,61 +16,99 @@ import os
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from coterie.data import files
 from coterie.data.federated import aligned
-from coterie.data.readers.archive import read_arrays
 from coterie.errors import DataError
 from coterie.types import Array
 
 log = logging.getLogger(__name__)
 
 #: Version of the format; copies of any other version are built anew.
-FORMAT = 1
-
-MEMBERS = ("x_train", "y_train", "x_test", "y_test")
-HOW = f"It must hold arrays {', '.join(MEMBERS)}, as numpy.savez writes them"
+FORMAT = 2
 
 _NOTE = "copy.json"
 _TRIES = 5
 _STALE = 24 * 3600  # seconds after which an unfinished copy is taken to be abandoned
+_LARGE = 1 << 30  # bytes above which files are known by names, sizes and times, for reading them would take too long
 
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """Training images followed by test images."""
+    """Training examples followed by test examples.
 
-    x: Array  # (train + test, *shape), uint8
-    y: Array  # (train + test,), int32
-    train: int  # how many are for training
+    Attributes:
+        x: (train + test, *shape).
+        y: (train + test,), int32.
+        train: How many are for training.
+        columns: Further whole numbers, one for each example, such as its writer.
+        names: What the numbers of a column stand for, where they stand for names.
+    """
+
+    x: Array
+    y: Array
+    train: int
+    columns: Mapping[str, Array] = field(default_factory=dict)
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def decoded(name: str, source: Path) -> Decoded:
-    """The images of an archive with arrays x_train, y_train, x_test and y_test, from the copy in the cache.
+#: From the paths of files to what they hold.
+Read = Callable[[Sequence[Path]], Decoded]
+
+
+def joined(x: Array, y: Array, x_test: Array, y_test: Array, **columns: tuple[Array, Array]) -> Decoded:
+    """Training examples and test examples, and pairs of further columns, put one after the other."""
+    both = aligned(np.empty((len(x) + len(x_test), *x.shape[1:]), x.dtype))
+    np.concatenate([x, x_test], out=both)
+    labels, *more = (_numbers(*pair) for pair in ((y, y_test), *columns.values()))
+    return Decoded(both, labels, len(x), dict(zip(columns, more, strict=True)))
+
+
+def _numbers(first: Array, second: Array) -> Array:
+    return aligned(np.concatenate([first, second]).astype(np.int32))
+
+
+def decoded(name: str, paths: Sequence[Path], read: Read) -> Decoded:
+    """What some files hold, from the copy in the cache.
 
     Args:
         name: Of the data set; the copy's folder begins with it.
-        source: The archive.
+        paths: The files.
+        read: Reads them where there is no copy yet.
     """
     try:
-        digest = _sha256(source)
+        digest = _digest(paths)
     except OSError as error:
-        raise DataError(f"{source} cannot be read: {error.strerror}") from error
+        raise DataError(f"{error.filename} cannot be read: {error.strerror}") from error
     folder = files.cache() / f"{name}-{digest[:16]}"
     kept = _opened(folder, digest)
     if kept is not None:
         return kept
-    fresh = _read(source)
+    fresh = read(paths)
     try:
         _store(folder, digest, fresh)
     except OSError as error:
-        log.warning("No decoded copy of %s can be kept in %s (%s); it stays in memory", source.name, folder, error)
+        what = paths[0].name
+        log.warning("No decoded copy of %s can be kept in %s (%s); it stays in memory", what, folder, error)
         return fresh
     return _opened(folder, digest) or fresh
+
+
+def _digest(paths: Sequence[Path]) -> str:
+    """A text that is another one if any of the files changes."""
+    states = [path.stat() for path in paths]
+    if sum(state.st_size for state in states) > _LARGE:
+        lines = [f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in zip(paths, states, strict=True)]
+    elif len(paths) == 1:
+        return _sha256(paths[0])
+    else:
+        lines = [f"{path.name} {_sha256(path)}" for path in paths]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def _opened(folder: Path, digest: str) -> Decoded | None:
@@ -78,33 +117,18 @@ def _opened(folder: Path, digest: str) -> Decoded | None:
         note = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
         if (note["format"], note["source"]) != (FORMAT, digest):
             return None
-        arrays = []
-        for name in ("x", "y"):
+        arrays: dict[str, Array] = {}
+        for name, entry in note["arrays"].items():
             path = folder / f"{name}.npy"
-            if _sha256(path) != note[name]["sha256"]:
+            if _sha256(path) != entry["sha256"]:
                 return None
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-            if list(mapped.shape) != note[name]["shape"]:
+            if list(mapped.shape) != entry["shape"] or len(mapped) != note["train"] + note["test"]:
                 return None
-            arrays.append(np.asarray(mapped))  # the same memory without the subclass, whose slices are slow
-        x, y = arrays
-        return Decoded(x, y, int(note["train"])) if len(x) == len(y) == note["train"] + note["test"] else None
-    except (OSError, ValueError, KeyError, TypeError):  # missing, cut short, or not what was written
+            arrays[name] = np.asarray(mapped)  # the same memory without the subclass, whose slices are slow
+        return Decoded(arrays.pop("x"), arrays.pop("y"), int(note["train"]), arrays, note["names"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, cut short, or not what was written
         return None
-
-
-def _read(source: Path) -> Decoded:
-    x, y, x_test, y_test = read_arrays(source, lambda _: MEMBERS, HOW)
-    for images, labels, part in ((x, y, "train"), (x_test, y_test, "test")):
-        if images.dtype != np.uint8 or images.ndim not in (3, 4):
-            raise DataError(f"{source}: x_{part} must hold images of bytes, got {images.dtype} of shape {images.shape}")
-        if labels.dtype.kind not in "iu" or labels.shape != images.shape[:1]:
-            raise DataError(f"{source}: y_{part} must hold a whole number for each image in x_{part}")
-    if x.shape[1:] != x_test.shape[1:]:
-        raise DataError(f"{source}: images of x_train and x_test differ in shape, {x.shape[1:]} and {x_test.shape[1:]}")
-    joined = aligned(np.empty((len(x) + len(x_test), *x.shape[1:]), np.uint8))
-    np.concatenate([x, x_test], out=joined)
-    return Decoded(joined, aligned(np.concatenate([y, y_test]).astype(np.int32)), len(x))
 
 
 def _store(folder: Path, digest: str, fresh: Decoded) -> None:
@@ -113,11 +137,14 @@ def _store(folder: Path, digest: str, fresh: Decoded) -> None:
     _sweep(folder)
     work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        note: dict[str, object] = {"format": FORMAT, "source": digest}
-        note |= {"train": fresh.train, "test": len(fresh.y) - fresh.train}
-        for name, array in (("x", fresh.x), ("y", fresh.y)):
+        arrays = {"x": fresh.x, "y": fresh.y, **fresh.columns}
+        entries = {}
+        for name, array in arrays.items():
             np.save(work / f"{name}.npy", array)  # plain writes: through a map, a full disk would kill the process
-            note[name] = {"shape": list(array.shape), "sha256": _sha256(work / f"{name}.npy")}
+            entries[name] = {"shape": list(array.shape), "sha256": _sha256(work / f"{name}.npy")}
+        note: dict[str, object] = {"format": FORMAT, "source": digest, "train": fresh.train}
+        note |= {"test": len(fresh.y) - fresh.train, "arrays": entries}
+        note["names"] = {column: list(names) for column, names in fresh.names.items()}
         (work / _NOTE).write_text(json.dumps(note, indent=1), encoding="utf-8")
         _move(work, folder, digest)
     finally:

@@ -2,6 +2,10 @@
 
 Nothing is stored per client but its id, two offsets and a byte, so a hundred thousand clients cost little more than
 their examples. A shift of the data swaps index lists or transforms (`FederatedData.rearranged`); images never move.
+
+Text is stored as ids of tokens. Where frozen vectors stand for the tokens, such as GloVe's, their `table` lies here,
+beside the examples, since every client looks its own words up: models take the vectors as inputs and do not know where
+they come from, so the table is no parameter, is never sent and is in no record.
 """
 
 from __future__ import annotations
@@ -17,7 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.data import transforms as transforming
-from coterie.data.checks import check_examples, check_index, check_labels, check_normalise, check_transforms
+from coterie.data.checks import (
+    check_examples,
+    check_index,
+    check_labels,
+    check_normalise,
+    check_tokens,
+    check_transforms,
+)
 from coterie.errors import DataError, unknown
 from coterie.seeds import Seed
 from coterie.types import PARTS, Array, ClientId, Part
@@ -99,6 +110,8 @@ class FederatedData:
         source: Where the data come from, in a sentence.
         normalise: Mean and deviation with which the data were published, where they were: numbers, or arrays that
             broadcast over one example, in units of `x` as stored. Nothing here applies them; a task may.
+        tokens: `x` holds ids of tokens, 0..tokens-1; None: it holds quantities.
+        table: (tokens, width) float32, the vector that clients see for each id; None: they see the ids.
     """
 
     name: str
@@ -115,6 +128,8 @@ class FederatedData:
     source: str = ""
     held_seed: Seed = _ROOT
     normalise: tuple[Any, Any] | None = None
+    tokens: int | None = None
+    table: Array | None = None
 
     def __post_init__(self) -> None:
         """Check everything once, and bring `x` and `y` into their types and places without copying if they fit."""
@@ -132,7 +147,10 @@ class FederatedData:
         check_labels(self)
         check_transforms(self)
         check_normalise(self)
+        check_tokens(self)
         object.__setattr__(self, "x", aligned(self.x))
+        if self.table is not None:
+            object.__setattr__(self, "table", aligned(self.table.astype(np.float32, copy=False)))
         object.__setattr__(
             self, "y", aligned(self.y.astype(np.float32 if self.classes is None else np.int32, copy=False))
         )
@@ -201,7 +219,12 @@ class FederatedData:
         """Copies of one client's examples and labels, transformed as the client sees them."""
         position = self.position(client)
         rows = self.rows(position, part)
-        return np.ascontiguousarray(transforming.apply(self.transform_of(position), self.x[rows])), self.y[rows]
+        return np.ascontiguousarray(transforming.apply(self.transform_of(position), self.inputs(rows))), self.y[rows]
+
+    def inputs(self, rows: Any) -> Array:
+        """The examples of these numbers as clients see them before any transform: vectors where there is a table."""
+        stored: Array = self.x[rows]
+        return stored if self.table is None else self.table[stored]
 
     def transform_of(self, position: int) -> str:
         """The name of the transform that this client's examples undergo."""
@@ -209,8 +232,13 @@ class FederatedData:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one example."""
-        return self.x.shape[1:]
+        """The shape of one example as clients see it."""
+        return self.x.shape[1:] if self.table is None else (*self.x.shape[1:], self.table.shape[1])
+
+    @property
+    def ids(self) -> int | None:
+        """Of how many tokens clients see the ids; None: they see quantities."""
+        return self.tokens if self.table is None else None
 
     def describe(self) -> dict[str, Any]:
         """A summary in plain numbers: how many clients, examples and classes, and how they are spread."""

@@ -1,112 +1,48 @@
-"""The image data sets that presets deal out: which file, how large it was published, how pixels are normalised."""
+"""The images of a data set as one array, of which presets deal out numbers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from coterie.data import files
-from coterie.data.decoded import HOW, decoded
+from coterie.data.decoded import decoded
 from coterie.data.federated import FederatedData, Index
+from coterie.data.known import IMAGES, Images
 from coterie.data.partition import assemble
-from coterie.data.readers.archive import read_lengths
-from coterie.errors import DataError
+from coterie.data.sources import source
+from coterie.errors import DataError, SpecError
 from coterie.types import Array
 
 _BLOCK = 256  # 256·255² is less than 2²⁴: sums of squares over a block are exact in float32
 
 
-@dataclass(frozen=True)
-class Images:
-    """A published data set of images.
-
-    Attributes:
-        title: Its name and who made it.
-        file: The file that holds it.
-        published: How many images for training and for testing it has.
-        shape: Of an image.
-        mean: Of the pixels, in 0..1, for each channel.
-        deviation: Of the pixels, in 0..1, for each channel.
-        classes: How many.
-        crops: Whether a file with an array `image_train` holds crops that somebody made anew.
-    """
-
-    title: str
-    file: str
-    published: tuple[int, int]
-    shape: tuple[int, ...]
-    mean: tuple[float, ...]
-    deviation: tuple[float, ...]
-    classes: int = 10
-    crops: bool = False
-
-    @property
-    def normalise(self) -> tuple[Any, Any]:
-        """Published mean and deviation in units of stored pixels, 0..255."""
-        if len(self.mean) == 1:
-            return 255 * self.mean[0], 255 * self.deviation[0]
-        return 255 * np.asarray(self.mean, np.float32), 255 * np.asarray(self.deviation, np.float32)
-
-    def source(self, path: Path) -> str:
-        """Where the images come from, and whether the file holds them all."""
-        (train, test), names = read_lengths(path, ("y_train", "y_test"), HOW)
-        subset = ""
-        if (train, test) != self.published:
-            all_train, all_test = self.published
-            subset = f", a subset: {train:,} of {all_train:,} training and {test:,} of {all_test:,} test images"
-        remade = ", cropped anew from the full pictures" if self.crops and "image_train" in names else ""
-        return f"{self.title}{subset}{remade}, from {self.file}"
-
-    def share(self, path: Path) -> float:
-        """Which share of the published images the file holds."""
-        return sum(read_lengths(path, ("y_train", "y_test"), HOW)[0]) / sum(self.published)
-
-
-IMAGES: dict[str, Images] = {
-    "mnist": Images(
-        "MNIST (LeCun et al. 1998)", "mnist.npz", (60_000, 10_000), (28, 28), mean=(0.1307,), deviation=(0.3081,)
-    ),
-    "fmnist": Images(
-        "Fashion-MNIST (Xiao et al. 2017)",
-        "fashion_mnist.npz",
-        (60_000, 10_000),
-        (28, 28),
-        mean=(0.1307,),  # of MNIST; so does the code of PACFL, whose protocol FLAG follows
-        deviation=(0.3081,),
-    ),
-    "cifar10": Images(
-        "CIFAR-10 (Krizhevsky 2009)",
-        "cifar10.npz",
-        (50_000, 10_000),
-        (32, 32, 3),
-        mean=(0.4914, 0.4822, 0.4465),
-        deviation=(0.2023, 0.1994, 0.2010),
-    ),
-    "svhn": Images(
-        "SVHN cropped digits (Netzer et al. 2011)",
-        "svhn.npz",
-        (73_257, 26_032),
-        (32, 32, 3),
-        mean=(0.4377, 0.4438, 0.4728),
-        deviation=(0.1980, 0.2010, 0.1970),
-        crops=True,
-    ),
-}
-
-
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """All images of a data set, those for training first."""
+    """All images of a data set, those for training first.
+
+    Attributes:
+        images: What is known of the data set.
+        x: (images, *shape).
+        y: (images,) labels.
+        train: How many are for training.
+        source: Where they come from, in a sentence.
+        classes: How many.
+        columns: Further whole numbers, one for each image, such as its writer.
+        names: What the numbers of a column stand for, where they stand for names.
+    """
 
     images: Images
     x: Array
     y: Array
     train: int
     source: str
+    classes: int
+    columns: Mapping[str, Array] = field(default_factory=dict)
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def labels(self) -> Array:
@@ -117,6 +53,19 @@ class Pool:
     def test_labels(self) -> Array:
         """Of the test images."""
         return self.y[self.train :]
+
+    def labelled(self, column: str, classes: int) -> Pool:
+        """The same images with the numbers of a column as labels."""
+        if column not in self.columns:
+            raise SpecError(f"There are no {column} labels in {self.source}; take the publisher's files")
+        return replace(self, y=self.columns[column], classes=classes)
+
+    def called(self, column: str, numbers: Sequence[str]) -> list[str]:
+        """What numbers of a column stand for: names, or themselves with leading zeros."""
+        if column in self.names:
+            return [self.names[column][int(number)] for number in numbers]
+        width = len(str(self.columns[column].max()))
+        return [number.zfill(width) for number in numbers]
 
     def per_pixel(self, count: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Mean, and deviation plus 0.001, of each pixel over the first `count` images."""
@@ -156,7 +105,7 @@ class Pool:
             (self.x, self.y),
             fit,
             tested=tested,
-            classes=self.images.classes,
+            classes=self.classes,
             normalise=self.images.normalise if normalise is None else normalise,
             source=self.source,
             **more,
@@ -164,10 +113,13 @@ class Pool:
 
 
 def pool(name: str) -> Pool:
-    """The images of a data set in `IMAGES`."""
+    """The images of a data set in `IMAGES`, from its archive or from the publisher's files."""
     images = IMAGES[name]
-    path = files.find(images.file)
-    kept = decoded(name, path)
+    origin = source(images.file)
+    read = images.read if origin.published is None or origin.published.read is None else origin.published.read
+    kept = decoded(name, origin.paths, read)
     if kept.x.shape[1:] != images.shape:
+        path = origin.paths[0]
         raise DataError(f"{path}: images of {images.title} have shape {images.shape}, got {kept.x.shape[1:]}")
-    return Pool(images, kept.x, kept.y, kept.train, images.source(path))
+    text = images.text(origin, (kept.train, len(kept.y) - kept.train))
+    return Pool(images, kept.x, kept.y, kept.train, text, images.classes, kept.columns, kept.names)

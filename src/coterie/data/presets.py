@@ -1,232 +1,25 @@
 """What `load` knows by name: where each data set is from, what is known of its true clusters, and what it needs.
 
 Nothing here is loaded; numbers of clients and examples are those of the default options and of seed 0 on the whole
-file. A preset that stands on a file with a subset keeps its clients and has fewer examples.
+data set. A preset that stands on a file with a subset keeps its clients and has fewer examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from coterie.data import files
-from coterie.data.pools import IMAGES
+from coterie.data import sources
+from coterie.data.known import IMAGES, Images
+from coterie.data.listing import by_labels, by_paper, by_person, embedded, synthetic
+from coterie.data.preset import Preset
+from coterie.data.texts import by_text, source_of
 from coterie.errors import DataError, SpecError, unknown
-
-_FEDPROX = "Li et al., FedProx, MLSys 2020, arXiv:1812.06127"
-_FEDGROUP = "Duan et al., FedGroup, ISPA 2021, arXiv:2010.06870"
-_FLEXCFL = "Duan et al., FlexCFL, TPDS 2022, arXiv:2108.09749"
-_SRFCA = "Vardhan et al., SR-FCA, TMLR 2024, arXiv:2210.11538"
-_IFCA = "Ghosh et al., IFCA, NeurIPS 2020, arXiv:2006.04088"
-_FEDSIM = "Palihawadana et al., FedSim, Neurocomputing 2022"
-_FLAG = "FLAG, submitted to ICLR 2025, openreview.net/forum?id=8OrXrdPbef"
-_QMNIST = "Yadav and Bottou, QMNIST, NeurIPS 2019, arXiv:1905.10498"
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A data set with a name.
-
-    Attributes:
-        name: As `load` takes it.
-        description: In a line.
-        paper: Who uses it so; None: nobody, it is ours.
-        settings: How it is made, in a sentence.
-        truth: What is known of the true clusters; None: nothing, or there are none.
-        clients: How many, by default.
-        samples: Training and test examples that are dealt out, for the whole file and seed 0.
-        classes: How many; None for targets.
-        needs: The files that must be there.
-        images: The images in `pools.IMAGES` that it deals out; None: none.
-    """
-
-    name: str
-    description: str
-    paper: str | None
-    settings: str
-    truth: str | None
-    clients: int
-    samples: int
-    classes: int | None = 10
-    needs: tuple[str, ...] = ()
-    images: str | None = None
-
-
-_NAMES = {"mnist": "MNIST", "fmnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "svhn": "SVHN"}
-
-
-def _of(images: str, name: str, **fields: Any) -> Preset:
-    """A preset on a file of images; if nothing else is said, each image is used once."""
-    fields.setdefault("samples", sum(IMAGES[images].published))
-    fields.setdefault("needs", (IMAGES[images].file,))
-    return Preset(name, images=images, **fields)
-
-
-def _embedded() -> Iterator[Preset]:
-    yield Preset(
-        "digits",
-        "1,797 handwritten digits, 8×8, from scikit-learn; turned, inverted or dealt out by class",
-        None,
-        "Equal pieces, client i turned by 90°·(i mod 4); other partitions by option; split 80/20.",
-        "The rotation: client i is in cluster i mod 4; another partition may plant others, or none.",
-        40,
-        1797,
-    )
-    yield Preset(
-        "blobs",
-        "images of Gaussian blobs with planted clusters, of any size and number of clients",
-        None,
-        "Prototypes with noise, seen turned, inverted, shifted or with other labels by each cluster; split 80/20.",
-        "Client i is in cluster i mod 4.",
-        40,
-        2000,
-        4,
-    )
-    yield Preset(
-        "regression",
-        "linear regression with planted clusters, as in IFCA and SR-FCA",
-        f"{_IFCA}; {_SRFCA}",
-        "y = <x, θ> + noise with one θ for each cluster.",
-        "Client i is in cluster i mod 2.",
-        50,
-        10_000,
-        None,
-    )
-
-
-def _synthetic() -> Iterator[Preset]:
-    ours = "Synthetic(α, β) of FedProx: each client its own linear classifier and feature means"
-    how = "60 features, 10 classes, sizes int(LogNormal(4, 2)) + 50, split 90/10, not normalised."
-    yield Preset("synthetic", ours, _FEDPROX, f"Any α and β. {how}", None, 30, 8332)
-    text = "Synthetic(1, 1) of FedProx for 100 clients, as in FedGroup and FlexCFL"
-    yield Preset("synthetic-1-1", text, f"{_FEDGROUP}; {_FLEXCFL}", f"α = β = 1. {how}", None, 100, 34_504)
-    for number in ("0.75", "0.5", "0.25", "0"):
-        text = f"Synthetic({number}, {number}) of FedProx for 30 clients, as in FedSim"
-        name = f"synthetic-{number}-{number}"
-        yield Preset(name, text, _FEDSIM, f"α = β = {number}. {how}", None, 30, 8332)
-    text = "one linear classifier for all of 30 clients, the IID case of FedProx and FedSim"
-    yield Preset("synthetic-iid", text, _FEDSIM, f"One W, b and mean for all. {how}", None, 30, 8332)
-
-
-def _by_paper() -> Iterator[Preset]:
-    yield _of(
-        "mnist",
-        "mnist-powerlaw",
-        description="MNIST, 2 digits for each of 1,000 clients, sizes by a power law (FedProx)",
-        paper=f"{_FEDPROX}; {_FEDGROUP}; {_FLEXCFL}; {_FEDSIM}",
-        settings="Client u has digits u and u + 1 mod 10; pixels standardised over the pool; split 90/10.",
-        truth=None,
-        clients=1000,
-        samples=69_082,
-    )
-    yield _of(
-        "mnist",
-        "mnist-classes",
-        description="MNIST, 1, 3, 5 or 10 digits for each of 1,000 clients, sizes by a power law",
-        paper=f"{_FEDGROUP}, Table I; {_FLEXCFL}, Table 1",
-        settings="Client u has digits u + j mod 10, j < per_client; pixels standardised over the pool; split 90/10.",
-        truth=None,
-        clients=1000,
-        samples=68_627,
-    )
-    yield _of(
-        "fmnist",
-        "fmnist-500",
-        description="Fashion-MNIST, 5 classes for each of 500 clients (Ditto's generator)",
-        paper=_FLEXCFL,
-        settings="Client u has classes u + j mod 10, j < 5; pixels standardised by the training images; own test set.",
-        truth=None,
-        clients=500,
-        samples=72_502,
-    )
-    yield _of(
-        "mnist",
-        "mnist-rotated",
-        description="MNIST in 100 equal pieces, client i turned by 90°·(i mod 4) (SR-FCA)",
-        paper=_SRFCA,
-        settings="600 training and 100 test images each; pixels from 0 to 1.",
-        truth="The rotation: client i is in cluster i mod 4.",
-        clients=100,
-    )
-    yield _of(
-        "mnist",
-        "mnist-inverted",
-        description="MNIST in 100 equal pieces, every other client inverted (SR-FCA)",
-        paper=_SRFCA,
-        settings="600 training and 100 test images each; pixels from 0 to 255, as in the published code.",
-        truth="Inverted or not: client i is in cluster i mod 2.",
-        clients=100,
-    )
-    yield _of(
-        "mnist",
-        "mnist-rotated-ifca",
-        description="MNIST, all of it in each of four rotations, for 1,200, 2,400 or 4,800 clients (IFCA)",
-        paper=_IFCA,
-        settings="240,000/m training images each, all test images dealt out in each rotation; pixels from 0 to 1.",
-        truth="The rotation: client i is in cluster i mod 4.",
-        clients=1200,
-        samples=4 * 70_000,
-    )
-    yield _of(
-        "cifar10",
-        "cifar10-rotated",
-        description="CIFAR-10 as it is and turned by 180°, 8 clients each (SR-FCA)",
-        paper=_SRFCA,
-        settings="Each cluster cuts all images into 16 pieces and uses 8; channels standardised.",
-        truth="Turned or not: client i is in cluster i mod 2.",
-        clients=16,
-    )
-    yield _of(
-        "mnist",
-        "mnist-writers",
-        description="MNIST by writer: 539 people, in two NIST series",
-        paper=_QMNIST,
-        settings="A client for each writer of the training images, whose images are split 90/10.",
-        truth="The NIST series: 0 for Census Bureau employees (hsf_0), 1 for high-school students (hsf_4).",
-        clients=539,
-        samples=60_000,
-        needs=(IMAGES["mnist"].file, "mnist_writers.npz"),
-    )
-
-
-def _by_labels() -> Iterator[Preset]:
-    """The plain images and FLAG's partitions of them."""
-    for images, title in _NAMES.items():
-        whose = _FLAG if images != "mnist" else None  # FLAG does not use MNIST
-        yield _of(
-            images,
-            images,
-            description=f"{title} for 100 clients alike, or with a partition of your choice",
-            paper=None,
-            settings="Training images by the partition (iid by default, without clusters), test images in proportion.",
-            truth=None,
-            clients=100,
-        )
-        for share, groups in ((20, "five groups with 2 labels"), (30, "four groups with 3 labels")):
-            yield _of(
-                images,
-                f"{images}-skew{share}",
-                description=f"{title} for 100 clients in {groups} each, unequal quantities (FLAG)",
-                paper=whose,
-                settings="Quantities by Dirichlet(alpha); tested on all test images of a client's labels.",
-                truth="The group, whose clients own the same labels.",
-                clients=100,
-            )
-        yield _of(
-            images,
-            f"{images}-dirichlet",
-            description=f"{title} for 100 clients, labels by Dirichlet(0.25) for each (FLAG)",
-            paper=whose,
-            settings="Equally many training images; tested on all test images of the labels that a client has.",
-            truth=None,
-            clients=100,
-        )
-
 
 #: Name → what is known of it.
 PRESETS: dict[str, Preset] = {
-    preset.name: preset for group in (_embedded(), _synthetic(), _by_paper(), _by_labels()) for preset in group
+    preset.name: preset
+    for group in (embedded(), synthetic(), by_paper(), by_person(), by_text(), by_labels())
+    for preset in group
 }
 
 
@@ -234,7 +27,7 @@ def at_hand(name: str) -> bool:
     """Whether the files that a data set needs are there."""
     if name not in PRESETS:
         raise SpecError(unknown("data set", name, PRESETS))
-    return all(files.found(file) is not None for file in PRESETS[name].needs)
+    return all(sources.found(file) is not None for file in PRESETS[name].needs)
 
 
 def catalogue() -> list[dict[str, Any]]:
@@ -242,8 +35,9 @@ def catalogue() -> list[dict[str, Any]]:
 
     Returns:
         For each data set its name, description, paper, settings, truth, clients, samples, classes, needs (files),
-        source (a sentence, which tells whether the file holds a subset) and at_hand. Samples are those of the
-        default options and seed 0, fewer in proportion where the file at hand holds a subset.
+        source (a sentence, which tells whether an archive holds a subset, or that publishers' files are there),
+        at_hand, and advice (how to get what is not, or all of it). Samples are those of the default options and seed
+        0, fewer in proportion where the archive at hand holds a subset.
     """
     return [_entry(preset) for preset in PRESETS.values()]
 
@@ -251,17 +45,15 @@ def catalogue() -> list[dict[str, Any]]:
 def _entry(preset: Preset) -> dict[str, Any]:
     source, share = "drawn by a seed", 1.0
     if preset.images is not None:
-        images = IMAGES[preset.images]
-        path = files.found(images.file)
-        source = f"{images.title}, from {images.file}"
-        if path is not None:
-            try:
-                source, share = images.source(path), images.share(path)
-            except DataError as error:  # a list is no place to fail
-                source = str(error)
-        source += "".join(f" and {file}" for file in preset.needs if file != images.file)
+        source, share = _images(preset, IMAGES[preset.images])
+    elif preset.needs:
+        source = source_of(preset)
     elif preset.name == "digits":
         source = "scikit-learn"
+    missing = [file for file in preset.needs if sources.found(file) is None]
+    advice = [sources.advice(file) for file in missing]
+    if preset.images is not None and share < 1 and not missing:
+        advice = [sources.whole(IMAGES[preset.images].file)]
     return {
         "name": preset.name,
         "description": preset.description,
@@ -273,5 +65,19 @@ def _entry(preset: Preset) -> dict[str, Any]:
         "classes": preset.classes,
         "needs": list(preset.needs),
         "source": source,
-        "at_hand": at_hand(preset.name),
+        "at_hand": not missing,
+        "advice": "; ".join(advice),
     }
+
+
+def _images(preset: Preset, images: Images) -> tuple[str, float]:
+    """Where the images of a preset come from, and which share of what was published is there."""
+    found = {file: sources.found(file) for file in preset.needs}
+    source, share = f"{images.title}, from {images.file}", 1.0
+    origin = found[images.file]
+    if origin is not None:
+        try:
+            source, share = images.text(origin), images.share(origin)
+        except DataError as error:  # a list is no place to fail
+            source = str(error)
+    return source + "".join(f" and {found[file] or file}" for file in found if file != images.file), share

@@ -13,19 +13,29 @@ In the IID variant v = 0, and one W ~ N(0, 1) and b ~ N(0, 1) serve all. Synthet
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from coterie.data.federated import FederatedData, Index
+from coterie.data.mapped import IN_MEMORY, mapped
 from coterie.data.partition import assemble
 from coterie.data.partition.counting import at_least
+from coterie.data.splitting import check_share
 from coterie.seeds import Seed
+from coterie.types import Array
 
 _FEATURES = 60
 _CLASSES = 10
+_SPREAD = np.arange(1, _FEATURES + 1) ** -0.6  # standard deviations: the square roots of j^-1.2
+
+#: More clients than these have 20 examples each unless it is said how many: by the paper's law they would fill disks.
+MANY = 10_000
+FEW = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,51 +67,91 @@ def synthetic(
     beta: float = 1.0,
     *,
     clients: int = 30,
+    samples: int = 0,
     iid: bool = False,
     test_share: float = 0.1,
     seed: int = 0,
 ) -> FederatedData:
-    """Examples of 60 features in 10 classes, 50 or many more for each client.
+    """Examples of 60 features in 10 classes, for a few clients or a million.
 
     Args:
         alpha: How much the clients' classifiers differ.
         beta: How much their features do.
-        clients: 30 in FedProx and FedSim, 100 in FedGroup and FlexCFL.
+        clients: 30 in FedProx and FedSim, 100 in FedGroup and FlexCFL. Above a gigabyte, examples are written to the
+            user's cache once and mapped.
+        samples: Examples of each client. 0: n_k as above for up to 10,000 clients, 20 each for more.
         iid: One classifier and one feature mean for all; alpha and beta then say nothing.
         test_share: Share of each client's examples for testing.
         seed: Fixes every draw.
     """
-    return _drawn("synthetic", alpha, beta, iid, clients, test_share, seed)
+    return _drawn("synthetic", _Law(alpha, beta, iid, seed), clients, test_share, samples)
 
 
-def _drawn(
-    name: str, alpha: float, beta: float, iid: bool, clients: int, test_share: float, seed: int
-) -> FederatedData:
-    at_least("alpha", alpha, 0)
-    at_least("beta", beta, 0)
+@dataclass(frozen=True)
+class _Law:
+    alpha: float
+    beta: float
+    iid: bool
+    seed: int
+
+    def __post_init__(self) -> None:
+        at_least("alpha", self.alpha, 0)
+        at_least("beta", self.beta, 0)
+
+    def examples(self, client: int, size: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """What client number `client` has, the same however many clients there are."""
+        plant = planted(client, self.alpha, self.beta, iid=self.iid, seed=self.seed)
+        draw = Seed(self.seed).fold("examples", client).generator()
+        x = (plant.mean + _SPREAD * draw.standard_normal((size, _FEATURES))).astype(np.float32)
+        return x, plant.labels(x)
+
+
+def _drawn(name: str, law: _Law, clients: int, test_share: float, samples: int = 0) -> FederatedData:
     at_least("clients", clients, 1)
-    stream = Seed(seed)
-    sizes = stream.fold("sizes").generator().lognormal(4.0, 2.0, clients).astype(np.int64) + 50
-    spread = np.arange(1, _FEATURES + 1) ** -0.6  # standard deviations: the square roots of j^-1.2
+    at_least("samples", samples, 0)
+    check_share(test_share)
+    samples = samples or (FEW if clients > MANY else 0)
+    if samples:
+        sizes = np.full(clients, samples, np.int64)
+    else:
+        sizes = Seed(law.seed).fold("sizes").generator().lognormal(4.0, 2.0, clients).astype(np.int64) + 50
     fit = Index.from_sizes(np.arange(sizes.sum()), sizes)
-    x = np.empty((len(fit.order), _FEATURES), np.float32)
-    y = np.empty(len(fit.order), np.int32)
-    for client in range(clients):
-        plant = planted(client, alpha, beta, iid=iid, seed=seed)
-        here = slice(fit.offsets[client], fit.offsets[client + 1])
-        draw = stream.fold("examples", client).generator()
-        x[here] = plant.mean + spread * draw.standard_normal((sizes[client], _FEATURES))
-        y[here] = plant.labels(x[here])
-    kind = "IID" if iid else f"{alpha:g}, {beta:g}"
-    return assemble(
-        name,
-        (x, y),
-        fit,
-        test_share=test_share,
-        seed=seed,
-        classes=_CLASSES,
-        source=f"Synthetic({kind}) of FedProx (arXiv:1812.06127), drawn by a seed",
-    )
+    kind = "IID" if law.iid else f"{law.alpha:g}, {law.beta:g}"
+    source = f"Synthetic({kind}) of FedProx (arXiv:1812.06127), drawn by a seed"
+    source += f"; {samples} examples for each client, where the paper's law has 450 on average" if samples else ""
+    x, y = _examples(name, law, sizes)
+    common: dict[str, Any] = {"classes": _CLASSES, "source": source, "seed": law.seed}
+    if not samples:
+        return assemble(name, (x, y), fit, test_share=test_share, **common)
+    # As many for everyone, drawn independently: the last ones are as good for testing as any.
+    tested = round(test_share * samples)
+    order = np.arange(len(y)).reshape(clients, samples)
+    parts = [
+        Index.from_sizes(part.ravel(), np.full(clients, part.shape[1]))
+        for part in np.split(order, [samples - tested], 1)
+    ]
+    return assemble(name, (x, y), parts[0], tested=parts[1], **common)
+
+
+def _examples(name: str, law: _Law, sizes: npt.NDArray[np.int64]) -> tuple[Array, Array]:
+    """The examples of all clients: in memory, or mapped where they are many."""
+    total = int(sizes.sum())
+    if 4 * total * _FEATURES > IN_MEMORY:
+        key = f"{law} {len(sizes)} {sizes[0]} {hashlib.sha256(sizes.tobytes()).hexdigest()}"
+        return mapped(name, key, total, _FEATURES, _pieces(law, sizes))
+    x, y = np.empty((total, _FEATURES), np.float32), np.empty(total, np.int32)
+    done = 0
+    for piece, labels in _pieces(law, sizes):
+        x[done : done + len(labels)], y[done : done + len(labels)] = piece, labels
+        done += len(labels)
+    return x, y
+
+
+def _pieces(law: _Law, sizes: npt.NDArray[np.int64]) -> Iterator[tuple[Array, Array]]:
+    """The examples of a thousand clients after those of another."""
+    for first in range(0, len(sizes), 1000):
+        some = [law.examples(client, int(sizes[client])) for client in range(first, min(first + 1000, len(sizes)))]
+        yield np.concatenate([x for x, _ in some]), np.concatenate([y for _, y in some]).astype(np.int32)
 
 
 def _preset(name: str, alpha: float, beta: float, *, iid: bool = False) -> Callable[..., FederatedData]:
@@ -113,7 +163,7 @@ def _preset(name: str, alpha: float, beta: float, *, iid: bool = False) -> Calla
             test_share: Share of each client's examples for testing.
             seed: Fixes every draw.
         """
-        return _drawn(name, alpha, beta, iid, clients, test_share, seed)
+        return _drawn(name, _Law(alpha, beta, iid, seed), clients, test_share)
 
     return load
 
@@ -126,7 +176,7 @@ def synthetic_1_1(*, clients: int = 100, test_share: float = 0.1, seed: int = 0)
         test_share: Share of each client's examples for testing.
         seed: Fixes every draw.
     """
-    return _drawn("synthetic-1-1", 1.0, 1.0, False, clients, test_share, seed)
+    return _drawn("synthetic-1-1", _Law(1.0, 1.0, False, seed), clients, test_share)
 
 
 synthetic_0_0 = _preset("synthetic-0-0", 0.0, 0.0)

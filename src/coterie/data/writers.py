@@ -13,13 +13,16 @@ from typing import Literal
 
 import numpy as np
 
-from coterie.data import files, partition
+from coterie.data import partition
 from coterie.data.federated import FederatedData, Index
 from coterie.data.partition.counting import at_least, at_most
-from coterie.data.pools import pool
+from coterie.data.pools import Pool, pool
+from coterie.data.publishers.idx import read_writers
 from coterie.data.readers.archive import read_arrays
+from coterie.data.sources import source
 from coterie.errors import DataError, SpecError, unknown
 from coterie.seeds import Seed
+from coterie.types import Array
 
 FILE = "mnist_writers.npz"
 
@@ -45,24 +48,10 @@ def mnist_writers(
     if writers not in _WHOSE:
         raise SpecError(unknown("writers", writers, _WHOSE))
     mnist = pool("mnist")
-    mnist = dataclasses.replace(mnist, source=f"{mnist.source} and {FILE}")
-    path = files.find(FILE)
-    who, series, who_test, series_test = read_arrays(
-        path, lambda _: _MEMBERS, f"It must hold arrays {', '.join(_MEMBERS)}, in the order of mnist.npz"
-    )
-    writer, hsf = np.concatenate([who, who_test]).astype(np.int64), np.concatenate([series, series_test])
-    if len(who) != mnist.train or len(writer) != len(mnist.y) or len(hsf) != len(writer):
-        raise DataError(
-            f"{path} has {len(writer)} writers for {len(mnist.y)} images. Take the file made for this MNIST"
-        )
+    mnist, writer, hsf = _with_writers(mnist)
     part = {"train": slice(0, mnist.train), "test": slice(mnist.train, None), "all": slice(None)}[writers]
-    fit, ids = partition.by_column(writer[part])
+    fit, ids = by_writer(writer[part], clients, seed)
     fit = Index(fit.order + (part.start or 0), fit.offsets)
-    if clients:
-        at_least("clients", clients, 1)
-        at_most("clients", clients, len(ids), "the number of writers")
-        drawn = sorted(Seed(seed).fold("writers").sample(len(ids), clients))
-        fit, ids = Index.from_lists([fit.of(i) for i in drawn]), [ids[i] for i in drawn]
     truth = (hsf[fit.order[fit.offsets[:-1]]] != 0).astype(np.int64)  # of a writer's first image: all are of one series
     return mnist.dealt(
         "mnist-writers",
@@ -72,3 +61,39 @@ def mnist_writers(
         clients=[f"{int(number):04d}" for number in ids],
         truth=truth,
     )
+
+
+def by_writer(writers: Array, clients: int, seed: int, what: str = "writers") -> tuple[Index, list[str]]:
+    """The examples of each writer, or of some that are drawn at random, and the writers as texts, in sorted order.
+
+    Args:
+        writers: (examples,) who wrote each.
+        clients: How many writers; 0 for all.
+        seed: Fixes which.
+        what: What to call them in errors.
+    """
+    fit, ids = partition.by_column(writers)
+    if not clients:
+        return fit, ids
+    at_least("clients", clients, 1)
+    at_most("clients", clients, len(ids), f"the number of {what}")
+    drawn = sorted(Seed(seed).fold("writers").sample(len(ids), clients))
+    return Index.from_lists([fit.of(i) for i in drawn]), [ids[i] for i in drawn]
+
+
+def _with_writers(mnist: Pool) -> tuple[Pool, Array, Array]:
+    """MNIST with the file of its writers named as a source, and the writer and the series of each image."""
+    origin = source(FILE)
+    held: tuple[Array, ...]
+    if origin.published is not None:
+        held = read_writers(origin.paths, len(mnist.y) - mnist.train)
+    else:
+        how = f"It must hold arrays {', '.join(_MEMBERS)}, in the order of mnist.npz"
+        held = read_arrays(origin.paths[0], lambda _: _MEMBERS, how)
+    who, series, who_test, series_test = held
+    writer, hsf = np.concatenate([who, who_test]).astype(np.int64), np.concatenate([series, series_test])
+    if len(who) != mnist.train or len(writer) != len(mnist.y) or len(hsf) != len(writer):
+        raise DataError(
+            f"{origin.paths[0]} has {len(writer)} writers for {len(mnist.y)} images. Take the file made for this MNIST"
+        )
+    return dataclasses.replace(mnist, source=f"{mnist.source} and {origin}"), writer, hsf

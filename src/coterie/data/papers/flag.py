@@ -1,11 +1,11 @@
 """Label skew in groups of clients, and a label distribution for each client: FLAG's two partitions.
 
 "FLAG: Clustered Federated Learning Combining Data and Gradient Information in Heterogeneous Settings", submitted to
-ICLR 2025, openreview.net/forum?id=8OrXrdPbef: 100 clients on CIFAR-10, Fashion-MNIST and SVHN (MNIST is ours). The
-paper leaves open how many groups there are and how clients are tested. Here a share ρ of the labels for each client
-makes ceil(1/ρ) groups, which are the true clusters, and a client is tested on all test images of its labels, as in
-PACFL ("local_view"), or on a part of them in the proportions of training ("matched"). Where the file holds a subset,
-the number of clients stays and each has fewer images.
+ICLR 2025, openreview.net/forum?id=8OrXrdPbef: 100 clients on CIFAR-10, Fashion-MNIST, SVHN and CIFAR-100 with its 100
+fine labels (MNIST is ours). The paper leaves open how many groups there are and how clients are tested. Here a share ρ
+of the labels for each client makes ceil(1/ρ) groups, which are the true clusters, and a client is tested on all test
+images of its labels, as in PACFL ("local_view"), or on a part of them in the proportions of training ("matched").
+Where the file holds a subset, the number of clients stays and each has fewer images.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def tests(protocol: str, held: Pool, fit: Index, owned: Array | None, seed: int)
     if protocol == "matched":
         return partition.matched(fit, held.labels, held.test_labels, seed=seed)
     if owned is None:
-        owned = np.zeros((len(fit), held.images.classes), np.bool_)
+        owned = np.zeros((len(fit), held.classes), np.bool_)
         owned[fit.owners(), held.labels[fit.order]] = True
     return partition.local_view(owned, held.test_labels)
 
@@ -114,3 +114,6 @@ cifar10_dirichlet = _dirichlet("cifar10-dirichlet", "cifar10")
 svhn_skew20 = _skew("svhn-skew20", "svhn", 0.2)
 svhn_skew30 = _skew("svhn-skew30", "svhn", 0.3)
 svhn_dirichlet = _dirichlet("svhn-dirichlet", "svhn")
+cifar100_skew20 = _skew("cifar100-skew20", "cifar100", 0.2)
+cifar100_skew30 = _skew("cifar100-skew30", "cifar100", 0.3)
+cifar100_dirichlet = _dirichlet("cifar100-dirichlet", "cifar100")

@@ -37,6 +37,8 @@ def assemble(
     transform: npt.NDArray[np.uint8] | None = None,
     truth: npt.NDArray[np.int64] | None = None,
     normalise: tuple[Any, Any] | None = None,
+    tokens: int | None = None,
+    table: Array | None = None,
     source: str = "",
 ) -> FederatedData:
     """Federated data from one or two pools of examples.
@@ -57,6 +59,8 @@ def assemble(
         transform: (clients,) which of them each client's examples undergo.
         truth: (clients,) the true clusters.
         normalise: Mean and deviation of the inputs, where they are published.
+        tokens: Of how many tokens x holds the ids; None: it holds quantities.
+        table: The vectors that stand for the tokens.
         source: Where the data come from, in a sentence.
     """
     ids = numbered(len(fit)) if clients is None else tuple(ClientId(str(client)) for client in clients)
@@ -86,6 +90,8 @@ def assemble(
         transform=transform,
         truth=truth,
         normalise=normalise,
+        tokens=tokens,
+        table=table,
         source=source,
         held_seed=Seed(seed),
     )

@@ -1,0 +1,144 @@
+"""Fed-Goodreads: sentences of book reviews by reviewer, spoilers or not.
+
+Palihawadana et al., "FedSim: Similarity Guided Model Aggregation for Federated Learning", Neurocomputing 2022, from
+Goodreads' reviews (Wan et al. 2019): 100 reviewers with 2 to 8 sentences, 355 for training and 130 for testing in
+all. `goodreads` has counts of 2,517 words, `goodreads-sentences` the same sentences as 40 words, each a frozen
+vector, see `coterie.data.text`. The published split is kept. It is very small: a single sentence is most of a percent
+of the accuracy. Nobody knows true clusters of the reviewers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.data import sources, text
+from coterie.data.federated import FederatedData, Index, aligned
+from coterie.data.partition import assemble
+from coterie.data.partition.assembling import numbered
+from coterie.data.partition.counting import at_least, at_most
+from coterie.data.publishers.leaf_text import read_split
+from coterie.data.readers.archive import read_arrays
+from coterie.data.sources import Source
+from coterie.errors import DataError
+from coterie.seeds import Seed
+from coterie.types import Array
+
+FILE = "fed_goodreads.npz"
+TITLE = "Fed-Goodreads (Palihawadana et al. 2022)"
+WORDS = 40
+
+#: Where the publishers' files are below the folder: counts, and sentences.
+_COUNTS, _SENTENCES = "data_text", "data"
+#: Names of the reviewers, and for training and testing: inputs, labels, and whose they are.
+_Parts = tuple[list[str], list[tuple[Any, Array, Index]]]
+
+
+def goodreads(*, clients: int = 0, seed: int = 0) -> FederatedData:
+    """Reviewers with counts of words in each sentence, used as they are.
+
+    Args:
+        clients: How many reviewers, drawn at random; 0 for all.
+        seed: Fixes every draw.
+    """
+    origin, names, parts = _held(_COUNTS, clients, seed)
+    (x, y, fit), (x_test, y_test, test) = parts
+    return assemble(
+        "goodreads",
+        (np.asarray(x), y),
+        fit,
+        test=(np.asarray(x_test), y_test),
+        tested=test,
+        seed=seed,
+        classes=2,
+        clients=names,
+        normalise=(0.0, 1.0),
+        source=f"{TITLE}, from {origin}",
+    )
+
+
+def goodreads_sentences(*, clients: int = 0, vectors: text.Vectors = "auto", seed: int = 0) -> FederatedData:
+    """Reviewers with the words of each sentence as vectors.
+
+    Args:
+        clients: How many reviewers, drawn at random; 0 for all.
+        vectors: For words: GloVe's (`glove`), drawn by their hash (`hashed`), or GloVe's where they are at hand.
+        seed: Fixes every draw.
+    """
+    origin, names, parts = _held(_SENTENCES, clients, seed)
+    (x, y, fit), (x_test, y_test, test) = parts
+    made = text.embedded([*x, *x_test], WORDS, vectors=vectors, fill="after", seed=seed)
+    return assemble(
+        "goodreads-sentences",
+        (aligned(made.x), np.concatenate([y, y_test])),
+        fit,
+        tested=Index(test.order + len(y), test.offsets),
+        seed=seed,
+        classes=2,
+        tokens=len(made.table),
+        table=made.table,
+        clients=names,
+        source=f"{TITLE}, from {origin}; {text.said(vectors)}",
+    )
+
+
+def _held(what: str, clients: int, seed: int) -> tuple[Source, list[str], list[tuple[Any, Array, Index]]]:
+    """The files, the reviewers' names, and both parts."""
+    at_least("clients", clients, 0)
+    origin = sources.source(FILE)
+    names, parts = _of_archive(origin.paths[0], what) if origin.published is None else _of_json(origin.paths, what)
+    if clients:
+        at_most("clients", clients, len(names), "the number of reviewers")
+        drawn = sorted(Seed(seed).fold("reviewers").sample(len(names), clients))
+        names = [names[i] for i in drawn]
+        parts = [(x, y, Index.from_lists([index.of(i) for i in drawn])) for x, y, index in parts]
+    return origin, names, parts
+
+
+def _of_archive(path: Path, what: str) -> _Parts:
+    field = "x" if what == _COUNTS else "text"
+    wanted = tuple(f"{name}_{part}" for part in ("train", "test") for name in (field, "y", "offsets"))
+    arrays = read_arrays(path, lambda _: wanted, f"It must hold arrays {', '.join(wanted)}, as numpy.savez writes them")
+    parts = []
+    for x, y, offsets in (arrays[:3], arrays[3:]):
+        rising = len(offsets) > 1 and offsets[0] == 0 and offsets[-1] == len(y) and (np.diff(offsets) >= 0).all()
+        if len(x) != len(y) or not rising or x.dtype.kind != ("u" if what == _COUNTS else "U"):
+            raise DataError(f"{path}: {field}, y and offsets must belong together, offsets rising from 0 to {len(y)}")
+        index = Index(np.arange(len(y)), offsets.astype(np.int64))
+        parts.append((x if what == _COUNTS else x.tolist(), y.astype(np.int32), index))
+    if len(parts[0][2]) != len(parts[1][2]):
+        raise DataError(f"{path}: offsets_train and offsets_test are of different numbers of reviewers")
+    return list(numbered(len(parts[0][2]))), parts
+
+
+def _of_json(paths: Sequence[Path], what: str) -> _Parts:
+    here = [path for path in paths if path.parent.parent.name == what]
+    if not here:
+        raise DataError(f"{paths[0].parent.parent.parent} has no folder {what} with train and test in it")
+    how = "x must be a row of counts and y 0 or 1" if what == _COUNTS else "x must be a sentence and y 0 or 1"
+    users = read_split(here, _is_counted if what == _COUNTS else _is_sentence, how)
+    parts = []
+    for part in ("train", "test"):
+        own = [getattr(user, part) for user in users.values()]
+        x = [each for xs, _ in own for each in xs]
+        y = np.array([int(each) for _, ys in own for each in ys], np.int32)
+        sizes = np.array([len(ys) for _, ys in own], np.int64)
+        parts.append((_counts(here[0], x) if what == _COUNTS else x, y, Index.from_sizes(np.arange(len(y)), sizes)))
+    return list(users), parts
+
+
+def _counts(path: Path, rows: list[list[int]]) -> Array:
+    if len({len(row) for row in rows}) > 1:
+        raise DataError(f"{path}: rows of counts differ in length. Make it or download it again")
+    return np.array(rows, np.uint8)
+
+
+def _is_counted(x: Any, y: Any) -> bool:
+    return isinstance(x, list) and all(type(each) is int and 0 <= each < 256 for each in x) and y in (0, 1)
+
+
+def _is_sentence(x: Any, y: Any) -> bool:
+    return isinstance(x, str) and y in (0, 1)

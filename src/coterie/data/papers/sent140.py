@@ -1,0 +1,135 @@
+"""Sent140: tweets by account, positive or not.
+
+Go, Bhayani, Huang, "Twitter Sentiment Classification using Distant Supervision", 2009, by account as in LEAF (Caldas
+et al., arXiv:1812.01097), FedProx (arXiv:1812.06127), FedGroup (arXiv:2010.06870) and FlexCFL (arXiv:2108.09749): 25
+words of a tweet as frozen vectors, see `coterie.data.text`. A tweet is positive where its polarity is 4. LEAF's files
+are used as they were sampled and split where they are at hand: 772 accounts in the papers. From the publishers' own
+file, accounts with at least 30 tweets are taken, three in ten of them drawn at random, and each one's tweets are
+split 80/20: LEAF's settings, but another draw. The publishers' 498 test tweets, which LEAF adds, are not used. Nobody
+knows true clusters of the accounts.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.data import sources, text
+from coterie.data.federated import FederatedData, Index, aligned
+from coterie.data.partition import assemble
+from coterie.data.partition.counting import at_least, at_most
+from coterie.data.publishers.leaf_text import read_split
+from coterie.data.splitting import check_share, split
+from coterie.errors import DataError
+from coterie.seeds import Seed
+
+FILE = "training.1600000.processed.noemoticon.csv"
+TITLE = "Sentiment140 (Go et al. 2009)"
+WORDS = 25
+#: The share of accounts that LEAF's sample has.
+SHARE = 0.3
+
+_POLARITIES = ("0", "2", "4")
+_HOW = 'Each line must be "polarity","id","date","query","account","text", polarity 0, 2 or 4, as it is published'
+
+#: Texts and labels of an account.
+_Tweets = tuple[list[str], list[int]]
+
+
+def sent140(
+    *,
+    clients: int = 0,
+    least: int = 30,
+    vectors: text.Vectors = "auto",
+    fill: text.Fill = "after",
+    test_share: float = 0.2,
+    seed: int = 0,
+) -> FederatedData:
+    """Accounts with their tweets; a client's id is the account's name.
+
+    Args:
+        clients: How many accounts, drawn at random; 0 for all in LEAF's files, or three in ten in the publishers'.
+        least: Tweets that an account in the publishers' file must have.
+        vectors: For words: GloVe's (`glove`), drawn by their hash (`hashed`), or GloVe's where they are at hand.
+        fill: Where short tweets are filled up: after the words, or before them, as in FlexCFL.
+        test_share: Share of each account's tweets for testing, in the publishers' file.
+        seed: Fixes every draw.
+    """
+    at_least("clients", clients, 0)
+    check_share(test_share)
+    origin = sources.source(FILE)
+    draw = Seed(seed).fold("accounts")
+    if origin.published is None:
+        tweets = {name: own for name, own in _read(origin.paths[0]).items() if len(own[1]) >= least}
+        if not tweets:
+            raise DataError(f"{origin.paths[0]} has no account with {least} tweets. Set least to a smaller number")
+        names = _drawn(sorted(tweets), clients or max(1, round(SHARE * len(tweets))), draw)
+        accounts = [_split(tweets[name], test_share, Seed(seed).fold("split", name)) for name in names]
+    else:
+        users = read_split(origin.paths, _is_tweet, "x must be a list with the tweet as its fifth, y one of 0, 1, 2, 4")
+        names = _drawn(list(users), clients or len(users), draw)
+        accounts = [(_of_leaf(*users[name].train), _of_leaf(*users[name].test)) for name in names]
+    parts = [[own[side] for own in accounts] for side in (0, 1)]  # all that is for training first
+    texts = [tweet for part in parts for own, _ in part for tweet in own]
+    labels = np.array([label for part in parts for _, own in part for label in own], np.int32)
+    made = text.embedded(texts, WORDS, vectors=vectors, fill=fill, seed=seed)
+    fit, test = (_places([len(own) for _, own in part]) for part in parts)
+    return assemble(
+        "sent140",
+        (aligned(made.x), labels),
+        fit,
+        tested=Index(test.order + len(fit.order), test.offsets),
+        seed=seed,
+        classes=2,
+        tokens=len(made.table),
+        table=made.table,
+        clients=names,
+        source=f"{TITLE}, from {origin}; {text.said(vectors)}",
+    )
+
+
+def _drawn(names: Sequence[str], count: int, draw: Seed) -> list[str]:
+    at_most("clients", count, len(names), "the number of accounts")
+    return [names[i] for i in sorted(draw.sample(len(names), count))]
+
+
+def _read(path: Path) -> dict[str, _Tweets]:
+    """Tweets and labels by account, in the order of the file."""
+    tweets: dict[str, _Tweets] = {}
+    try:
+        with path.open(encoding="latin-1", newline="") as stream:
+            for number, row in enumerate(csv.reader(stream), start=1):
+                if len(row) != 6 or row[0] not in _POLARITIES:
+                    raise DataError(f"{path}, line {number}: {_HOW}")
+                own = tweets.setdefault(row[4], ([], []))
+                own[0].append(row[5])
+                own[1].append(int(row[0] == "4"))
+    except (OSError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read: {error}. {_HOW}") from error
+    return tweets
+
+
+def _split(tweets: _Tweets, test_share: float, seed: Seed) -> tuple[_Tweets, _Tweets]:
+    texts, labels = tweets
+    fit, test = (
+        ([texts[i] for i in part], [labels[i] for i in part])
+        for part in split(np.arange(len(labels)), test_share, seed)
+    )
+    return fit, test
+
+
+def _is_tweet(x: Any, y: Any) -> bool:
+    return isinstance(x, list) and len(x) >= 5 and isinstance(x[4], str) and str(y) in ("0", "1", "2", "4")
+
+
+def _of_leaf(x: list[Any], y: list[Any]) -> _Tweets:
+    # LEAF writes 1 for a positive tweet; in the form that FedProx uses it is still "4".
+    return [each[4] for each in x], [int(str(each) in ("1", "4")) for each in y]
+
+
+def _places(sizes: list[int]) -> Index:
+    return Index.from_sizes(np.arange(sum(sizes)), np.array(sizes, np.int64))
