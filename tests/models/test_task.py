@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import jax
@@ -39,6 +40,14 @@ def test_the_gradient_of_the_loss_is_probabilities_minus_the_label():
 def test_the_loss_of_a_number_is_half_the_squared_error():
     # (3 - 1)²/2 = 2, (0 - (-3))²/2 = 4.5
     assert np.asarray(NUMBER.losses_of(jnp.array([3.0, 0.0]), jnp.array([1.0, -3.0]))).tolist() == [2, 4.5]
+
+
+def test_a_task_may_have_a_loss_of_its_own():
+    task = dataclasses.replace(NUMBER, loss=lambda outputs, y: jnp.abs(outputs - y))
+    # |3 - 1| and |0 - (-3)|; outputs of weights 1 and 0 are the first inputs
+    assert np.asarray(task.losses_of(jnp.array([3.0, 0.0]), np.array([1.0, -3.0]))).tolist() == [2, 3]
+    params = {"linear": {"kernel": np.array([1.0, 0.0])}}
+    assert np.asarray(task.losses(params, np.array([[3.0, 5.0]]), np.array([1.0]))).tolist() == [2]
 
 
 def test_losses_are_those_of_the_outputs():

@@ -136,3 +136,33 @@ def test_parameters_that_are_not_a_nested_dict_of_arrays_are_refused_when_the_ta
     with pytest.raises(SpecError) as caught:
         from_functions(lambda key: made, lambda params, x: x, (2,), 2, name="odd")
     assert str(caught.value).startswith(text)
+
+
+class Spelling(linen.Module):
+    """Learned vectors for ids, added up."""
+
+    @linen.compact
+    def __call__(self, ids):
+        return linen.Dense(2)(linen.Embed(5, 3)(ids).sum(axis=1))
+
+
+def test_a_module_for_tokens_gets_ids_as_whole_numbers():
+    task = from_flax(Spelling(), (4,), 2, tokens=5)
+    params = task.init(Seed(0))
+    ids = np.array([[0, 4, 1, 1]], np.uint8)
+    theirs = Spelling().apply({"params": params}, ids.astype(np.int32))
+    np.testing.assert_array_equal(task.outputs(params, ids), theirs)
+    with pytest.raises(SpecError, match="knows the tokens 0 to 4, the data have ids from 5 to 5"):
+        task.check(np.full((1, 4), 5), np.zeros(1, int))
+
+
+def test_a_pair_for_tokens_gets_ids_as_whole_numbers():
+    seen = []
+
+    def apply(params, x):
+        seen.append(x.dtype)
+        return params["w"][x].sum(axis=1)
+
+    task = from_functions(lambda key: {"w": jnp.eye(3)}, apply, (2,), 3, tokens=3)
+    assert np.asarray(task.outputs(task.init(Seed(0)), np.array([[0, 2]], np.uint8))).tolist() == [[1, 0, 1]]
+    assert seen == [np.int32]

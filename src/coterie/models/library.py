@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from coterie.errors import SpecError, unknown
-from coterie.models import networks
+from coterie.models import networks, recurrent
 from coterie.models.task import Task
 from coterie.seeds import Seed
 from coterie.types import Array, Params
@@ -110,6 +110,11 @@ MODELS: dict[str, str] = {
     "lenet5": "LeNet-5, for 28×28 and 32×32 images, grey or in colour",
     "resnet9": "SR-FCA's ResNet-9 with batch norm",
     "resnet9-gn": "PACFL's ResNet-9 with group norm",
+    "lstm": "FedProx's and FedGroup's for Sent140: two LSTM layers of 100, dense 30, one output",
+    "bilstm": "FlexCFL's for Sent140: LSTM layers of 64 and 32 both ways, dense 64, dropout",
+    "bigru": "FlexCFL's for Sent140: GRU layers of 64 and 32 both ways, dense 64, dropout",
+    "rnn": "FedSim's for Fed-Goodreads: 128 simple recurrent units, one output",
+    "char-lstm": "SR-FCA's and LEAF's for Shakespeare: 8 numbers a character, two LSTM layers, dense",
 }
 
 _BUILDERS: dict[str, Callable[..., Task]] = {
@@ -124,6 +129,11 @@ _BUILDERS: dict[str, Callable[..., Task]] = {
     "lenet5": networks.lenet5,
     "resnet9": networks.resnet9,
     "resnet9-gn": networks.resnet9_gn,
+    "lstm": recurrent.lstm,
+    "bilstm": recurrent.bilstm,
+    "bigru": recurrent.bigru,
+    "rnn": recurrent.rnn,
+    "char-lstm": recurrent.char_lstm,
 }
 
 

@@ -39,17 +39,54 @@ def network(
     l2: float = 0.0,
     how: Init = "glorot",
 ) -> Task:
-    """A task of these layers, one after the other."""
-    if classes is None:
-        raise SpecError(f"{name} predicts classes, but the data have numbers to predict; use linear-regression")
+    """A task of these layers, one after the other, on images."""
     if len(shape) not in (2, 3):
         raise SpecError(f"{name} takes images, (height, width) or (height, width, channels), the data have {shape}")
-    image = shape if len(shape) == 3 else (*shape, 1)
+    return layered(
+        name,
+        shape,
+        classes,
+        layers,
+        first=shape if len(shape) == 3 else (*shape, 1),
+        normalise=normalise,
+        l2=l2,
+        how=how,
+    )
+
+
+def layered(
+    name: str,
+    shape: tuple[int, ...],
+    classes: int | None,
+    layers: Sequence[Layer],
+    *,
+    first: tuple[int, ...] | None = None,
+    normalise: Any = None,
+    l2: float = 0.0,
+    how: Init = "glorot",
+    tokens: int | None = None,
+) -> Task:
+    """A task of these layers, one after the other, on inputs of any kind.
+
+    Args:
+        name: What to call it.
+        shape: Of one input.
+        classes: How many.
+        layers: From the input to the output.
+        first: The shape in which the first layer takes an input, where it is another.
+        normalise: A function of the inputs, or None.
+        l2: Penalty on kernels while training.
+        how: How kernels start.
+        tokens: Of how many tokens the inputs are ids; None: they are quantities.
+    """
+    if classes is None:
+        raise SpecError(f"{name} predicts classes, but the data have numbers to predict; use linear-regression")
+    taken = first or shape
     names = [f"layer{place:02d}" for place in range(len(layers))]
 
     def init(seed: Seed) -> Params:
         params: Params = {}
-        inner = image
+        inner = taken
         for key, layer in zip(names, layers, strict=True):
             made, inner = layer.init(seed.fold(key), inner, how)
             if min(inner) < 1:
@@ -59,7 +96,7 @@ def network(
         return params
 
     def call(params: Params, x: Any, context: Context) -> Any:
-        out = x.reshape(x.shape[0], *image)
+        out = x.reshape(x.shape[0], *taken)
         for key, layer in zip(names, layers, strict=True):
             own = params.get(key, {})
             out = layer.apply(own, out, context, key, _stats(own))
@@ -70,8 +107,8 @@ def network(
         out = call(params, x, context)
         return out, _nested(context.stats)
 
-    first = init(Seed(0))
-    uses_stats = any(_stats(part) for part in first.values())
+    example = init(Seed(0))
+    uses_stats = any(_stats(part) for part in example.values())
     return Task(
         name,
         init,
@@ -79,10 +116,11 @@ def network(
         shape,
         classes,
         normalise,
-        tuple(first),
+        tuple(example),
         l2,
         random=any(isinstance(layer, Dropout) for layer in layers),
         learn=learn if uses_stats else None,
+        tokens=tokens,
     )
 
 

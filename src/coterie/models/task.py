@@ -48,6 +48,8 @@ class Task:
         learn: For models with running statistics: (parameters, inputs, key, weight) → outputs while training, and the
             new statistics as a part of the parameters. They lie under keys called `stats`, are sent and averaged like
             parameters, and are left out of update vectors (`trainable`).
+        tokens: Inputs are ids below this number and reach `apply` as int32, never scaled; None: they are quantities.
+        loss: (outputs, labels or numbers) → the loss of each example; None: cross-entropy, or half the squared error.
     """
 
     name: str
@@ -60,6 +62,8 @@ class Task:
     l2: float = 0.0
     random: bool = False
     learn: Callable[[Params, Any, Any, Any], tuple[Any, Params]] | None = None
+    tokens: int | None = None
+    loss: Callable[[Any, Any], Any] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -72,23 +76,27 @@ class Task:
             raise SpecError(f"{self.name}.l2 must be a finite number of at least 0, got {l2!r}")
         if self.normalise is not None and not callable(self.normalise):
             raise SpecError(f"{self.name}.normalise must be a function of the inputs, got {self.normalise!r}")
+        if self.normalise is not None and self.tokens is not None:
+            raise SpecError(f"{self.name}.normalise must be none: its inputs are ids of tokens, no quantities")
 
     def outputs(self, params: Params, x: Any, key: Any = None) -> Any:
         """Logits or predictions for stored inputs."""
+        return self.apply(params, self._inputs(x), key)
+
+    def _inputs(self, x: Any) -> Any:
+        if self.tokens is not None:
+            return x.astype(np.int32)
         inputs = x.astype(np.float32)
-        if self.normalise is not None:
-            inputs = self.normalise(inputs)
-        return self.apply(params, inputs, key)
+        return inputs if self.normalise is None else self.normalise(inputs)
 
     def training_outputs(self, params: Params, x: Any, key: Any, weight: Any) -> tuple[Any, Params]:
         """Outputs while a client trains, and new statistics, an empty dict for most models."""
         if self.learn is None:
             return self.outputs(params, x, key), {}
-        inputs = x.astype(np.float32)
-        return self.learn(params, inputs if self.normalise is None else self.normalise(inputs), key, weight)
+        return self.learn(params, self._inputs(x), key, weight)
 
     def losses(self, params: Params, x: Any, y: Any, key: Any = None) -> Any:
-        """The data loss of each example: cross-entropy, or half the squared error."""
+        """The data loss of each example."""
         return self.losses_of(self.outputs(params, x, key), y)
 
     def losses_of(self, outputs: Any, y: Any) -> Any:
@@ -97,6 +105,8 @@ class Task:
         import jax.numpy as jnp
 
         y = jnp.asarray(y)
+        if self.loss is not None:
+            return self.loss(outputs, y)
         if self.classes is None:
             return 0.5 * jnp.square(outputs - y)
         # One-hot instead of a gather by label: its gradient is a subtraction, not a scatter.
@@ -112,10 +122,25 @@ class Task:
             return jnp.zeros(y.shape, jnp.float32)
         return (jnp.argmax(outputs, axis=1).astype(y.dtype) == y).astype(jnp.float32)
 
-    def check(self, x: Array, y: Array) -> None:
-        """Raise a SpecError where data do not fit this task."""
-        if tuple(x.shape[1:]) != self.shape:
-            raise SpecError(f"Model {self.name} takes inputs of shape {self.shape}, the data have {tuple(x.shape[1:])}")
+    def check(self, x: Array, y: Array, *, shape: tuple[int, ...] | None = None, tokens: int | None = None) -> None:
+        """Raise a SpecError where data do not fit this task.
+
+        Args:
+            x: Stored inputs.
+            y: Labels, or numbers to predict.
+            shape: Of one input as the task gets it, where that is not how it is stored.
+            tokens: Of how many tokens the inputs are known to be ids; None: nobody says that they are.
+        """
+        seen = tuple(x.shape[1:]) if shape is None else shape
+        if seen != self.shape:
+            raise SpecError(f"Model {self.name} takes inputs of shape {self.shape}, the data have {seen}")
+        if self.tokens is None and tokens is not None:
+            raise SpecError(
+                f"Model {self.name} takes quantities, but the inputs are ids of {tokens} tokens; choose a model for "
+                "tokens, such as char-lstm"
+            )
+        if self.tokens is not None:
+            self._check_ids(x, self.tokens)
         if self.classes is None and y.dtype.kind != "f":
             raise SpecError(f"Model {self.name} predicts numbers, but the data have labels; choose a classifier")
         if self.classes is not None and y.dtype.kind == "f":
@@ -124,6 +149,15 @@ class Task:
             raise SpecError(
                 f"Model {self.name} knows the classes 0 to {self.classes - 1}, the data have labels from {y.min()} "
                 f"to {y.max()}; give it more classes"
+            )
+
+    def _check_ids(self, x: Array, tokens: int) -> None:
+        if x.dtype.kind not in "iu":
+            raise SpecError(f"Model {self.name} takes ids of tokens, whole numbers, but the inputs are {x.dtype}")
+        if x.size and not 0 <= int(x.min()) <= int(x.max()) < tokens:
+            raise SpecError(
+                f"Model {self.name} knows the tokens 0 to {tokens - 1}, the data have ids from {x.min()} to {x.max()}; "
+                "give it more tokens"
             )
 
 

@@ -28,6 +28,7 @@ def from_functions(
     name: str = "custom",
     normalise: Any = None,
     l2: float = 0.0,
+    tokens: int | None = None,
 ) -> Task:
     """A task from a pure pair.
 
@@ -40,6 +41,7 @@ def from_functions(
         name: What to call it.
         normalise: A function of the inputs, or None.
         l2: Penalty on kernels while training.
+        tokens: Inputs are ids below this number, handed over as int32; None: they are quantities, as float32.
     """
     taken = list(inspect.signature(apply).parameters.values())
     takes_key = len(taken) > 2 and taken[2].default is inspect.Parameter.empty
@@ -55,7 +57,7 @@ def from_functions(
 
     backend.start()
     layers = tuple(_checked(init(Seed(0).key()), name))
-    return Task(name, start, call, shape, classes, normalise, layers, l2, random=takes_key)
+    return Task(name, start, call, shape, classes, normalise, layers, l2, random=takes_key, tokens=tokens)
 
 
 def from_flax(
@@ -66,6 +68,7 @@ def from_flax(
     name: str | None = None,
     normalise: Any = None,
     l2: float = 0.0,
+    tokens: int | None = None,
 ) -> Task:
     """A task from a flax linen module that is called with a batch of inputs.
 
@@ -75,7 +78,7 @@ def from_flax(
 
     def init(key: Any) -> Params:
         options: dict[str, Any] = {"train": False} if takes_train else {}
-        variables = module.init(key, np.zeros((1, *shape), np.float32), **options)
+        variables = module.init(key, np.zeros((1, *shape), np.float32 if tokens is None else np.int32), **options)
         extra = sorted(set(variables) - {"params"})
         if extra:
             raise SpecError(f"Module {type(module).__name__} has variables {', '.join(extra)}; only params can be used")
@@ -96,6 +99,7 @@ def from_flax(
         name=name or type(module).__name__,
         normalise=normalise,
         l2=l2,
+        tokens=tokens,
     )
 
 
