@@ -330,6 +330,35 @@ def test_how_many_are_needed_is_the_desks_to_say_but_never_more_than_were_asked(
     assert fed.ask(("2", "3"), fit, Seed(0), start=model, local=LOCAL).clients == ("2", "3")
 
 
+def test_an_ask_says_itself_how_many_it_needs_where_that_is_not_the_desks_number(wired, model, lose):
+    fed, _ = wired(touch=lose({1: "1", 2: "*", 3: "*"}), least=2)
+    with pytest.raises(TooFewReplies, match="2 of 3 clients answered 'fit', 3 are needed"):
+        fed.ask(SOME, fit, Seed(0), start=model, local=LOCAL, least=3)
+    got = fed.ask(("1",), fit, Seed(0), start=model, local=LOCAL, least=0)
+    assert got.clients == ()
+    assert got.lost == {"1": "no reply"}
+    assert got.by_client("params") == {}
+    with pytest.raises(TooFewReplies, match="0 of 1 clients answered 'fit', 2 are needed"):
+        fed.ask(("1",), fit, Seed(0), start=model, local=LOCAL)
+
+
+def test_an_ask_that_may_come_back_empty_survives_replies_that_are_not_finite(wired, model):
+    # One sick client is all of such an ask: it says nothing about the others. To be scored, it does.
+    fed, _ = wired(touch=sicken("0"))
+    got = fed.ask(("0",), fit, Seed(0), start=model, local=LOCAL, least=0)
+    assert got.lost == {"0": "not finite"}
+    assert fed.refused == {"not finite": 1}
+    with pytest.raises(Diverged, match="1 of 1 replies"):
+        fed.ask(("0",), fit, Seed(0), start=model, local=LOCAL)
+
+
+def test_who_is_lost_while_placing_is_not_placed_and_the_bytes_count(wired, model, lose):
+    fed, _ = wired(touch=lose({1: "*", 2: "1"}), least=3)
+    assert fed.placing().ask(SOME, fit, Seed(0), start=model, local=LOCAL).clients == ()
+    assert fed.placing().ask(SOME, fit, Seed(0), start=model, local=LOCAL).clients == ("0", "2")
+    assert fed.traffic.total("down", "train") == 2 * 3 * tree.nbytes(model)
+
+
 def test_lost_names_who_gave_no_good_answer_and_why(wired, model):
     def touch(order, blocks):
         for block in blocks:

@@ -7,8 +7,11 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coterie import tree
+from coterie.aggregation import weighted_mean
 from coterie.clients import LocalSGD, fit, gradient
 from coterie.clients.closest import fit_closest
 from coterie.data.federated import Index
@@ -42,6 +45,18 @@ def by_hand(got, groups, many, weights):
             means[g] = (share[groups == g, None] * flat[groups == g]).sum(axis=0) / total[g]
     means = means.astype(np.float32)
     return means, total, np.linalg.norm(flat - means[groups], axis=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_of_each_group_may_count_alone(wired, uneven, model, kind):
+    # Client i is in group i mod 3. Client 0 has no examples, so that client 3 is the first of group 0.
+    fed, _ = wired(kind, data=uneven)
+    got = fed.ask(fed.clients, fit, Seed(0), start=model, local=LOCAL)
+    how = Mean(groups=4, by=GROUP, weights="first")
+    summed = fed.ask(fed.clients, fit, Seed(0), start=model, local=LOCAL, reduce=how)
+    assert summed.weight.tolist() == [1, 1, 1, 0]
+    for group, first in ((0, "3"), (1, "1"), (2, "2")):
+        assert tree.same(tree.row(summed.mean, group), got.by_client("params")[first])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,3 +137,15 @@ def test_distances_are_given_up_where_models_would_take_too_much_memory(wired, m
         fed.clients, fit, Seed(0), start=model, local=LOCAL, reduce=dataclasses.replace(how, spread=False)
     )
     assert unasked.spread is None
+
+
+@given(
+    weights=st.lists(st.integers(0, 5000), min_size=1, max_size=9).filter(any),
+    seed=st.integers(0, 1000),
+)
+def test_models_at_hand_have_the_mean_of_replies_that_come_in_to_the_bit(weights, seed):
+    bank = {"w": Seed(seed).fold("w").generator().normal(size=(len(weights), 7)).astype(np.float32)}
+    sums = reduce.Reduction(Mean(), {"w": np.zeros(7, np.float32)})
+    for place, weight in enumerate(weights):
+        sums.add(tree.take(bank, [place]), np.zeros(1, np.int64), np.array([weight]))
+    assert tree.same(tree.row(sums.result()[0], 0), weighted_mean(bank, weights))

@@ -145,6 +145,17 @@ def test_scores_losses_and_counts_are_the_same_on_both_federations(both, five, p
         assert_same(one, other)
 
 
+def test_many_models_go_through_wider_products_to_the_same_losses_whoever_is_asked(both, five, monkeypatch):
+    slow, fast = both
+    expected = slow.ask(CLIENTS, losses_of, Seed(0), centres=five)
+    monkeypatch.setattr(MODULE, "LARGE_BYTES", 0)
+    wide = fast.ask(CLIENTS, losses_of, Seed(0), centres=five)
+    assert_same(expected, wide)
+    for place, client in enumerate(CLIENTS):
+        alone = fast.ask([client], losses_of, Seed(0), centres=five)["losses"]
+        assert alone.tobytes() == wide["losses"][place].tobytes()
+
+
 def test_counts_are_those_of_the_labels(both):
     for fed in both:
         got = fed.ask(CLIENTS, label_counts, Seed(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coterie.federation.attacked import Attack, Attacked
 from coterie.federation.desk import Account, Desk
 from coterie.federation.faulty import Faults, Faulty
 from coterie.federation.protocol import Adapt, Cohort, Federation, Mean, Once, Replies, Rows, Traffic
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Account",
     "Adapt",
+    "Attack",
+    "Attacked",
     "Cohort",
     "Desk",
     "Faults",

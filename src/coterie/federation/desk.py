@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from coterie import codec, tree
+from coterie.aggregation import Robust
 from coterie.clients import schema as schemas
 from coterie.clients.schema import Model, Schema, Settings, Values
 from coterie.clients.work import Work
 from coterie.errors import Diverged, SpecError, TooFewReplies, unknown
 from coterie.federation.cohort import Cohort
-from coterie.federation.intake import NOT_FINITE, Intake, some
+from coterie.federation.intake import NOT_FINITE, PLAIN, Intake, some
 from coterie.federation.order import LACKS, Block, Carrier, Order
 from coterie.federation.protocol import Adapt, Mean, Once, Rows
 from coterie.federation.replies import Replies
@@ -31,7 +32,7 @@ from coterie.federation.traffic import Traffic
 from coterie.kept import Kept
 from coterie.models import Task
 from coterie.seeds import Seed
-from coterie.types import PARTS, Array, ClientId, Params, Part
+from coterie.types import PARTS, Array, Bank, ClientId, Params, Part
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,13 @@ class Desk:
     """A federation whose clients a carrier reaches."""
 
     def __init__(
-        self, carrier: Carrier, *, least: int = 1, account: Account | None = None, evaluating: bool = False
+        self,
+        carrier: Carrier,
+        *,
+        least: int = 1,
+        account: Account | None = None,
+        evaluating: bool = False,
+        robust: Robust = PLAIN,
     ) -> None:
         """Open a desk.
 
@@ -75,11 +82,13 @@ class Desk:
             least: How many good replies an ask needs; fewer raise TooFewReplies.
             account: An account to go on with.
             evaluating: Whether all bytes of this desk are for evaluation.
+            robust: How models are averaged.
         """
         self._carrier = carrier
         self._least = least
         self._account = account or Account()
         self._evaluating = evaluating
+        self._robust = robust
         self._template: Params = carrier.task.init(Seed(0))
 
     @property
@@ -109,7 +118,7 @@ class Desk:
 
     def on(self, task: Task) -> Desk:
         """The same clients and the same account with another task."""
-        return Desk(self._carrier.on(task), least=self._least, account=self._account, evaluating=self._evaluating)
+        return self._with(carrier=self._carrier.on(task))
 
     def evaluating(self) -> Desk:
         """The same clients for scoring only: bytes count as evaluation, nothing that a client keeps counts as sent."""
@@ -118,7 +127,19 @@ class Desk:
             holdings={key: set(clients) for key, clients in self._account.holdings.items()},
             versions=dict(self._account.versions),
         )
-        return Desk(self._carrier, least=0, account=account, evaluating=True)
+        return self._with(least=0, account=account, evaluating=True)
+
+    def placing(self) -> Desk:
+        """The same clients and the same account, where an ask may come back empty: who is lost is placed later."""
+        return self._with(least=0)
+
+    def _with(self, **changes: Any) -> Desk:
+        same = {"carrier": self._carrier, "least": self._least, "account": self._account}
+        return Desk(**{**same, "evaluating": self._evaluating, "robust": self._robust, **changes})
+
+    def average(self, bank: Bank, weights: Sequence[float] | Array) -> Params:
+        """One model of several that were handed over; see `Federation.average`."""
+        return self._robust.of(bank, np.asarray(weights))
 
     def begin(self) -> None:
         """A round begins: from here on, `undo` comes back to the memories as they are now."""
@@ -139,6 +160,7 @@ class Desk:
         reduce: Mean | None = None,
         deadline: float | None = None,
         after: Adapt | None = None,
+        least: int | None = None,
         **sent: Any,
     ) -> Replies:
         """Have each client of the cohort do a work, and gather the good replies; see `Federation.ask`."""
@@ -146,7 +168,7 @@ class Desk:
         t = cohort.t if isinstance(cohort, Cohort) else -1
         if reduce is not None:
             _check_reduction(order, reduce)
-        intake = Intake(order, self._carrier.task, self._template, reduce, self._check_sent(order))
+        intake = Intake(order, self._carrier.task, self._template, reduce, self._check_sent(order), self._robust)
         # To be scored, nobody trains: whoever cannot be placed without lowers the coverage.
         if order.clients and not (self._evaluating and work.plan is not None):
             clock = time.perf_counter()
@@ -161,7 +183,7 @@ class Desk:
             if lacking:
                 self._resend(t, order, tuple(sorted(lacking)), intake)
             self._account.seconds += time.perf_counter() - clock
-        return self._close(order, intake)
+        return self._close(order, intake, self._least if least is None else least)
 
     def _order(
         self,
@@ -275,19 +297,19 @@ class Desk:
         for block in self._carrier.carry(again):
             self._take(t, block, intake)
 
-    def _close(self, order: Order, intake: Intake) -> Replies:
+    def _close(self, order: Order, intake: Intake, least: int) -> Replies:
         """Accept what came: memories, holdings; refuse an ask that went wrong as a whole."""
         accepted = intake.clients
         sick = sorted(client for client, reason in intake.lost.items() if reason == NOT_FINITE)
-        if len(sick) > (len(accepted) + len(sick)) / 2:
+        # An ask that may come back empty is often one of few clients, whose majority says little.
+        if len(sick) > (len(accepted) + len(sick)) / 2 and (least or self._evaluating):
             raise Diverged(
                 f"{len(sick)} of {len(accepted) + len(sick)} replies to {order.work.name!r} are not finite "
                 f"({some(sick)}); lower the rate or look at their data"
             )
-        if order.clients and len(accepted) < min(self._least, len(order.clients)):
+        if order.clients and len(accepted) < min(least, len(order.clients)):
             raise TooFewReplies(
-                f"{len(accepted)} of {len(order.clients)} clients answered {order.work.name!r}, "
-                f"{self._least} are needed"
+                f"{len(accepted)} of {len(order.clients)} clients answered {order.work.name!r}, {least} are needed"
             )
         if order.work.memory is not None and not order.work.recalls and not order.evaluating:
             kept = self._account.versions.get(order.work.memory, Kept())

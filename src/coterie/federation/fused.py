@@ -15,8 +15,8 @@ from coterie.data import transforms
 from coterie.models import Task
 
 
-def gather(x: Any, y: Any, index: Any, turned: Any, names: tuple[str, ...]) -> Batch:
-    """The examples of these numbers, under the transform of their client."""
+def gather(x: Any, y: Any, table: Any, index: Any, turned: Any, names: tuple[str, ...]) -> Batch:
+    """The examples of these numbers, under the transform of their client; vectors where a table has one for each id."""
     from jax import lax
 
     safe = lax.max(index, ~index)  # filling is marked by the sign
@@ -27,6 +27,8 @@ def gather(x: Any, y: Any, index: Any, turned: Any, names: tuple[str, ...]) -> B
         images = lax.switch(turned, branches, images)
     elif names != ("identity",):
         images = transforms.apply(names[0], images)
+    if table is not None:
+        images = table.at[images].get(mode="promise_in_bounds")
     return Batch(images, y.at[safe].get(mode="promise_in_bounds"), (index >= 0).astype(np.float32))
 
 
@@ -41,12 +43,21 @@ def compiled_each(work: Work, task: Task, structure: Any, names: tuple[str, ...]
     each = work.each
 
     def run(
-        x: Any, y: Any, index: Any, turned: Any, live: Any, numbers: Any, shared: Any, banks: Any, models: Any
+        x: Any,
+        y: Any,
+        table: Any,
+        index: Any,
+        turned: Any,
+        live: Any,
+        numbers: Any,
+        shared: Any,
+        banks: Any,
+        models: Any,
     ) -> Any:
         fixed = {**setting.join_all(structure, numbers), **shared}
 
         def one(place: Any) -> Any:
-            batch = gather(x, y, index[place], turned[place], names)
+            batch = gather(x, y, table, index[place], turned[place], names)
             own = {name: tree.row(banks[name], models[name][place]) for name in rowed}
             return each(task, batch.x, batch.y, **fixed, **own)
 
@@ -72,6 +83,7 @@ def compiled_body(work: Work, task: Task, structure: Any, names: tuple[str, ...]
     def run(
         x: Any,
         y: Any,
+        table: Any,
         live: Any,
         n: Any,
         keys: Any,
@@ -94,7 +106,7 @@ def compiled_body(work: Work, task: Task, structure: Any, names: tuple[str, ...]
                 start = starts[name][c]
                 last = (lambda row: lasts[name][start + row]) if name in lasts else None
                 return Batches(
-                    counts[name][c], lambda row: gather(x, y, pages[name][start + row], turned[c], names), last
+                    counts[name][c], lambda row: gather(x, y, table, pages[name][start + row], turned[c], names), last
                 )
 
             client = Client(

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from coterie import tree
+from coterie.aggregation import Robust
 from coterie.clients import schema as schemas
 from coterie.clients.schema import Model, Ragged, Schema, Settings, Values
 from coterie.federation.order import Block, Order, pick
 from coterie.federation.protocol import Mean
-from coterie.federation.reduce import Reduction
+from coterie.federation.reduce import Reduction, Selection
 from coterie.federation.replies import Replies
 from coterie.models import Task
 from coterie.types import Array, ClientId, Params
@@ -22,10 +23,22 @@ from coterie.types import Array, ClientId, Params
 NOT_FINITE = "not finite"
 
 
+#: Nobody is taken to be bad.
+PLAIN = Robust()
+
+
 class Intake:
     """The replies of one ask while they come in."""
 
-    def __init__(self, order: Order, task: Task, template: Params, how: Mean | None, dims: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        order: Order,
+        task: Task,
+        template: Params,
+        how: Mean | None,
+        dims: Mapping[str, int],
+        robust: Robust = PLAIN,
+    ) -> None:
         """Nobody has answered yet.
 
         Args:
@@ -34,13 +47,17 @@ class Intake:
             template: A model of that task.
             how: How replies are added up; None to keep each of them.
             dims: Named dimensions of what was sent.
+            robust: By which rule they are averaged.
         """
         self.order = order
         self.lost: dict[ClientId, str] = dict.fromkeys(order.clients, "no reply")
         self._task = task
         self._template = template
         self._how = how
-        self._reduction = None if how is None else Reduction(how, template)
+        if how is None:
+            self._reduction = None
+        else:
+            self._reduction = Reduction(how, template) if robust.rule == "mean" else Selection(how, template, robust)
         self._blocks: list[Block] = []
         self._seen: set[ClientId] = set()
         self._asked = set(order.clients)

@@ -12,7 +12,7 @@ from coterie.federation.replies import Replies
 from coterie.federation.traffic import Traffic
 from coterie.models import Task
 from coterie.seeds import Seed
-from coterie.types import Bank, ClientId, Part
+from coterie.types import Array, Bank, ClientId, Params, Part
 
 __all__ = ["Adapt", "Cohort", "Federation", "Mean", "Once", "Replies", "Rows", "Traffic"]
 
@@ -40,14 +40,15 @@ class Mean:
         of: Which answer, a model.
         groups: How many groups.
         by: Client → group; or the name of the answer that says it; None for one group.
-        weights: Each reply counts its examples, or 1; without any examples, nothing.
+        weights: Each reply counts its examples, or 1; without any examples, nothing. `first`: the first of each group
+            in the order of client ids counts, the others do not.
         spread: Also give each reply's distance to its group's mean.
     """
 
     of: str = "params"
     groups: int = 1
     by: Mapping[ClientId, int] | str | None = None
-    weights: Literal["samples", "uniform"] = "samples"
+    weights: Literal["samples", "uniform", "first"] = "samples"
     spread: bool = False
 
 
@@ -85,6 +86,7 @@ class Federation(Protocol):
         reduce: Mean | None = None,
         deadline: float | None = None,
         after: Adapt | None = None,
+        least: int | None = None,
         **sent: Any,
     ) -> Replies:
         """Have each client of the cohort do a work, and gather the good replies.
@@ -97,7 +99,17 @@ class Federation(Protocol):
             reduce: How to add the replies up; without it, each of them is handed over.
             deadline: Seconds after which a reply is late.
             after: A work whose model this one is to use instead of a sent one.
+            least: How many good replies are needed, fewer skip the round: the federation's number; 0 for an ask beside
+                the main one, which may come back empty.
             sent: What the work takes: the same for all, `Rows`, or `Once`.
+        """
+
+    def average(self, bank: Bank, weights: Sequence[float] | Array) -> Params:
+        """One model of several that were handed over, by the rule with which this federation averages.
+
+        Args:
+            bank: The models.
+            weights: What each counts; those of 0 are left out, and a robust rule counts the others alike.
         """
 
     def on(self, task: Task) -> Federation:

@@ -1,4 +1,7 @@
-"""Means per group, added up as replies come: the memory is (groups × d), not (cohort × d)."""
+"""Means per group, added up as replies come: the memory is (groups × d), not (cohort × d).
+
+A robust rule has to see the models side by side: it keeps them until all are there.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from coterie import tree
+from coterie.aggregation import Robust
 from coterie.federation.protocol import Mean
 from coterie.types import Array, Bank, ClientId, Params
 
@@ -37,9 +41,7 @@ class Reduction:
 
     def add(self, bank: Bank, groups: Array, samples: Array) -> None:
         """Add some models, each to its group."""
-        # A client without examples gives back what it was sent, and counts for nothing.
-        counts = np.asarray(samples, np.float64)
-        weights = counts if self._how.weights == "samples" else (counts > 0).astype(np.float64)
+        weights = self._weights_of(groups, np.asarray(samples, np.float64))
 
         def add_leaf(total: Array, leaf: Array) -> None:
             scaled = np.empty(leaf.shape[1:])
@@ -52,6 +54,18 @@ class Reduction:
         if self._kept is not None:
             self._kept_bytes += tree.nbytes(bank)
             self._kept = [*self._kept, (bank, groups)] if self._kept_bytes <= KEPT_BYTES else None
+
+    def _weights_of(self, groups: Array, counts: Array) -> Array:
+        if self._how.weights == "samples":
+            return counts
+        # A client without examples gives back what it was sent, and counts for nothing.
+        weights: Array = (counts > 0).astype(np.float64)
+        if self._how.weights == "first":
+            begun = self._weights > 0
+            for place, group in enumerate(groups):
+                weights[place] *= not begun[group]
+                begun[group] |= weights[place] > 0
+        return weights
 
     def result(self) -> tuple[Bank, Array, Array | None]:
         """The means, the weights of the groups, and the distances of the models to their means if they were kept."""
@@ -69,3 +83,39 @@ class Reduction:
             for bank, groups in self._kept
         ]
         return mean, self._weights, np.concatenate([np.zeros(0), *distances])
+
+
+class Selection(Reduction):
+    """The models of one ask, kept to be averaged by a rule that withstands some bad ones."""
+
+    def __init__(self, how: Mean, template: Params, robust: Robust) -> None:
+        """No models yet."""
+        super().__init__(how, template)
+        self._robust = robust
+        self._all: list[tuple[Bank, Array, Array]] = []
+
+    def add(self, bank: Bank, groups: Array, samples: Array) -> None:
+        """Keep some models, each in its group."""
+        weights = self._weights_of(groups, np.asarray(samples, np.float64))
+        np.add.at(self._weights, groups, weights)
+        self._all.append((bank, groups, weights))
+
+    def result(self) -> tuple[Bank, Array, Array | None]:
+        """The robust means, the weights of the groups, and the distances of the models to their means."""
+        means: Bank = tree.map(lambda leaf: np.zeros((self._how.groups, *leaf.shape), leaf.dtype), self._template)
+        if not self._all:
+            return means, self._weights, np.zeros(0) if self._how.spread else None
+        bank = tree.concatenate([bank for bank, _, _ in self._all])
+        groups, weights = (np.concatenate([part[place] for part in self._all]) for place in (1, 2))
+        for group in np.flatnonzero(self._weights > 0):
+            members = np.flatnonzero(groups == group)
+            mean = self._robust.of(tree.take(bank, members), weights[members])
+
+            def put(into: Array, leaf: Array, at: int = int(group)) -> None:
+                into[at] = leaf
+
+            tree.map(put, means, mean)
+        if not self._how.spread:
+            return means, self._weights, None
+        away = tree.row_distances(bank, tree.take(means, groups))
+        return means, self._weights, np.where(self._weights[groups] > 0, away, 0.0)

@@ -15,6 +15,7 @@ from coterie.data.federated import FederatedData
 from coterie.federation.homes import Homes
 from coterie.federation.order import LACKS, Block, Order
 from coterie.models import Task, backend
+from coterie.threads import one_thread
 from coterie.types import Array, ClientId, Params, Part
 
 
@@ -24,7 +25,7 @@ class Sequential:
     def __init__(self, data: FederatedData, task: Task, *, homes: Homes | None = None) -> None:
         """Clients with these examples."""
         backend.start()
-        task.check(data.x, data.y)
+        task.check(data.x, data.y, shape=data.shape, tokens=data.ids)
         self._task = task
         self._homes = homes or Homes(data)
         self._clients = tuple(sorted(data.clients))
@@ -92,7 +93,8 @@ class Sequential:
         memory = {} if work.memory is None else self._homes.memory(order, client, task)
         if work.plain is not None:
             kept = {"memory": memory} if work.memory is not None else {}
-            answer = work.plain(task, x, y, seed, **sent, **order.settings, **kept)
+            with one_thread():
+                answer = work.plain(task, x, y, seed, **sent, **order.settings, **kept)
         else:
             structure, numbers = setting.split_all(order.settings)
             sums = _sums(work, task, structure, x, y, numbers, sent)

@@ -20,7 +20,7 @@ import numpy as np
 
 from coterie import tree
 from coterie.clients import settings as setting
-from coterie.clients.work import Steps
+from coterie.clients.work import CHUNK, Steps
 from coterie.data import transforms
 from coterie.data.federated import FederatedData
 from coterie.federation import compiling
@@ -40,12 +40,15 @@ from coterie.federation.homes import Homes
 from coterie.federation.order import LACKS, Block, Order
 from coterie.models import Task
 from coterie.seeds import Seed
+from coterie.threads import one_thread
 from coterie.types import Array, ClientId, Params
 
 #: Rows of one product when a function of single examples runs over many clients.
 ROWS = 128
 #: Such products in one call.
 PRODUCTS = 64
+#: Models of so many bytes, sent to all alike, are worth wider products: each product reads all of them again.
+LARGE_BYTES = 8 * 2**20
 #: Clients in one call at the most, and the bytes of their models.
 MOST_CLIENTS = 32
 MOST_BYTES = 32 * 2**20
@@ -77,7 +80,7 @@ class Vectorised:
         import jax
 
         compiling.prepare()
-        task.check(data.x, data.y)
+        task.check(data.x, data.y, shape=data.shape, tokens=data.ids)
         self._task = task
         self._homes = homes or Homes(data)
         self._clients = tuple(sorted(data.clients))
@@ -85,6 +88,7 @@ class Vectorised:
         self._pool = pool or ThreadPoolExecutor(self._threads, thread_name_prefix="coterie")
         self._x = jax.device_put(data.x, may_alias=True)
         self._y = jax.device_put(data.y, may_alias=True)
+        self._table = None if data.table is None else jax.device_put(data.table, may_alias=True)
         self._model_bytes = tree.nbytes(task.init(Seed(0)))
         self._lengths: dict[Any, tuple[int, dict[str, int]]] = {}
 
@@ -163,7 +167,7 @@ class Vectorised:
         plain = order.work.plain
 
         def one(member: Member) -> dict[str, Any]:
-            x = np.asarray(transforms.apply(self._data.transforms[member.transform], self._data.x[member.rows]))
+            x = np.asarray(transforms.apply(self._data.transforms[member.transform], self._data.inputs(member.rows)))
             sent = {name: tree.row(bank, row[member.place]) for name, (bank, row) in order.rows.items()}
             kept = {} if order.work.memory is None else {"memory": self._homes.memory(order, member.id, self._task)}
             seed = order.client_seed(member.id)
@@ -171,7 +175,9 @@ class Vectorised:
                 self._task, x, self._data.y[member.rows], seed, **order.shared, **order.settings, **sent, **kept
             )
 
-        answers = list(self._pool.map(one, clients))
+        # Our threads take whole clients; those of BLAS would make the last bits depend on the number of cores.
+        with one_thread():
+            answers = list(self._pool.map(one, clients))
         names = [*order.work.gives, *(["memory"] if "memory" in answers[0] else [])]
         return {
             name: [answer[name] for answer in answers]
@@ -183,6 +189,9 @@ class Vectorised:
     def _each(self, order: Order, clients: list[Member]) -> dict[str, Any]:
         """Sums per client of a function of single examples, over the examples of all clients that share a model."""
         work, sent = order.work, _Sent(order)
+        # By what is sent, never by the cohort: a client's arithmetic is the same whoever else is asked.
+        width = CHUNK if tree.nbytes(sent.shared) > LARGE_BYTES else ROWS
+        products = PRODUCTS * ROWS // width
         alike: dict[tuple[int, ...], list[Member]] = {}
         for member in clients:
             model = tuple(int(row[member.place]) for _, row in order.rows.values())
@@ -190,15 +199,15 @@ class Vectorised:
         pieces = [
             (key, members, chunk)
             for key, members in alike.items()
-            for chunk in _chunks(np.concatenate([member.rows for member in members]))
+            for chunk in _chunks(np.concatenate([member.rows for member in members]), width)
         ]
         run = compiled_each(work, self._task, sent.structure, self._data.transforms, tuple(order.rows))
 
         def call(some: list[Any]) -> dict[str, Any]:
-            index = np.full((PRODUCTS, ROWS), -1, np.int32)
-            turned = np.zeros(PRODUCTS, np.int32)
+            index = np.full((products, width), -1, np.int32)
+            turned = np.zeros(products, np.int32)
             used = {name: sorted({int(key[1 + i]) for key, _, _ in some}) for i, name in enumerate(order.rows)}
-            models = {name: np.zeros(PRODUCTS, np.int32) for name in order.rows}
+            models = {name: np.zeros(products, np.int32) for name in order.rows}
             for place, (key, _, chunk) in enumerate(some):
                 index[place, : len(chunk)] = chunk
                 turned[place] = key[0]
@@ -211,11 +220,11 @@ class Vectorised:
             }
             live = np.int32(len(some))
             values: dict[str, Any] = run(
-                self._x, self._y, index, turned, live, sent.numbers, sent.shared, banks, models
+                self._x, self._y, self._table, index, turned, live, sent.numbers, sent.shared, banks, models
             )
             return tree.host(values)
 
-        calls = [pieces[first : first + PRODUCTS] for first in range(0, len(pieces), PRODUCTS)] or [[]]
+        calls = [pieces[first : first + products] for first in range(0, len(pieces), products)] or [[]]
         results = list(self._pool.map(call, calls))
         sums = {name: np.zeros((len(clients), *leaf.shape[2:]), np.float32) for name, leaf in results[0].items()}
         flat = {
@@ -224,7 +233,7 @@ class Vectorised:
         }
         first = 0
         for members in alike.values():
-            count = -(-sum(member.n for member in members) // ROWS)
+            count = -(-sum(member.n for member in members) // width)
             starts = np.cumsum([0, *(member.n for member in members)])
             for name, total in sums.items():
                 rows = flat[name][first : first + count]
@@ -266,6 +275,7 @@ class Vectorised:
             out = run(
                 self._x,
                 self._y,
+                self._table,
                 np.int32(len(members)),
                 filled(np.array([member.n for member in members], np.int32), count),
                 keys,
@@ -358,5 +368,5 @@ def _heavy(order: Order) -> bool:
     return order.work.body is not None or order.work.plain is not None or order.after is not None
 
 
-def _chunks(rows: Array) -> list[Array]:
-    return [rows[first : first + ROWS] for first in range(0, len(rows), ROWS)]
+def _chunks(rows: Array, width: int) -> list[Array]:
+    return [rows[first : first + width] for first in range(0, len(rows), width)]

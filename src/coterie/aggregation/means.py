@@ -52,7 +52,7 @@ def weighted_mean(bank: Tree, weights: Sequence[float] | Array) -> Tree:
     Raises:
         SpecError: If the bank is empty or uneven, or the weights do not fit.
     """
-    n_models = _count(bank)
+    n_models = count(bank)
     weight = np.asarray(weights, dtype=np.float64)
     if weight.shape != (n_models,):
         raise SpecError(f"weights must be one number for each of the {n_models} models, got shape {weight.shape}")
@@ -60,16 +60,18 @@ def weighted_mean(bank: Tree, weights: Sequence[float] | Array) -> Tree:
         raise SpecError(f"weights must be finite and not negative, got {weight.tolist()}")
     if not weight.any():
         raise SpecError("weights are all 0: at least one must be positive; for equal shares use uniform_mean")
-    share = weight / weight.max()  # the sum of weights near the largest float would overflow
-    share /= share.sum()
+    # By a power of two, which changes no digit: the sum of weights near the largest float would overflow.
+    weight = np.ldexp(weight, -np.frexp(weight.max())[1])
 
     def mean(leaf: Array) -> Array:
         total = np.zeros(leaf.shape[1:])
-        for i in np.flatnonzero(share):
-            total += share[i] * leaf[i]
+        for i in np.flatnonzero(weight):
+            total += weight[i] * leaf[i]
+        # Divided in the end, as sums of replies are that come in one by one: to the bit the same mean.
+        total /= weight.sum()
         return total
 
-    return _reduce(mean, bank)
+    return reduce(mean, bank)
 
 
 def uniform_mean(bank: Tree) -> Tree:
@@ -78,8 +80,8 @@ def uniform_mean(bank: Tree) -> Tree:
     Raises:
         SpecError: If the bank is empty or uneven.
     """
-    _count(bank)
-    return _reduce(lambda leaf: leaf.mean(axis=0, dtype=np.float64), bank)
+    count(bank)
+    return reduce(lambda leaf: leaf.mean(axis=0, dtype=np.float64), bank)
 
 
 def trimmed_mean(bank: Tree, beta: float) -> Tree:
@@ -96,13 +98,13 @@ def trimmed_mean(bank: Tree, beta: float) -> Tree:
     Raises:
         SpecError: If the bank is empty or uneven, or `beta` is out of range.
     """
-    n_models = _count(bank)
+    n_models = count(bank)
     if not 0 <= beta < 0.5:
         raise SpecError(f"beta must be at least 0 and less than 0.5, got {beta}")
     drop = math.floor(beta * n_models + 1e-9)  # 0.29 * 100 is 28.999999999999996
     if n_models - 2 * drop < 1:
         drop = 0
-    return _reduce(lambda leaf: _mean_of_middle(leaf, drop), bank)
+    return reduce(lambda leaf: _mean_of_middle(leaf, drop), bank)
 
 
 def mix_groups(bank: Tree, rate: float, form: MixForm = "normalised") -> Tree:
@@ -119,13 +121,13 @@ def mix_groups(bank: Tree, rate: float, form: MixForm = "normalised") -> Tree:
     Raises:
         SpecError: If the bank is empty or uneven, or `rate` or `form` is not allowed.
     """
-    n_groups = _count(bank)
+    n_groups = count(bank)
     if not (math.isfinite(rate) and rate >= 0):
         raise SpecError(f"rate must be finite and at least 0, got {rate}")
     if form not in get_args(MixForm):
         raise SpecError(unknown("form of mixing", form, get_args(MixForm)))
     if rate == 0 or n_groups == 1:
-        return _reduce(lambda leaf: leaf, bank)
+        return reduce(lambda leaf: leaf, bank)
     norms = np.sqrt(sum(_squares(np.asarray(leaf)) for leaf in tree.leaves(bank)))
     pull = np.divide(rate, norms, out=np.zeros(n_groups), where=norms != 0)
     weights = np.tile(pull, (n_groups, 1))  # row j: what goes into group j
@@ -137,7 +139,7 @@ def mix_groups(bank: Tree, rate: float, form: MixForm = "normalised") -> Tree:
         rows = leaf.reshape(n_groups, -1).astype(np.float64)
         return (weights @ rows).reshape(leaf.shape)
 
-    return _reduce(mix, bank)
+    return reduce(mix, bank)
 
 
 def _mean_of_middle(leaf: Array, drop: int) -> Array:
@@ -169,7 +171,7 @@ def _squares(leaf: Array) -> Array:
     return np.array([np.sum(np.square(row, dtype=np.float64)) for row in leaf])
 
 
-def _count(bank: Bank | Array) -> int:
+def count(bank: Bank | Array) -> int:
     """How many models the bank holds; refuses what is not a bank."""
     n_models = None
     for path, value in tree.paths(bank):
@@ -190,6 +192,6 @@ def _count(bank: Bank | Array) -> int:
     return n_models
 
 
-def _reduce(fn: Callable[[Array], Array], bank: Tree) -> Tree:
+def reduce(fn: Callable[[Array], Array], bank: Tree) -> Tree:
     """The tree of `fn(leaf)`, each a new array of the type that went in, also where a single number is left."""
     return tree.map(lambda leaf: np.asarray(fn(np.asarray(leaf))).astype(np.asarray(leaf).dtype), bank)

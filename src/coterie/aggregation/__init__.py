@@ -1,0 +1,19 @@
+"""Means of a bank of models: plain and weighted, robust against bad ones, and mixed between groups."""
+
+from __future__ import annotations
+
+from coterie.aggregation.means import MixForm, mix_groups, trimmed_mean, uniform_mean, weighted_mean
+from coterie.aggregation.robust import Robust, clipped_mean, coordinate_median, geometric_median, krum
+
+__all__ = [
+    "MixForm",
+    "Robust",
+    "clipped_mean",
+    "coordinate_median",
+    "geometric_median",
+    "krum",
+    "mix_groups",
+    "trimmed_mean",
+    "uniform_mean",
+    "weighted_mean",
+]
