@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie import tree
-from coterie.clients import LocalSGD, fit
+from coterie.clients import TRAINED, LocalSGD, Model, Settings, Values, Work, fit, train
 from coterie.clients.local import lengths, optax_optimiser, plan
 from coterie.data import from_arrays
 from coterie.errors import SpecError
@@ -428,3 +428,27 @@ def test_an_optimiser_that_is_none_is_refused(name, text):
     with pytest.raises(SpecError) as caught:
         optax_optimiser(name, 0.1)
     assert str(caught.value).startswith(text)
+
+
+def _anchored(task, client, *, start, anchor, pull, local):
+    return train(task, start, client, local, anchor=anchor, pull=pull)
+
+
+anchored = Work(
+    "test.anchored",
+    takes={"start": Model(), "anchor": Model(), "pull": Values("float32"), "local": Settings(LocalSGD)},
+    gives=TRAINED,
+    plan=plan,
+    lengths=lengths,
+    body=_anchored,
+)
+
+
+def test_the_proximal_pull_may_go_elsewhere_and_have_a_factor_of_each_client():
+    # F = ½ (w - 3)² from 0, pulled to -1 with μ·pull = ½·4 = 2: g = -3 + 2·1 = -1, and a step of rate ¼ goes to ¼.
+    # Without pull it goes to ¾; the second step from there: g = (¼ - 3) + 2·(¼ + 1) = -¼, to 5/16.
+    at = {name: {"w": np.array([value], np.float32)} for name, value in (("start", 0), ("anchor", -1))}
+    for mu, pull, steps, expected in ((0.5, 4, 1, 0.25), (0.5, 0, 1, 0.75), (0.0, 4, 1, 0.75), (0.5, 4, 2, 0.3125)):
+        local = LocalSGD(steps=steps, batch=0, rate=0.25, mu=mu)
+        got = POINTS.ask(["three"], anchored, ROUND, **at, pull=np.float32(pull), local=local)
+        assert got["params"]["w"][0].tolist() == [expected]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coterie import tree
-from coterie.clients import gradient, label_counts, losses_of, score
+from coterie.clients import gradient, label_counts, losses_of, score, scores
 from coterie.clients.scores import whole_pass, whole_pass_lengths
 from coterie.data import from_arrays
 from coterie.federation import sequential
@@ -54,6 +54,15 @@ def test_losses_of_several_models_are_their_means_in_the_order_of_the_bank(clien
     got = FED.ask([client], losses_of, Seed(0), centres=tree.stack(MODELS))
     expected = [by_hand(model, client)[0].mean() for model in MODELS]
     assert got["losses"][0] == pytest.approx(expected, rel=CLOSE)
+
+
+@pytest.mark.parametrize("abreast", [1, 2, 3, 4])
+def test_how_many_models_go_side_by_side_does_not_matter(abreast, monkeypatch):
+    # Three models of nine numbers: one by one; two and then one; all at once.
+    monkeypatch.setattr(scores, "ABREAST", 9 * abreast)
+    fed = sequential(DATA, mclr((2,), 3))  # a task of its own, so that it is compiled anew
+    got = fed.ask(["few"], losses_of, Seed(0), centres=tree.stack(MODELS))
+    assert got["losses"][0] == pytest.approx([by_hand(model, "few")[0].mean() for model in MODELS], rel=CLOSE)
 
 
 @pytest.mark.parametrize("client", ["few", "many"])

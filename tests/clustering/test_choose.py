@@ -39,6 +39,30 @@ def test_data_without_groups_are_one_group(rule: Any) -> None:
     assert choose(edc_embedding(updates(1, 0), 5), 5, rule, seed=Seed(0)).k == 1
 
 
+@pytest.mark.parametrize(("d", "k"), [(3, 2), (10, 3)])
+def test_silhouettes_that_hardly_differ_go_to_fewer_groups(d: int, k: int) -> None:
+    # Ten clients at 0, ten at d, ten at 100. Three groups have the mean silhouette 1; with two, those at 0 have
+    # 1 - (10d/19)/100 and those at d 1 - (10d/19)/(100 - d): in the mean 0.989 for d = 3 and 0.963 for d = 10.
+    line = np.repeat([0.0, d, 100], 10)[:, None]
+    found = choose(line, 3, "silhouette", seed=Seed(0))
+    assert found.scores[3] == pytest.approx(1.0)
+    assert found.scores[2] == pytest.approx(1 - 10 * d / 19 * (1 / 100 + 1 / (100 - d)) / 3)
+    assert found.k == k
+
+
+def test_distances_count_by_what_they_exceed_the_noise() -> None:
+    # Four groups of ten: 6 within, 8 to the sister group, 11 to the others. As they are, two groups have the mean
+    # silhouette 1 - (9·6 + 10·8)/19 / 11 = 0.359, and four 1 - 6/8 = 0.25. Less the nearest neighbour's 6 they have
+    # 1 - (10·2)/19 / 5 = 0.789, and 1 - 0/2 = 1.
+    group = np.repeat(np.arange(4), 10)
+    distances = np.where(group[:, None] == group, 6.0, np.where(group[:, None] // 2 == group // 2, 8.0, 11.0))
+    np.fill_diagonal(distances, 0.0)
+    found = choose(distances, 5, "silhouette", seed=Seed(0), kind="distances", linkage="complete")
+    assert found.k == 4
+    assert found.scores[2] == pytest.approx(1 - 20 / 19 / 5)
+    assert found.scores[4] == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_edge_cases_are_one_group(rule: Any) -> None:
     for points in (np.zeros((1, 2)), np.eye(2), np.eye(3), np.ones((9, 2))):

@@ -10,6 +10,21 @@ from coterie.testing import CHECKS, Stand
 
 LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1)
 VARIANTS = {
+    "cfl": [
+        {"warmup": 1, "eps1": 9.0, "eps2": 0.0, "separation": 0.0},
+        {
+            "participation": "cohort",
+            "max_age": 3,
+            "warmup": 0,
+            "eps1": 9.0,
+            "eps2": 0.0,
+            "units": "absolute",
+            "separation": 0.0,
+            "min_size": 1,
+            "linkage": "complete",
+            "weights": "uniform",
+        },
+    ],
     "fedavg": [{}, {"weights": "uniform"}],
     "fedgroup": [
         {"groups": 2, "alpha": 3},
@@ -19,23 +34,56 @@ VARIANTS = {
         {"groups": 2, "alpha": 2, "assignment": "random", "redraw": True},
     ],
     "fedgrouprox": [{"groups": 2, "alpha": 2, "mu": 0.1}],
+    "fedsim": [
+        {"clusters": 2},
+        {"clusters": 3, "variance": 1.0, "first_round": "round_robin"},
+        {"clusters": 2, "clustering": "round_robin"},
+    ],
+    "fedsoft": [
+        {"clusters": 2},
+        {"clusters": 2, "selection": "all", "estimate_every": 2, "renormalise": True, "serve": "centre"},
+        {"clusters": 3, "members": 1, "sigma": 0.0},
+    ],
     "fesem": [
         {"groups": 2},
         {"groups": 2, "members": "all", "warm_start": True, "weights": "samples"},
-        {"groups": 2, "layers": "last", "warm_start": True},
+        {"groups": 2, "layers": "last", "warm_start": True, "recluster_every": 2},
     ],
-    "fesem-mig": [{"groups": 2, "warm_start": True}],
+    "fesem-mig": [{"groups": 2, "warm_start": True, "recluster_every": 2, "agg": "first_only"}],
+    "flag": [
+        {"step": 0.25, "judges": 6, "trial_rounds": 2, "trial_epochs": 2, "update_epochs": 2},
+        {"step": 0.5, "beta": 1.0, "privacy": True, "vectors": 2, "trial_rounds": 1, "trial_epochs": 1},
+        {"step": 0.5, "beta": 0.0, "update_epochs": 1, "trial_rounds": 1, "trial_epochs": 1, "rule": "best"},
+    ],
     "flexcfl": [
         {"groups": 2, "alpha": 2},
         {"groups": 2, "alpha": 2, "tau": 0.0, "detector": "sorted_counts", "eta_g": 0.1},
     ],
-    "ifca-mig": [{"clusters": 2, "tau": 0.0}],
+    "flhc": [
+        {"warm_rounds": 1},
+        {"warm_rounds": 0, "metric": "l2", "linkage": "ward", "clusters": 2, "weights": "uniform"},
+        {"warm_rounds": 1, "metric": "l1", "linkage": "complete", "threshold_quantile": 0.5},
+    ],
+    "ifca-mig": [{"clusters": 2, "tau": 0.0, "agg": "first_only"}],
     "ifca": [
         {"clusters": 2},
         {"clusters": 2, "averaging": "gradients"},
         {"clusters": 2, "first": "balanced", "members": 2},
         {"clusters": 2, "warm_rounds": 2, "restarts": 2},
         {"clusters": 2, "balanced_share": 0.2, "weights": "samples"},
+    ],
+    "pacfl": [{"vectors": 1}, {"angle": "sum", "threshold": 40.0}, {"budget": 4, "threshold": 0.0, "finetuned": True}],
+    "perfedavg": [{"beta": 0.05}, {"variant": "hf", "beta": 0.05, "weights": "samples", "adapt_steps": 2}],
+    "localkmeans": [
+        {"clusters": 2, "init_steps": 20},
+        {"clusters": 2, "init_steps": 20, "init": "own", "finetune_rounds": 2},
+    ],
+    "oneshotifca": [{"init_steps": 20}, {"init_steps": 20, "distance": "l2", "first_models": "random", "members": 2}],
+    "srfca": [
+        {"init_steps": 20},
+        {"init_steps": 20, "distance": "l2", "beta": 0.0, "refines": 1, "final": "fedprox"},
+        {"init_steps": 20, "mode": "gradients", "refines": 1, "grouping": "pivot", "min_size": 1},
+        {"init_steps": 20, "threshold": "quantile", "members": 2, "start_from": "continue", "final": "fedavg"},
     ],
 }
 

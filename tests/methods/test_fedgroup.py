@@ -10,7 +10,7 @@ import pytest
 from coterie import codec, data, models, tree
 from coterie.aggregation import mix_groups
 from coterie.clients import LocalSGD
-from coterie.errors import SpecError
+from coterie.errors import SpecError, TooFewReplies
 from coterie.federation import Desk, Sequential, vectorised
 from coterie.kept import Kept
 from coterie.methods.fedavg import FedAvg
@@ -201,6 +201,40 @@ def test_who_did_not_answer_stays_cold_and_does_not_train(numbers, quadratic, co
     out = method.round(state, fed, cohort(fed), Seed(0))
     assert out.assignment == {"a": 1, "f": 0}
     assert "e" not in out.state.assignment
+
+
+def test_a_lost_cold_start_costs_the_round_only_where_nobody_else_can_train(numbers, quadratic, cohort, grouped, bank):
+    class Losing(Sequential):
+        def carry(self, order):
+            return iter(()) if order.work.name == "fedgroup.choose" else super().carry(order)
+
+    fed = Desk(Losing(numbers(a=[2], e=[10]), quadratic))
+    method = grouped(assign="lazy")
+    state = founded(method, fed, bank(-1, 1), bank(-2, 5), {"a": 1})
+    out = method.round(state, fed, cohort(fed), Seed(0))
+    assert out.assignment == {"a": 1}
+    assert out.state.bank["w"].tolist() == [-1, 1.5]  # from 1 half way to 2
+    with pytest.raises(TooFewReplies, match=r"0 of 1 clients answered 'fedgroup\.choose'"):
+        method.round(state, fed, cohort(fed, clients="e"), Seed(0))
+    # Before round 0 it is tried again, however many are warm.
+    eager = dataclasses.replace(method, assign="eager")
+    with pytest.raises(TooFewReplies):
+        eager.round(dataclasses.replace(state, prepared=1), fed, cohort(fed, -1), Seed(0))
+
+
+def test_founders_whose_receipt_of_the_directions_is_lost_are_sent_them_again(numbers, quadratic, cohort, grouped):
+    class Losing(Sequential):
+        def carry(self, order):
+            return iter(()) if order.work.name == "fedgroup.keep" else super().carry(order)
+
+    fed = Desk(Losing(numbers(a=[2], b=[4], c=[-6]), quadratic))
+    method = grouped(assign="lazy")
+    out = method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
+    assert out.assignment == {"a": 0, "b": 0, "c": 1}
+    before = fed.traffic.total("down", "directions")
+    cold = dataclasses.replace(out.state, assignment=Kept({"b": 0, "c": 1}))
+    assert method.place(cold, fed, "a", Seed(0)).row == {"a": 0}
+    assert fed.traffic.total("down", "directions") - before == 2 * 4
 
 
 # A round -------------------------------------------------------------------------------------------------------------
@@ -408,15 +442,17 @@ def test_rotated_digits_are_recovered(measure, play):
 
 
 @pytest.mark.slow
-def test_the_number_of_groups_is_found_and_is_one_for_equal_clients(play):
+@pytest.mark.parametrize("measure", ["edc", "madc"])
+def test_the_number_of_groups_is_found_and_is_one_for_equal_clients(measure, play):
     task = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
     found = {"rotated": [], "iid": []}
     for partition, numbers in found.items():
-        # The rule was chosen on seeds 0 to 2.
-        for seed in range(3, 7):
+        # With MADC, complete linkage itself errs on one in ten.
+        for seed in range(5):
             images = data.load("digits", clients=40, clusters=4, partition=partition, seed=seed)
-            state, rounds = play(FedGroup(groups="auto"), vectorised(images, task), 1, size=10, seed=seed)
+            method = FedGroup(groups="auto", measure=measure, assign="lazy")
+            state, rounds = play(method, vectorised(images, task), 0, seed=seed)
             assert set(rounds[0].evidence["scores"]) == {"1", "2", "3", "4", "5", "6"}
             numbers.append(tree.rows(state.bank))
-    assert found["rotated"].count(4) >= 3, found
-    assert found["iid"].count(1) >= 3, found
+    assert found["rotated"].count(4) >= 4, found
+    assert found["iid"].count(1) >= 4, found

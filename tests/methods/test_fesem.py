@@ -9,7 +9,8 @@ import pytest
 
 from coterie import models, tree
 from coterie.clients import LocalSGD
-from coterie.errors import SpecError
+from coterie.errors import SpecError, TooFewReplies
+from coterie.federation import Desk, Sequential
 from coterie.kept import Kept
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fesem import FeSEM
@@ -69,6 +70,39 @@ def test_all_members_count_with_their_last_models(four, cohort, bank, step):
     assert out.assignment == {"a": 0, "b": 1, "c": 1}
     state = begin(method, fed, bank(1, 8), a=2, b=7, c=9, d=1.5)
     assert method.round(state, fed, cohort(fed, clients="abc"), Seed(0)).state.bank["w"].tolist() == [1, 9.5]
+
+
+def test_the_first_client_of_a_centre_may_stand_for_all_as_in_flexcfls_code(four, cohort, bank, step):
+    # b comes before c: centre 1 goes to b's 9, and c's 10 does not count.
+    fed, method = four(), FeSEM(step(0.5), groups=2, agg="first_only")
+    out = method.round(begin(method, fed, bank(1, 8), a=2, b=7, c=9), fed, cohort(fed, clients="abc"), Seed(0))
+    assert out.state.bank["w"].tolist() == [0.5, 9]
+    assert out.distances == {"a": 0, "b": 0, "c": 1}
+
+
+@BOTH
+def test_between_two_e_steps_everyone_stays_where_it_is(kind, four, cohort, bank, step):
+    # Centres 1 and 8, E in rounds 0, 2, …; last models: b 7, d 4.
+    # Round 0, with b: b belongs to 8, d (|4 - 1| = 3) to 1. b trains 8 → 9, and centre 1 is at 9.
+    fed, method = four(kind=kind), FeSEM(step(0.5), groups=2, recluster_every=2)
+    state = begin(method, fed, bank(1, 8), b=7, d=4)
+    out = method.round(state, fed, cohort(fed, 0, "b"), Seed(0))
+    assert dict(out.state.assignment) == {"b": 1, "d": 0}
+    assert out.state.bank["w"].tolist() == [1, 9]
+    # Round 1, with a, who is new (w_0 = 0, nearest to 1), and d, who stays with 0: 1 → 0.5 and 1 → 10.5, mean 5.5.
+    out = method.round(out.state, fed, cohort(fed, 1, "ad"), Seed(1))
+    assert out.assignment == {"a": 0, "d": 0}
+    assert out.state.bank["w"].tolist() == [5.5, 9]
+    # d's last model, 10.5, is nearer to 9; it is served by 5.5 until the next E-step. c is new.
+    assert method.place(out.state, fed, fed.clients, Seed(0)).row == {"a": 0, "b": 1, "c": 0, "d": 0}
+    # Round 2, with b: all are assigned anew, d to 9.
+    out = method.round(out.state, fed, cohort(fed, 2, "b"), Seed(2))
+    assert dict(out.state.assignment) == {"a": 0, "b": 1, "d": 1}
+
+
+def test_an_e_step_in_every_round_keeps_no_assignment(blobs, play):
+    state, _ = play(FeSEM(LOCAL, groups=2), blobs()[0], 3)
+    assert not state.assignment
 
 
 def test_ties_go_to_the_lowest_centre_and_unchosen_ones_stay_to_the_bit(four, cohort, bank, step):
@@ -139,6 +173,24 @@ def test_a_warm_start_by_hand(kind, four, cohort, bank, step):
     assert out.state.warmed
 
 
+def test_who_is_not_heard_in_a_warm_start_counts_as_the_start_once_there_are_centres(
+    numbers, quadratic, cohort, bank, step
+):
+    class Losing(Sequential):
+        def carry(self, order):
+            return iter(()) if order.work.name == "fedgroup.pretrain" else super().carry(order)
+
+    fed = Desk(Losing(numbers(a=[0], b=[10]), quadratic))
+    method = FeSEM(step(0.5), groups=2, warm_start=True)
+    state = begin(method, fed, bank(1, 8), w0=6)
+    with pytest.raises(TooFewReplies):
+        method.round(state, fed, cohort(fed), Seed(0))
+    # a and b count as 6, which is nearest to 8: 8 → 4 and 8 → 9.
+    out = method.round(dataclasses.replace(state, warmed=True), fed, cohort(fed), Seed(0))
+    assert out.assignment == {"a": 1, "b": 1}
+    assert out.state.bank["w"].tolist() == [1, 6.5]
+
+
 def test_a_warm_start_is_one_more_exchange_for_each_client_once(blobs, play):
     fed, _ = blobs()
     state, _ = play(FeSEM(LOCAL, groups=2, warm_start=True), fed, 4)
@@ -199,6 +251,8 @@ def test_running_statistics_are_no_distance():
 def test_what_cannot_be_meant_is_refused():
     for settings, text in (
         ({"groups": 0}, "groups must be at least 1, got 0"),
+        ({"recluster_every": 0}, "recluster_every must be at least 1, got 0"),
+        ({"agg": "first"}, "agg must be one of 'mean', 'first_only'"),
         ({"members": "some"}, "members must be one of 'cohort', 'all'"),
         ({"layers": "first"}, "layers must be one of 'all', 'last'"),
     ):

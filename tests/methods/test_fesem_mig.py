@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from coterie import codec
@@ -35,6 +37,25 @@ def test_it_is_fesem_to_the_bit_and_sends_no_model_more():
     assert {purpose: mine[purpose] for purpose in mine if purpose != "control"} == {
         purpose: theirs[purpose] for purpose in theirs if purpose != "control"
     }
+
+
+def test_whom_the_detector_names_is_flagged():
+    _, steps = finished({"name": "fesem-mig", "groups": 2})
+    assert [len(step.round.flagged) for step in steps] == [step.round.counts["shifts"] for step in steps]
+    assert all(set(step.round.flagged) <= set(step.shifted) for step in steps)
+
+
+def test_between_two_e_steps_who_shifted_is_assigned_anew_and_the_others_stay():
+    # E in rounds 0 and 3; from round 1 on all who are known shift before each round.
+    same = {"groups": 2, "warm_start": True, "recluster_every": 3}
+    (_, plain), (_, steps) = finished({"name": "fesem", **same}), finished({"name": "fesem-mig", **same})
+    for before, now in itertools.pairwise(plain[:3]):
+        kept, after = before.round.state.assignment, now.round.state.assignment
+        assert {client: after[client] for client in kept} == dict(kept)
+    for before, now in itertools.pairwise(step.round for step in steps[:3]):
+        nearest = before.state.nearest(now.flagged)
+        assert nearest
+        assert {client: now.state.assignment[client] for client in nearest} == nearest
 
 
 def test_what_cannot_be_meant_is_refused():

@@ -146,6 +146,8 @@ def test_who_shifted_migrates_whether_in_the_cohort_or_not(make, kinds, flex, pl
     fed.move(labelled(**kinds | {"a": (0, 10), "c": (10, 0), "b": (20, 0)}))
     out = method.round(quiet.state, fed, cohort(fed, 1, "bd"), Seed(2))
     assert out.counts == {"shifts": 3, "migrations": 2}
+    assert out.flagged == ("a", "b", "c")
+    assert quiet.flagged == ()
     assert dict(out.state.assignment) == {"a": 1, "b": 0, "c": 0, "d": 1, "e": 0, "f": 1}
     assert out.assignment == {"a": 1, "b": 0, "c": 0, "d": 1}
     again = method.round(out.state, fed, cohort(fed, 2, "bd"), Seed(3))
@@ -247,8 +249,22 @@ def test_a_migrant_whose_choice_was_lost_is_cold_until_it_is_in_a_cohort(losing,
     assert out.counts == {"shifts": 0, "migrations": 0}
 
 
+@pytest.mark.parametrize("work", ["fedgroup.choose", "flexcfl.watch"])
+def test_a_lone_migrant_that_is_not_heard_costs_nobody_the_round(work, losing, kinds, flex, play, cohort):
+    fed, lose = losing(work, *kinds)
+    state, _ = play(flex(), fed, 0)
+    fed.move(labelled(**kinds | {"a": (0, 10)}))
+    lose(True)
+    out = flex().round(state, fed, cohort(fed, 0, "bc"), Seed(1))
+    assert set(out.distances) == {"b", "c"}
+    assert ("a" in out.state.assignment) == (work == "flexcfl.watch")
+    lose(False)
+    out = flex().round(out.state, fed, cohort(fed, 1, "ab"), Seed(2))
+    assert out.state.assignment["a"] == 1
+
+
 def test_a_skipped_round_forgets_the_shift_on_both_sides(losing, kinds, flex, play, cohort):
-    fed, lose = losing("fedgroup.choose", "a")
+    fed, lose = losing("fit", "b")
     state, _ = play(flex(), fed, 0)
     fed.move(labelled(**kinds | {"a": (0, 10)}))
     lose(True)

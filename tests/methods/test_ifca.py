@@ -74,6 +74,18 @@ def test_weights_by_examples_count_examples(kind, three, cohort, bank, step):
 
 
 @BOTH
+def test_the_first_client_of_a_cluster_may_stand_for_all_as_in_flexcfls_code(kind, three, cohort, bank, step):
+    # b comes before c: cluster 1 goes to b's 9, and c's 10 does not count.
+    fed, method = three(kind=kind), IFCA(step(0.5), clusters=2, agg="first_only")
+    out = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed), Seed(0))
+    assert out.assignment == {"a": 0, "b": 1, "c": 1}
+    assert out.state.banks[0]["w"].tolist() == [0.5, 9]
+    assert out.distances == {"a": 0, "b": 0, "c": 1}
+    with pytest.raises(SpecError, match="no balanced first round, no agg"):
+        IFCA(agg="first_only", averaging="gradients")
+
+
+@BOTH
 def test_gradients_are_divided_by_the_cohort(kind, three, cohort, bank, step):
     # θ_j - (γ/|M|) Σ_i s_ij g_i with γ = ½ and |M| = 3:    1 - ½·1/3 = 5/6,    8 + ½·(2 + 4)/3 = 9
     fed, method = three(kind=kind), IFCA(step(0.5), clusters=2, averaging="gradients")

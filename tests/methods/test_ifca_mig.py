@@ -5,10 +5,17 @@ from __future__ import annotations
 import pytest
 
 from coterie import tree
+from coterie.clients import LocalSGD
 from coterie.errors import SpecError
+from coterie.federation import Desk, Sequential
 from coterie.methods.ifca_mig import IFCAMig
 from coterie.runs.build import build
+from coterie.runs.play import Play
+from coterie.runs.sampling import Sampler
 from coterie.runs.spec import Spec
+from coterie.seeds import Seed
+from coterie.shift import ShiftSettings, World
+from coterie.testing import tiny_data, tiny_task
 
 TINY = {
     "data": {"name": "blobs", "clients": 10, "clusters": 2, "samples": 40, "side": 4, "classes": 3},
@@ -51,6 +58,34 @@ def test_who_shifted_is_assigned_again_out_of_the_cohort_too(both):
     beyond = [set(step.round.assignment).difference(step.cohort) for step in steps]
     assert any(beyond)
     assert all(step.round.counts["migrations"] <= step.round.counts["shifts"] for step in steps)
+
+
+def test_whom_the_detector_names_is_flagged(both):
+    _, (_, steps) = both
+    assert [len(step.round.flagged) for step in steps] == [step.round.counts["shifts"] for step in steps]
+    assert all(set(step.round.flagged) <= set(step.shifted) for step in steps)
+
+
+def test_a_lone_shift_that_is_not_heard_costs_nobody_the_round():
+    # Everyone shifts before rounds 1 to 4; no choice arrives, and all stay where they are.
+    class Losing(Sequential):
+        def carry(self, order):
+            return iter(()) if order.work.name == "closest" else super().carry(order)
+
+    method, carrier = IFCAMig(LocalSGD(batch=8, rate=0.1), clusters=2), Losing(tiny_data(), tiny_task())
+    seed = Seed(0)
+    world = World(tiny_data(), ShiftSettings("incremental", rounds=(1, 2, 3, 4)), seed)
+    play = Play(method, Desk(carrier), seed, Sampler(carrier.clients, 4, seed), world)
+    steps = [play.step() for _ in range(3)]
+    assert [step.skipped for step in steps] == [None] * 3
+    assert [step.round.counts["migrations"] for step in steps] == [0, 0, 0]
+    assert sum(step.round.counts["shifts"] for step in steps) > 0
+
+
+def test_the_first_client_may_stand_for_all():
+    same = {"clusters": 2, "agg": "first_only"}
+    one, other = (finished({"name": name, **same})[0] for name in ("ifca", "ifca-mig"))
+    assert tree.same(one.state.banks[0], other.state.banks[0])
 
 
 def test_what_cannot_be_meant_is_refused():

@@ -55,7 +55,7 @@ def test_an_unknown_method_is_an_error_with_a_suggestion():
 
 
 def test_an_unknown_setting_is_an_error_with_a_suggestion():
-    text = r"^No setting of method ifca 'cluster'\. Did you mean 'clusters'\? Known: averaging, .*weights$"
+    text = r"^No setting of method ifca 'cluster'\. Did you mean 'clusters'\? Known: agg, averaging, .*weights$"
     with pytest.raises(SpecError, match=text):
         build("ifca", LocalSGD(), GIVEN, cluster=3)
     with pytest.raises(SpecError, match=r"^No setting of method global 'weights'\. Known: none$"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from coterie import tree
 from coterie.clients.schema import Model, Schema, Settings, Values
 from coterie.clients.settings import off
-from coterie.clients.work import CHUNK, Client, Steps, Work
+from coterie.clients.work import CHUNK, Batches, Client, Steps, Work
 from coterie.codec import state
 from coterie.errors import SpecError, unknown
 from coterie.models import Task
@@ -139,24 +140,37 @@ def plan(n: int, seed: Seed, effort: float, *, local: LocalSGD, **_: Any) -> dic
     return {"local": Steps(spread.reshape(-1, WIDE), last)}
 
 
-def train(task: Task, start: Params, client: Client, local: LocalSGD, *, name: str = "local") -> dict[str, Any]:
-    """The model after local training from `start`, with its mean loss over the last pass and the steps taken."""
+def train(
+    task: Task,
+    start: Params,
+    client: Client,
+    local: LocalSGD,
+    *,
+    name: str = "local",
+    anchor: Params | None = None,
+    pull: Any = None,
+) -> dict[str, Any]:
+    """The model after local training from `start`, with its mean loss over the last pass and the steps taken.
+
+    Args:
+        task: What is learned.
+        start: Where training begins.
+        client: Whose examples.
+        local: The settings.
+        name: Of the planned batches.
+        anchor: Where the proximal pull μ goes; to `start` without it.
+        pull: This client's own factor of μ, which may be traced; 1 without it.
+    """
     import jax
     import jax.numpy as jnp
 
     batches = client.batches[name]
-    update, fresh = _optimiser(task, start, local)
+    step, fresh = optimiser(start, local)
     per_pass = _rows_per_pass(client.n, local)
+    gradient = jax.value_and_grad(summed_loss(task, client, batches), has_aux=True)
 
-    def summed(params: Params, row: Any) -> tuple[Any, Any]:
-        batch = batches.take(row)
-        key = jax.random.fold_in(client.key, row) if task.random else None
-        outputs, stats = task.training_outputs(params, batch.x, key, batch.weight)
-        losses = task.losses_of(outputs, batch.y)
-        # `where`, not a product: filling must not matter even if its loss is not finite.
-        return jnp.sum(jnp.where(batch.weight > 0, losses, 0.0)), (jnp.sum(batch.weight), stats)
-
-    gradient = jax.value_and_grad(summed, has_aux=True)
+    def update(params: Params, grads: Params, kept: Any) -> Any:
+        return step(params, penalised(task, local, params, grads, start if anchor is None else anchor, pull), kept)
 
     def whole(row: Any, carried: Any) -> Any:
         params, kept, seen = carried
@@ -188,8 +202,36 @@ def train(task: Task, start: Params, client: Client, local: LocalSGD, *, name: s
     return {
         "params": params,
         "loss": loss,
-        "steps": (batches.count // _rows_per_batch(client.n, local)).astype(jnp.int32),
+        "steps": (batches.count // rows_per_batch(client.n, local)).astype(jnp.int32),
     }
+
+
+def summed_loss(task: Task, client: Client, batches: Batches) -> Callable[[Params, Any], Any]:
+    """(parameters, row) → the summed data loss of a row of batches; beside it its examples and new statistics."""
+    import jax
+    import jax.numpy as jnp
+
+    def summed(params: Params, row: Any) -> tuple[Any, Any]:
+        batch = batches.take(row)
+        key = jax.random.fold_in(client.key, row) if task.random else None
+        outputs, stats = task.training_outputs(params, batch.x, key, batch.weight)
+        losses = task.losses_of(outputs, batch.y)
+        # `where`, not a product: filling must not matter even if its loss is not finite.
+        return jnp.sum(jnp.where(batch.weight > 0, losses, 0.0)), (jnp.sum(batch.weight), stats)
+
+    return summed
+
+
+def penalised(task: Task, local: LocalSGD, params: Params, grads: Params, anchor: Params, pull: Any = None) -> Params:
+    """Gradients of the data loss with what is added to them: the model's l2, weight decay, the pull to `anchor`."""
+    if not off(task.l2):
+        grads = tree.map_paths(lambda path, g, w: g + 2 * task.l2 * w if _is_kernel(path, w) else g, grads, params)
+    if not off(local.decay):
+        grads = tree.map(lambda g, w: g + local.decay * w, grads, params)
+    if not off(local.mu):
+        mu = local.mu if pull is None else local.mu * pull
+        grads = tree.map(lambda g, w, w0: g + mu * (w - w0), grads, params, anchor)
+    return grads
 
 
 def _seen(seen: Any, loss: Any, weight: Any, row: Any, first: Any) -> Any:
@@ -199,7 +241,8 @@ def _seen(seen: Any, loss: Any, weight: Any, row: Any, first: Any) -> Any:
     return seen[0] + jnp.where(counts, loss, 0.0), seen[1] + jnp.where(counts, weight, 0.0)
 
 
-def _rows_per_batch(n: Any, local: LocalSGD) -> Any:
+def rows_per_batch(n: Any, local: LocalSGD) -> Any:
+    """Over how many rows of its plan a client of n examples spreads a batch; a plain 1 where it never does."""
     import jax.numpy as jnp
 
     if local.batch and local.batch <= CHUNK:
@@ -211,11 +254,11 @@ def _rows_per_pass(n: Any, local: LocalSGD) -> Any:
     import jax.numpy as jnp
 
     batch = jnp.maximum(jnp.minimum(local.batch, n) if local.batch else n, 1)
-    return -(-n // batch) * _rows_per_batch(n, local)
+    return -(-n // batch) * rows_per_batch(n, local)
 
 
-def _optimiser(task: Task, start: Params, local: LocalSGD) -> tuple[Any, Any]:
-    """(params, gradients, state) → (params, state), and the first state."""
+def optimiser(start: Params, local: LocalSGD) -> tuple[Any, Any]:
+    """(parameters, gradients, state) → (parameters, state), and the first state."""
     import jax
     import jax.numpy as jnp
 
@@ -226,26 +269,16 @@ def _optimiser(task: Task, start: Params, local: LocalSGD) -> tuple[Any, Any]:
     def moved(params: Params, new: Params) -> Params:
         return {key: new[key] if key in local.layers else params[key] for key in params} if local.layers else new
 
-    def with_terms(params: Params, grads: Params) -> Params:
-        if not off(task.l2):
-            grads = tree.map_paths(lambda path, g, w: g + 2 * task.l2 * w if _is_kernel(path, w) else g, grads, params)
-        if not off(local.decay):
-            grads = tree.map(lambda g, w: g + local.decay * w, grads, params)
-        if not off(local.mu):
-            grads = tree.map(lambda g, w, w0: g + local.mu * (w - w0), grads, params, start)
-        return grads
-
     if local.optimiser != "sgd":
         made = optax_optimiser(local.optimiser, local.rate)
 
         def by_optax(params: Params, grads: Params, state: Any) -> Any:
-            moves, state = made.update(with_terms(params, grads), state, params)
+            moves, state = made.update(grads, state, params)
             return moved(params, tree.map(jnp.add, params, moves)), state
 
         return by_optax, made.init(start)
 
     def by_sgd(params: Params, grads: Params, state: Any) -> Any:
-        grads = with_terms(params, grads)
         if off(local.momentum):
             return moved(params, tree.map(lambda w, g: w - local.rate * g, params, grads)), state
         state = tree.map(lambda v, g: local.momentum * v + g, state, grads)

@@ -3,36 +3,61 @@
 Pure functions of NumPy arrays; `U` is one vector for each client, (clients, d).
 
     measures     `cosine`, `madc`, `madc_of`, `edc_embedding`, `edc`, `l1`, `l2`, `principal_angle`
+    principal    `principal_scores`
+    angles       `pacfl_angles`, `class_angles`, `update_angles`
+    proximity    `flag_data_angles`, `flag_proximity`
     clusterers   `kmeans`, `agglomerative`, `components`, `bipartition`
+    crossing     `cross`, `losses_by_cluster`
+    thresholds   `widest_gap`, `pairwise_quantile`, `pivots`, `nearest`, `merge`
     choose       `choose`, `elbow`
 
-A measure fits any clusterer that takes what it gives: points (`edc_embedding`) go to `kmeans`; distances (`madc`,
-`edc`, `l1`, `l2`) to `agglomerative` and `components`; similarities (`cosine`) to `bipartition`.
+A measure fits any clusterer that takes what it gives: points (`edc_embedding`, `principal_scores`) go to `kmeans`;
+distances (`madc`, `edc`, `l1`, `l2`) to `agglomerative` and `components`; similarities (`cosine`) to `bipartition`.
 """
 
 from __future__ import annotations
 
+from coterie.clustering.angles import PairAngle, class_angles, pacfl_angles, update_angles
 from coterie.clustering.choose import Choice, ChoiceRule, ElbowRule, choose, elbow
 from coterie.clustering.clusterers import Linkage, agglomerative, bipartition, components, kmeans
+from coterie.clustering.crossing import cross, losses_by_cluster
 from coterie.clustering.measures import cosine, edc, edc_embedding, l1, l2, madc, madc_of, principal_angle
+from coterie.clustering.principal import principal_scores
+from coterie.clustering.proximity import flag_data_angles, flag_proximity
+from coterie.clustering.thresholds import Gap, merge, nearest, pairwise_quantile, pivots, widest_gap
 
 __all__ = [
     "Choice",
     "ChoiceRule",
     "ElbowRule",
+    "Gap",
     "Linkage",
+    "PairAngle",
     "agglomerative",
     "bipartition",
     "choose",
+    "class_angles",
     "components",
     "cosine",
+    "cross",
     "edc",
     "edc_embedding",
     "elbow",
+    "flag_data_angles",
+    "flag_proximity",
     "kmeans",
     "l1",
     "l2",
+    "losses_by_cluster",
     "madc",
     "madc_of",
+    "merge",
+    "nearest",
+    "pacfl_angles",
+    "pairwise_quantile",
+    "pivots",
     "principal_angle",
+    "principal_scores",
+    "update_angles",
+    "widest_gap",
 ]

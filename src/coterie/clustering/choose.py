@@ -3,17 +3,21 @@
 `choose` scores every number of groups from 2 to `most` by one of
 
     silhouette   mean over clients of (b_i - a_i) / max(a_i, b_i), a_i the mean distance to one's own group, b_i to the
-                 nearest other one (Rousseeuw 1987); the largest wins
+                 nearest other one (Rousseeuw 1987); the fewest groups within 0.02 of the best win
     stability    mean adjusted Rand index, over pairs of subsamples of 80 %, between the groupings of the clients that
                  both contain (Ben-Hur, Elisseeff, Guyon 2002); the largest k within 0.02 of the best wins
     eigengap     λ_{k+1} - λ_k of the normalised Laplacian of exp(-D²/2s²), s the median distance to the
                  n/(2 most)-th neighbour (von Luxburg 2007, section 8.3); the largest wins
 
-and says **one group** unless the winner beats what data without groups give. No fixed bar would do: k-means with two
-groups gets a silhouette near 0.6 from a normal sample on a line, near 0.3 in the plane and near 0 in many dimensions.
-So the bar is measured, as in SigClust (Liu, Hayes, Nobel, Marron 2008): draw ten normal samples with the same
-number of clients and the same principal variances (of `E`, or of the classical scaling of `D`), group each into the
-winner's number and score it. The bar is
+Distances between noisy vectors in many dimensions, such as MADC, are far above 0 for equal clients, and the silhouette
+then takes two groups that are near to each other for one. So for distances it counts what they exceed the noise by:
+the median distance of a client to its nearest neighbour is taken off all of them.
+
+`choose` says **one group** unless the winner beats what data without groups give. No fixed bar would do: k-means with
+two groups gets a silhouette near 0.6 from a normal sample on a line, near 0.3 in the plane, near 0 in many dimensions.
+So the bar is measured, as in SigClust (Liu, Hayes, Nobel, Marron 2008): draw ten normal samples (for the gap, which
+varies more and costs less, thirty but the one with the largest) with the same number of clients and the same principal
+variances (of `E`, or of the classical scaling of `D`), group each into the winner's number and score it. The bar is
 
     max(floor, mean + 3 standard deviations of those scores)       at most 0.99 for stability, whose best is 1
 
@@ -51,9 +55,11 @@ ChoiceRule = Literal["silhouette", "eigengap", "stability"]
 ElbowRule = Literal["elbow", "best", "tolerance"]
 
 # Samples without groups that the winner is compared with.
-_DRAWS = 10
+_DRAWS: dict[str, int] = {"silhouette": 10, "eigengap": 30, "stability": 10}
 _FLOOR: dict[str, float] = {"silhouette": 0.25, "eigengap": 0.1, "stability": 0.9}
-_PAIRS, _SHARE, _STABLE = 5, 0.8, 0.02
+_PAIRS, _SHARE = 5, 0.8
+# Silhouettes, or stabilities, that are no further apart are equal.
+_EQUAL = 0.02
 # Scores of subsamples and of comparisons need no more starts; both sides of each comparison have as many.
 _RESTARTS = 3
 _WORTHWHILE = 0.01
@@ -117,16 +123,19 @@ def choose(
             return _eigengaps(apart, largest)
         if rule == "stability":
             return {k: _stability(at, k, cluster, name.fold(k), kind == "distances") for k in candidates}
-        return {k: _silhouette(apart, cluster(at, k, name.fold(k))) for k in candidates}
+        clear = apart if kind == "embedding" else _above_noise(apart)
+        return {k: _silhouette(clear, cluster(at, k, name.fold(k))) for k in candidates}
 
     scores = score(points, distances, range(2, largest + 1), seed.fold("data"))
     winner = _winner(scores, rule)
     null = []
-    for draw in range(_DRAWS):
+    for draw in range(_DRAWS[rule]):
         name = seed.fold("draw", draw)
         sample = _without_groups(distances, name)
         apart = l2(sample)
         null.append(max(score(sample if kind == "embedding" else apart, apart, [winner], name).values()))
+    if rule == "eigengap":
+        null = sorted(null)[:-1]  # one sample in a hundred has a stray point, and a gap that would decide alone
     bar = max(_FLOOR[rule], float(np.mean(null) + 3 * np.std(null)))
     if rule == "stability":
         bar = min(bar, 0.99)
@@ -171,11 +180,17 @@ def elbow(sizes: Sequence[int] | Array, scores: Sequence[float] | Array, rule: E
 
 def _winner(scores: dict[int, float], rule: ChoiceRule) -> int:
     """The candidate of 2 or more with the best score; ties go to fewer groups, among stable ones to more."""
-    best = max(scores.values())
-    if rule == "stability":
-        # Half of the true number is often as stable as the true number, twice the true number is not.
-        return max(k for k, score in scores.items() if score >= best - _STABLE)
-    return min(k for k, score in scores.items() if score >= best - _ROUNDING)
+    tolerance = _ROUNDING if rule == "eigengap" else _EQUAL
+    tied = [k for k, score in scores.items() if score >= max(scores.values()) - tolerance]
+    # Half of the true number is often as stable as the true number, twice the true number is not.
+    return max(tied) if rule == "stability" else min(tied)
+
+
+def _above_noise(distances: Array) -> Array:
+    """The distances less that of the median client to its nearest neighbour; 0 at the least."""
+    others = distances + np.diag(np.full(len(distances), np.inf))
+    clear: Array = np.maximum(distances - np.median(others.min(axis=1)), 0.0)
+    return clear
 
 
 def _silhouette(distances: Array, labels: Array) -> float:

@@ -28,9 +28,9 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.clustering import checks
-from coterie.clustering.threads import one_thread
 from coterie.errors import SpecError, unknown
 from coterie.seeds import Seed
+from coterie.threads import one_thread
 from coterie.types import Array
 
 __all__ = ["Linkage", "agglomerative", "bipartition", "components", "kmeans"]
@@ -87,7 +87,7 @@ def agglomerative(
     D: npt.ArrayLike,
     k: int | None = None,
     threshold: float | None = None,
-    linkage: Linkage = "average",
+    linkage: Linkage | Literal["ward"] = "average",
 ) -> Labels:
     """Labels after the two nearest groups were merged again and again.
 
@@ -95,7 +95,8 @@ def agglomerative(
         D: Distances, (clients, clients).
         k: Stop when this many groups are left; all clients stay single if there are not more than k.
         threshold: Or: merge while the nearest two are no farther apart than this.
-        linkage: What "far apart" means for groups.
+        linkage: What "far apart" means for groups; "ward", by how much merging them adds to the squared distances to
+            their centres, is for Euclidean distances alone.
 
     Raises:
         SpecError: If `D` is not a matrix of distances, or not exactly one of `k` and `threshold` is given.
@@ -104,17 +105,17 @@ def agglomerative(
 
     if (k is None) == (threshold is None):
         raise SpecError("agglomerative needs either k or threshold, " + ("got both" if k is not None else "got none"))
-    if linkage not in get_args(Linkage):
-        raise SpecError(unknown("linkage", linkage, get_args(Linkage)))
+    if linkage not in (*get_args(Linkage), "ward"):
+        raise SpecError(unknown("linkage", linkage, (*get_args(Linkage), "ward")))
     distances = checks.distances(D)
     n_clients = len(distances)
     if k is not None:
         checks.whole(k, "k", 1)
     if threshold is not None:
-        _check_threshold(threshold)
+        check_threshold(threshold)
     if n_clients == 1:
         return np.zeros(1, np.int64)
-    merges = hierarchy.linkage(_condensed(distances), linkage)  # sorted by distance
+    merges = hierarchy.linkage(condensed(distances), linkage)  # sorted by distance
     if k is not None:
         return _after(merges, max(0, n_clients - k))
     assert threshold is not None
@@ -136,13 +137,10 @@ def components(D: npt.ArrayLike, threshold: float, min_size: int = 1) -> Labels:
     from scipy.sparse.csgraph import connected_components
 
     distances = checks.distances(D)
-    _check_threshold(threshold)
+    check_threshold(threshold)
     least = checks.whole(min_size, "min_size", 1)
     _, found = connected_components(csr_array(distances <= threshold), directed=False)
-    small = np.bincount(found)[found] < least
-    labels = np.full(len(found), -1, np.int64)
-    labels[~small] = _by_smallest_member(found[~small])
-    return labels
+    return numbered(found, np.bincount(found)[found] >= least)
 
 
 def bipartition(
@@ -166,19 +164,26 @@ def bipartition(
     if len(similarities) < 2:
         raise SpecError("A bipartition needs at least 2 clients, got 1")
     # The negative and not 1 - S, which would round close similarities to the same distance.
-    merges = hierarchy.linkage(_condensed(-similarities), linkage)
+    merges = hierarchy.linkage(condensed(-similarities), linkage)
     return _after(merges, len(similarities) - 2)
 
 
-def _check_threshold(threshold: float) -> None:
+def check_threshold(threshold: float) -> None:
     """Refuse what no distance can be compared with; infinity is allowed."""
     if math.isnan(threshold) or threshold < 0:
         raise SpecError(f"threshold must not be negative or NaN, got {threshold}")
 
 
-def _condensed(distances: Array) -> Array:
+def condensed(distances: Array) -> Array:
     """What SciPy wants: the entries above the diagonal, row by row."""
     return distances[np.triu_indices(len(distances), k=1)]
+
+
+def numbered(found: Array, counts: Array) -> Labels:
+    """The clusters of those clients that count, numbered by their smallest member; -1 for the others."""
+    labels = np.full(len(found), -1, np.int64)
+    labels[counts] = _by_smallest_member(found[counts])
+    return labels
 
 
 def _after(merges: Array, count: int) -> Labels:

@@ -30,8 +30,8 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.clustering import checks
-from coterie.clustering.threads import one_thread
 from coterie.errors import SpecError
+from coterie.threads import one_thread
 from coterie.types import Array
 
 __all__ = ["cosine", "edc", "edc_embedding", "l1", "l2", "madc", "madc_of", "principal_angle"]

@@ -14,18 +14,28 @@ __all__ = ["METHODS", "build", "descriptions", "method_class", "names", "setting
 
 #: Name → "module:Class", imported on use.
 METHODS: dict[str, str] = {
+    "cfl": "coterie.methods.cfl:CFL",
     "fedavg": "coterie.methods.fedavg:FedAvg",
     "fedgroup": "coterie.methods.fedgroup:FedGroup",
     "fedgrouprox": "coterie.methods.fedgrouprox:FedGrouProx",
     "fedprox": "coterie.methods.fedprox:FedProx",
+    "fedsim": "coterie.methods.fedsim:FedSim",
+    "fedsoft": "coterie.methods.fedsoft:FedSoft",
     "fesem": "coterie.methods.fesem:FeSEM",
     "fesem-mig": "coterie.methods.fesem_mig:FeSEMMig",
+    "flag": "coterie.methods.flag:FLAG",
     "flexcfl": "coterie.methods.flexcfl:FlexCFL",
+    "flhc": "coterie.methods.fl_hc:FLHC",
     "global": "coterie.methods.global_model:Global",
     "ifca": "coterie.methods.ifca:IFCA",
     "ifca-mig": "coterie.methods.ifca_mig:IFCAMig",
     "local": "coterie.methods.local:Local",
+    "localkmeans": "coterie.methods.local_kmeans:LocalKMeans",
+    "oneshotifca": "coterie.methods.oneshot_ifca:OneShotIFCA",
     "oracle": "coterie.methods.oracle:Oracle",
+    "pacfl": "coterie.methods.pacfl:PACFL",
+    "perfedavg": "coterie.methods.per_fedavg:PerFedAvg",
+    "srfca": "coterie.methods.srfca:SRFCA",
 }
 
 

@@ -32,79 +32,19 @@ import numpy as np
 
 from coterie import tree
 from coterie.aggregation import mix_groups, uniform_mean
-from coterie.clients import Client, LocalSGD, Model, Settings, Values, Work, fit, train
-from coterie.clients.local import lengths, plan
-from coterie.clustering import ChoiceRule, agglomerative, choose, edc_embedding, kmeans, madc
+from coterie.clients import LocalSGD, fit
+from coterie.clients.directions import choose_group, keep, pretrain
+from coterie.clustering import agglomerative, choose, edc_embedding, kmeans, madc
 from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, Mean, Once, Rows
 from coterie.kept import Kept
 from coterie.methods.fedavg import distances_of, loss_of, move_groups
-from coterie.methods.protocol import Placement, Round, Stage, check_choices
+from coterie.methods.grouping import Grouping
+from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task, trainable
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Params
-
-
-def _update(task: Task, client: Client, w0: Params, local: LocalSGD) -> Params:
-    return tree.map(lambda after, before: after - before, train(task, w0, client, local)["params"], w0)
-
-
-def _pretrain(task: Task, client: Client, *, w0: Params, local: LocalSGD) -> dict[str, Any]:
-    return {"update": _update(task, client, w0, local)}
-
-
-def _choose(task: Task, client: Client, *, w0: Params, directions: Bank, local: LocalSGD) -> dict[str, Any]:
-    import jax.numpy as jnp
-
-    delta = trainable(_update(task, client, w0, local))
-
-    def over_all(one: Any, other: Any) -> Any:
-        """Σ over all parameters; products and sums, since a dot product is split by core."""
-        parts = tree.map(lambda a, b: (a * b).reshape(a.shape[0], -1).sum(axis=1), one, other)
-        return sum(tree.leaves(parts))
-
-    mine = tree.map(lambda leaf: leaf[None], delta)
-    lengths_of = jnp.sqrt(over_all(directions, directions))  # (m,)
-    product = lengths_of * jnp.sqrt(over_all(mine, mine))
-    cosines = jnp.where(product > 0, over_all(directions, mine) / jnp.where(product > 0, product, 1.0), 0.0)
-    choice = jnp.argmax(jnp.where(lengths_of > 0, cosines, -2.0))  # ties go to the lowest index
-    return {"choice": choice.astype(jnp.int32), "cosines": cosines}
-
-
-def _keep(task: Task, client: Client, *, directions: Bank) -> dict[str, Any]:
-    import jax.numpy as jnp
-
-    return {"kept": jnp.ones((), jnp.int32)}
-
-
-_DIRECTIONS = Model(("m",), partial=True, purpose="directions")
-
-#: Where a founder of the groups moves from w_0.
-pretrain = Work(
-    "fedgroup.pretrain",
-    takes={"w0": Model(), "local": Settings(LocalSGD)},
-    gives={"update": Model()},
-    purpose="pretrain",
-    stream="pretrain",
-    plan=plan,
-    lengths=lengths,
-    body=_pretrain,
-)
-
-#: A client's cold start: move from w_0, and say which direction is the closest.
-choose_group = Work(
-    "fedgroup.choose",
-    takes={"w0": Model(purpose="base"), "directions": _DIRECTIONS, "local": Settings(LocalSGD)},
-    gives={"choice": Values("int32"), "cosines": Values("float32", ("m",), purpose="control")},
-    stream="pretrain",
-    plan=plan,
-    lengths=lengths,
-    body=_choose,
-)
-
-#: Directions for a founder to keep, who needs them no sooner than it migrates.
-keep = Work("fedgroup.keep", takes={"directions": _DIRECTIONS}, gives={"kept": Values("int32")}, body=_keep)
 
 
 @state
@@ -139,65 +79,20 @@ class State:
 
 
 @dataclass(frozen=True)
-class FedGroup:
+class FedGroup(Grouping):
     """m groups, founded once on directions; a client joins one for good.
 
     Attributes:
-        local: How clients train.
-        groups: m; or `auto`, chosen on the founders, one where there are no groups.
-        most: With `auto`: the largest m to consider, for which there are founders.
-        rule: With `auto`: by which score.
-        alpha: α: so many founders a group.
-        measure: How directions are compared.
-        pretrain_steps: Steps of pre-training; 0 for epochs.
-        pretrain_epochs: Epochs of pre-training where no steps are given.
-        assign: Everyone gets a group before round 0, or when first in a cohort.
-        eta_g: η_g of mixing; 0 for none.
-        mix: Divided by the sum of the weights, as in the authors' code, or as printed.
-        centres: Groups are clustered, or each is founded on one random client (RCC).
-        assignment: Clients that founded no group join the closest, or a random one (RAC).
         redraw: With random assignment: anew in every round.
-        mu: The proximal pull of FedProx; above 0, stragglers count.
-        weights: A client counts its examples, or 1.
     """
 
-    local: LocalSGD = field(default_factory=LocalSGD)
-    groups: int | Literal["auto"] = 3
-    most: int = 6
-    rule: ChoiceRule = "stability"
-    alpha: int = 20
-    measure: Literal["edc", "madc"] = "edc"
-    pretrain_steps: int = 50
-    pretrain_epochs: int = 1
-    assign: Literal["eager", "lazy"] = "eager"
-    eta_g: float = 0.0
-    mix: Literal["normalised", "paper"] = "normalised"
-    centres: Literal["clustered", "random"] = "clustered"
-    assignment: Literal["nearest", "random"] = "nearest"
     redraw: bool = False
-    mu: float = 0.0
-    weights: Literal["samples", "uniform"] = "samples"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        check_choices(self)
-        if isinstance(self.groups, str) and (self.groups != "auto" or self.centres == "random"):
-            raise SpecError(f"method.groups must be a whole number, or 'auto' to cluster, got {self.groups!r}")
-        for name, least in (("groups", 1), ("most", 1), ("alpha", 1), ("pretrain_steps", 0), ("pretrain_epochs", 1)):
-            if getattr(self, name) != "auto" and getattr(self, name) < least:
-                raise SpecError(f"method.{name} must be at least {least}, got {getattr(self, name)}")
-        for name in ("eta_g", "mu"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise SpecError(f"method.{name} must be a finite number of at least 0, got {getattr(self, name)}")
+        super().__post_init__()
         if self.redraw and self.assignment != "random":
             raise SpecError("method.redraw belongs to assignment='random'")
-
-    @property
-    def pretraining(self) -> LocalSGD:
-        """How clients pre-train: alike in all rounds, so that a late client is compared on the same base."""
-        return dataclasses.replace(
-            self.local, steps=self.pretrain_steps, epochs=self.pretrain_epochs, mu=0.0, rate_decay=1.0
-        )
 
     def start(self, task: Task, seed: Seed) -> State:
         """w_0 in every group, and no direction yet."""
@@ -251,12 +146,14 @@ class FedGroup:
         zero = tree.map(np.zeros_like, now.w0)
         count = labels.max() + 1 if self.groups == "auto" else self.groups
         members = [np.flatnonzero(labels == j) for j in range(count)]
-        moves = tree.stack(uniform_mean(tree.take(got["update"], m)) if len(m) else zero for m in members)
+        moves = tree.stack(
+            fed.average(tree.take(got["update"], m), np.ones(len(m))) if len(m) else zero for m in members
+        )
         bank = tree.map(
             lambda w, d: (w + d.astype(np.float64)).astype(w.dtype), tree.stack([now.w0] * len(members)), moves
         )
         directions = trainable(moves)
-        fed.ask(cohort.of(got.clients), keep, seed, directions=Once(directions))
+        fed.ask(cohort.of(got.clients), keep, seed, directions=Once(directions), least=0)
         row = dict(zip(got.clients, labels.tolist(), strict=True))
         after = State(now.w0, bank, directions, now.lots, Kept(row), got.clients, now.prepared + 1)
         return Round(after, row, evidence={"clients": list(got.clients), "labels": labels, **evidence})
@@ -288,16 +185,24 @@ class FedGroup:
         cold = cohort.of(client for client in cohort if client not in now.assignment)
         if self.assignment == "random":
             return {client: self._lot(now, client) for client in cold}, {}
-        return closest_groups(now, fed, cold, seed, self.pretraining) if len(cold) else ({}, {})
+        # Who is not heard stays cold; the round is lost only where nobody else can train.
+        least = 0 if len(cold) < len(cohort) and self.stage(now) == "train" else None
+        return closest_groups(now, fed, cold, seed, self.pretraining, least) if len(cold) else ({}, {})
 
     def _lot(self, now: State, client: ClientId, *t: int) -> int:
         return int(now.lots.fold(client, *t).words(1)[0]) * tree.rows(now.bank) >> 64
 
 
 def closest_groups(
-    now: State, fed: Federation, clients: Cohort | Iterable[ClientId], seed: Seed, local: LocalSGD
+    now: State,
+    fed: Federation,
+    clients: Cohort | Iterable[ClientId],
+    seed: Seed,
+    local: LocalSGD,
+    least: int | None = None,
 ) -> tuple[dict[ClientId, int], dict[str, Any]]:
     """(9): the groups of clients that pre-train for it, stragglers in full; and the cosines on which they decided."""
     asked = dataclasses.replace(clients, efforts={}) if isinstance(clients, Cohort) else clients
-    got = fed.ask(asked, choose_group, seed, w0=Once(now.w0), directions=Once(now.directions), local=local)
+    sent: dict[str, Any] = {"w0": Once(now.w0), "directions": Once(now.directions)}
+    got = fed.ask(asked, choose_group, seed, **sent, local=local, least=least)
     return got.by_client("choice"), {"clients": list(got.clients), "cosines": got["cosines"]}

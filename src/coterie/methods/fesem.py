@@ -9,6 +9,8 @@ FedGroup and FlexCFL compare with it. Minimises Σ_i min_k ||w_i - c_k||² alter
 
 c_k is row k of `bank`, w_i is `models[i]`, flat and kept by the server, so that nothing more is sent than in FedAvg.
 `members="all"` averages over all clients whose local model is known, as the original has it; its λ is `local.mu`.
+With `recluster_every` above 1, E is done in those rounds only, for all clients whose local model is known, and in
+between everyone stays where it is; `agg="first_only"` is what FlexCFL's published code does instead of a mean.
 
 Departures: ties go to the lowest k, and a centre that nobody is near keeps its model to the bit. All start with
 w_i = w_0, so all of the first cohort choose the same centre and FeSEM tends to stay there; that is what the papers
@@ -26,15 +28,14 @@ from typing import Any, Literal
 import numpy as np
 
 from coterie import tree
-from coterie.aggregation import weighted_mean
 from coterie.clients import LocalSGD, fit
+from coterie.clients.directions import pretrain
 from coterie.clustering import kmeans
 from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, Once, Replies, Rows
 from coterie.kept import Kept
 from coterie.methods.fedavg import loss_of
-from coterie.methods.fedgroup import pretrain
 from coterie.methods.protocol import Placement, Round, Stage, check_choices
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -53,6 +54,7 @@ class State:
         models: Client → its last local model, flat.
         samples: Client → how many examples that was trained on.
         warmed: Whether the centres have been taken from models, where they are to be.
+        assignment: Client → its centre since the last E-step, where there is none in every round.
     """
 
     w0: Params
@@ -61,6 +63,7 @@ class State:
     models: Kept[Array] = field(default_factory=Kept)
     samples: Kept[int] = field(default_factory=Kept)
     warmed: bool = False
+    assignment: Kept[int] = field(default_factory=Kept)
 
     def distances(self, clients: Iterable[ClientId]) -> Array:
         """||w_i - c_k|| in float64: (clients, centres)."""
@@ -90,6 +93,8 @@ class FeSEM:
         warm_start: One epoch from w_0 before a client's first E-step, and the first centres by k-means.
         layers: Distances over all trainable parameters, or those of the last layer.
         weights: A client counts 1, or its examples.
+        recluster_every: Rounds from one E-step to the next.
+        agg: A centre is the mean of its clients, or the model of the first of them.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
@@ -98,12 +103,15 @@ class FeSEM:
     warm_start: bool = False
     layers: Literal["all", "last"] = "all"
     weights: Literal["uniform", "samples"] = "uniform"
+    recluster_every: int = 1
+    agg: Literal["mean", "first_only"] = "mean"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         check_choices(self)
-        if self.groups < 1:
-            raise SpecError(f"method.groups must be at least 1, got {self.groups}")
+        for name in ("groups", "recluster_every"):
+            if getattr(self, name) < 1:
+                raise SpecError(f"method.{name} must be at least 1, got {getattr(self, name)}")
 
     def start(self, task: Task, seed: Seed) -> State:
         """Independent draws, of which the first is every method's, so that one centre is FedAvg."""
@@ -130,14 +138,14 @@ class FeSEM:
             return Round(now, counts={"empty_clusters": self.groups})
         if self.warm_start:
             now = self._warm(now, fed, active, seed)
-        row = now.nearest({*active, *now.models} if self.members == "all" else active)
+        now, row = self._assigned(now, active)
         got = fed.ask(active, fit, seed, start=Rows(now.bank, row), local=self.local.at(cohort.t))
         after = dataclasses.replace(
             now,
             models=now.models.set({client: tree.flatten(model) for client, model in got.by_client("params").items()}),
             samples=now.samples.set(dict(zip(got.clients, got.samples.tolist(), strict=True))),
         )
-        after = dataclasses.replace(after, bank=self._centres(after, row, got))
+        after = dataclasses.replace(after, bank=self._centres(after, fed, row, got))
         assignment = {client: row[client] for client in got.clients}
         served = tree.take(after.bank, list(assignment.values()))
         distances = dict(zip(got.clients, tree.row_distances(got["params"], served).tolist(), strict=True))
@@ -145,10 +153,20 @@ class FeSEM:
         return Round(after, assignment, loss_of(got), distances, counts={"empty_clusters": empty})
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """Each the centre nearest to its last local model; w_0 stands for a client that never trained."""
-        return Placement(now.bank, now.nearest(clients))
+        """Each its centre, or the one nearest to its last local model; w_0 stands for a client that never trained."""
+        everyone = list(clients)
+        known = {client: now.assignment[client] for client in everyone if client in now.assignment}
+        return Placement(now.bank, known | now.nearest(client for client in everyone if client not in known))
 
-    def _centres(self, now: State, row: dict[ClientId, int], got: Replies) -> Bank:
+    def _assigned(self, now: State, cohort: Cohort) -> tuple[State, dict[ClientId, int]]:
+        """E, or between two of them the last one, with those who are new."""
+        if self.recluster_every == 1:
+            return now, now.nearest({*cohort, *now.models} if self.members == "all" else cohort)
+        kept = {} if cohort.t % self.recluster_every == 0 else dict(now.assignment)
+        row = kept | now.nearest(sorted({*cohort, *now.models}.difference(kept)))
+        return dataclasses.replace(now, assignment=Kept(row)), row
+
+    def _centres(self, now: State, fed: Federation, row: dict[ClientId, int], got: Replies) -> Bank:
         """M: each centre at the mean of its clients; those without examples count for nothing."""
         pool = sorted(now.models) if self.members == "all" else got.clients
         members: dict[int, list[ClientId]] = {k: [] for k in range(self.groups)}
@@ -156,14 +174,13 @@ class FeSEM:
             if now.samples[client]:
                 members[row[client]].append(client)
         return tree.stack(
-            tree.unflatten(self._mean(now, members[k]), tree.row(now.bank, k)) if members[k] else tree.row(now.bank, k)
-            for k in range(self.groups)
+            self._mean(now, fed, members[k]) if members[k] else tree.row(now.bank, k) for k in range(self.groups)
         )
 
-    def _mean(self, now: State, clients: list[ClientId]) -> Array:
+    def _mean(self, now: State, fed: Federation, clients: list[ClientId]) -> Params:
+        clients = clients[:1] if self.agg == "first_only" else clients
         weights = [float(now.samples[c]) if self.weights == "samples" else 1.0 for c in clients]
-        mean: Array = weighted_mean(np.stack([now.models[c] for c in clients]), weights)
-        return mean
+        return fed.average(tree.stack(tree.unflatten(now.models[c], now.w0) for c in clients), weights)
 
     def _warm(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> State:
         """A first local model for those who have none; then, once, the first centres."""
@@ -171,7 +188,11 @@ class FeSEM:
         if not len(new):
             return now
         local = dataclasses.replace(self.local, epochs=1, steps=0, mu=0.0)
-        got = fed.ask(new, pretrain, seed.fold("warm"), w0=Once(now.w0), local=local)
+        # Who is not heard counts as w_0; but the first centres need somebody.
+        least = 0 if now.warmed else None
+        got = fed.ask(new, pretrain, seed.fold("warm"), w0=Once(now.w0), local=local, least=least)
+        if not len(got):
+            return now
         models = tree.flatten_rows(got["update"]) + tree.flatten(now.w0)  # (replies, parameters)
         known: dict[str, Any] = {
             "models": now.models.set({client: row.copy() for client, row in zip(got.clients, models, strict=True)}),

@@ -6,7 +6,8 @@ arXiv:2108.09749, a baseline there. A round of FeSEM, see there, and before it f
     D(h, h_ref) > τ n / L:   z_i = argmin_k ||w_i - c_k||       FlexCFL's detector, then an E-step for this client
 
 The E-step looks at the last local model alone, which no shift changes: models and placements are FeSEM's to the bit,
-nothing more is sent than the detector's bit, and what differs is the assignment shown and the count of shifts.
+nothing more is sent than the detector's bit, and what differs is the assignment shown and the count of shifts. Only
+with `recluster_every` above 1 does it do more: whoever shifted is assigned anew before the next E-step.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class FeSEMMig:
         warm_start: One epoch from w_0 before a client's first E-step, and the first centres by k-means.
         layers: Distances over all trainable parameters, or those of the last layer.
         weights: A client counts 1, or its examples.
+        recluster_every: Rounds from one E-step to the next.
+        agg: A centre is the mean of its clients, or the model of the first of them.
         detector: Labels are compared class by class, or as FlexCFL's published code does.
         tau: τ, the share of a client's examples.
     """
@@ -47,6 +50,8 @@ class FeSEMMig:
     warm_start: bool = False
     layers: Literal["all", "last"] = "all"
     weights: Literal["uniform", "samples"] = "uniform"
+    recluster_every: int = 1
+    agg: Literal["mean", "first_only"] = "mean"
     detector: Literal["label", "sorted_counts"] = "label"
     tau: float = 0.2
 
@@ -77,10 +82,14 @@ class FeSEMMig:
         warm = [client for client in cohort.available if client in now.models]
         cold = [client for client in cohort if client not in now.models]
         shifted = shifted_clients(fed, cohort, warm, cold, seed, self._detector())
-        out = self._fesem().round(now, fed, cohort, seed)
         moved = now.nearest(shifted)
+        if self.recluster_every > 1:
+            now = dataclasses.replace(now, assignment=now.assignment.set(moved))
+        out = self._fesem().round(now, fed, cohort, seed)
         counts = {**out.counts, "shifts": len(shifted)}
-        return dataclasses.replace(out, assignment=moved | dict(out.assignment), counts=counts)
+        return dataclasses.replace(
+            out, assignment=moved | dict(out.assignment), counts=counts, flagged=tuple(sorted(shifted))
+        )
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
         """As FeSEM."""

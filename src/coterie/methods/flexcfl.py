@@ -9,33 +9,34 @@ round:
     (8)  g_i = argmin_j (1 - cos(d_j, Δ_i)) / 2              client: with w_0 and the d_j that it keeps
 
 h_ref and n stay in the client's memory, τ is `tau`. All clients that have a group look, whether in the cohort or not.
-w_0 and d_j are sent once, so that a migration downloads nothing. A round counts its shifts and migrations.
+w_0 and d_j are sent once, so that a migration downloads nothing. A round flags who shifted, and counts migrations.
 
 Departures. The published code compares the sorted counts, `detector="sorted_counts"`, which cannot tell digit 1 from
 digit 7; the default compares class by class, as the text means it. h_ref is taken when the client is first seen, again
 at its first cold start, and after each shift; a drift below the threshold adds up until it is seen. A client whose
 cold start was lost on the way has no group until it is in a cohort again. A migration is never random, also with RAC.
-"FedGroup" in the paper's tables is `migration=False`.
+"FedGroup" in the paper's tables is `migration=False`. Its code scores clients with the model that they last received
+instead of their group's, `run.eval_model="last_received"`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from coterie.clients import Client, LocalSGD, Settings, Values, Work
+from coterie.clients import Client, Settings, Values, Work
 from coterie.clients.scores import label_counts
-from coterie.clustering import ChoiceRule
 from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, Rows
 from coterie.kept import Kept
 from coterie.methods.fedgroup import FedGroup, State, closest_groups
-from coterie.methods.protocol import Placement, Round, Stage, check_choices
+from coterie.methods.grouping import Grouping
+from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import ClientId, Params
@@ -98,60 +99,28 @@ watch = Work(
 
 
 @dataclass(frozen=True)
-class FlexCFL:
+class FlexCFL(Grouping):
     """FedGroup with migration.
 
     Attributes:
-        local: How clients train.
-        groups: m; or `auto`, chosen on the founders, one where there are no groups.
-        most: With `auto`: the largest m to consider, for which there are founders.
-        rule: With `auto`: by which score.
-        alpha: α: so many founders a group.
-        measure: How directions are compared.
-        pretrain_steps: Steps of pre-training; 0 for epochs.
-        pretrain_epochs: Epochs of pre-training where no steps are given.
         assign: A client gets a group when first in a cohort, or everyone before round 0.
-        eta_g: η_g of mixing; 0 for none.
-        mix: Divided by the sum of the weights, as in the authors' code, or as printed.
-        centres: Groups are clustered, or each is founded on one random client (RCC).
-        assignment: Clients that founded no group join the closest, or a random one (RAC).
-        mu: The proximal pull of FedProx; above 0, stragglers count.
-        weights: A client counts its examples, or 1.
         migration: Whether clients look for shifts at all.
         detector: Labels are compared class by class, or as the published code does.
         tau: τ, the share of a client's examples.
     """
 
-    local: LocalSGD = field(default_factory=LocalSGD)
-    groups: int | Literal["auto"] = 3
-    most: int = 6
-    rule: ChoiceRule = "stability"
-    alpha: int = 20
-    measure: Literal["edc", "madc"] = "edc"
-    pretrain_steps: int = 50
-    pretrain_epochs: int = 1
     assign: Literal["eager", "lazy"] = "lazy"
-    eta_g: float = 0.0
-    mix: Literal["normalised", "paper"] = "normalised"
-    centres: Literal["clustered", "random"] = "clustered"
-    assignment: Literal["nearest", "random"] = "nearest"
-    mu: float = 0.0
-    weights: Literal["samples", "uniform"] = "samples"
     migration: bool = True
     detector: Literal["label", "sorted_counts"] = "label"
     tau: float = 0.2
 
     def __post_init__(self) -> None:
         """Refuse what FedGroup refuses, and a threshold that is none."""
-        check_choices(self)
-        self._grouped()
+        super().__post_init__()
         Detector(self.detector, self.tau)
 
     def _grouped(self) -> FedGroup:
-        names = {each.name for each in dataclasses.fields(FedGroup)}
-        return FedGroup(
-            **{each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.name in names}
-        )
+        return FedGroup(**self.shared())
 
     def start(self, task: Task, seed: Seed) -> State:
         """As FedGroup."""
@@ -178,14 +147,16 @@ class FlexCFL:
         moved: dict[ClientId, int] = {}
         migrated: list[ClientId] = []
         if shifted:
-            moved, _ = closest_groups(now, fed, cohort.of(shifted), seed.fold("migrate"), grouped.pretraining)
+            moved, _ = closest_groups(now, fed, cohort.of(shifted), seed.fold("migrate"), grouped.pretraining, least=0)
             migrated = [client for client in moved if moved[client] != now.assignment[client]]
             lost = set(shifted).difference(moved)
             stay = {client: group for client, group in now.assignment.items() if client not in lost}
             now = dataclasses.replace(now, assignment=Kept(stay).set(moved))
         out = grouped.round(now, fed, cohort, seed)
         counts = {"shifts": len(shifted), "migrations": len(migrated)}
-        return dataclasses.replace(out, assignment=moved | dict(out.assignment), counts=counts)
+        return dataclasses.replace(
+            out, assignment=moved | dict(out.assignment), counts=counts, flagged=tuple(sorted(shifted))
+        )
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
         """As FedGroup."""
@@ -199,5 +170,5 @@ def shifted_clients(
     if not warm and not cold:
         return []
     renew = Rows(np.array([0, 1], np.int32), dict.fromkeys(warm, 0) | dict.fromkeys(cold, 1))
-    got = fed.ask(cohort.of([*warm, *cold]), watch, seed, renew=renew, detector=detector)
+    got = fed.ask(cohort.of([*warm, *cold]), watch, seed, renew=renew, detector=detector, least=0)
     return [client for client, shifted in got.by_client("shifted").items() if shifted]

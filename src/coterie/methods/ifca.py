@@ -79,6 +79,7 @@ class IFCA:
         clusters: k.
         averaging: Option II of the paper, `models`, or option I, `gradients`, of which `local` sets the rate alone.
         weights: With `models`: a client counts 1, or its examples.
+        agg: With `models`: the mean of a cluster's clients, or, as FlexCFL's published code has it, the first of them.
         normaliser: With `gradients`: divide by the cohort, as the paper does, or by the cluster.
         first: Round 0 assigns by loss, or balanced at random.
         members: 0: the cohort chooses and trains. Otherwise all clients choose, and so many of each cluster train.
@@ -93,6 +94,7 @@ class IFCA:
     clusters: int = 4
     averaging: Literal["models", "gradients"] = "models"
     weights: Literal["uniform", "samples"] = "uniform"
+    agg: Literal["mean", "first_only"] = "mean"
     normaliser: Literal["cohort", "cluster"] = "cohort"
     first: Literal["loss", "balanced"] = "loss"
     members: int = 0
@@ -112,9 +114,11 @@ class IFCA:
             raise SpecError(
                 f"method.balanced_share of ifca must lie between 0 and 1/clusters, got {self.balanced_share}"
             )
-        if self.averaging == "gradients" and (self.shared != "none" or self.members or self.first == "balanced"):
+        own = self.shared != "none" or self.members or self.first == "balanced" or self.agg != "mean"
+        if self.averaging == "gradients" and own:
             raise SpecError(
-                "ifca with averaging='gradients' has no shared layers, no members per cluster, no balanced first round"
+                "ifca with averaging='gradients' has no shared layers, no members per cluster, no balanced first "
+                "round, no agg"
             )
 
     def start(self, task: Task, seed: Seed) -> State:
@@ -170,7 +174,7 @@ class IFCA:
         return self._shown(self._share(bank, got, now), got)
 
     def _mean(self, of: str, by: str) -> Mean:
-        weights = self.weights if of == "params" else "uniform"
+        weights = "uniform" if of != "params" else "first" if self.agg == "first_only" else self.weights
         # With averaged layers a cluster's model is not the mean of its replies: distances to that would be wrong.
         return Mean(of, self.clusters, by, weights, spread=of == "params" and self.shared != "averaged")
 

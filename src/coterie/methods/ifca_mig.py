@@ -7,7 +7,7 @@ arXiv:2108.09749, a baseline there. A round of IFCA, see there, and before it fo
 
 Since IFCA's clients choose anew whenever they train, the models are IFCA's to the bit; what differs is the assignment
 between two trainings, and m models for each shift in the ledger. Uniform weights within a cluster, as the paper states;
-its code averages the first client of each cluster only.
+its code takes the first client of each cluster only, `agg="first_only"`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class IFCAMig:
         local: How clients train.
         clusters: k.
         weights: A client counts 1, or its examples.
+        agg: The mean of a cluster's clients, or, as the published code has it, the first of them.
         detector: Labels are compared class by class, or as FlexCFL's published code does.
         tau: τ, the share of a client's examples.
     """
@@ -43,6 +44,7 @@ class IFCAMig:
     local: LocalSGD = field(default_factory=LocalSGD)
     clusters: int = 4
     weights: Literal["uniform", "samples"] = "uniform"
+    agg: Literal["mean", "first_only"] = "mean"
     detector: Literal["label", "sorted_counts"] = "label"
     tau: float = 0.2
 
@@ -53,7 +55,7 @@ class IFCAMig:
         self._detector()
 
     def _ifca(self) -> IFCA:
-        return IFCA(self.local, clusters=self.clusters, weights=self.weights)
+        return IFCA(self.local, clusters=self.clusters, weights=self.weights, agg=self.agg)
 
     def _detector(self) -> Detector:
         return Detector(self.detector, self.tau)
@@ -74,13 +76,15 @@ class IFCAMig:
         shifted = shifted_clients(fed, cohort, warm, cold, seed, self._detector())
         moved: dict[ClientId, int] = {}
         if shifted:
-            got = fed.ask(cohort.of(shifted), closest, seed.fold("migrate"), base={}, heads=now.banks[0])
+            got = fed.ask(cohort.of(shifted), closest, seed.fold("migrate"), base={}, heads=now.banks[0], least=0)
             moved = got.by_client("choice")
         migrated = [client for client in moved if moved[client] != now.assignment[client]]
         now = dataclasses.replace(now, assignment=now.assignment.set(moved))
         out = self._ifca().round(now, fed, cohort, seed)
         counts = {**out.counts, "shifts": len(shifted), "migrations": len(migrated)}
-        return dataclasses.replace(out, assignment=moved | dict(out.assignment), counts=counts)
+        return dataclasses.replace(
+            out, assignment=moved | dict(out.assignment), counts=counts, flagged=tuple(sorted(shifted))
+        )
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
         """As IFCA."""

@@ -30,6 +30,9 @@ class Round(Generic[State]):
         distances: Client → distance of its local model to its cluster's model after the round.
         evidence: What clustering was decided on, where it happened: embeddings, distances, scores.
         counts: Things to count: shifts, migrations.
+        flagged: The clients whose data the method takes to have drifted; None where it does not look for that.
+        label: Which of its parts this step belongs to, where a method has parts: `one shot`, `refine 1`.
+        closes: Whether that part ends with this step; then all clients are scored, while preparing, too.
     """
 
     state: State
@@ -38,6 +41,9 @@ class Round(Generic[State]):
     distances: Mapping[ClientId, float] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    flagged: tuple[ClientId, ...] | None = None
+    label: str = ""
+    closes: bool = False
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,8 @@ def lives_with_faults(stand: Stand) -> None:
     play = stand.play(faults=Faults(drop=0.1, late=0.05, duplicate=0.1, nan=0.02, shape=0.05))
     for step in stand.finish(play):
         if step.round is not None:
-            strangers = set(step.round.assignment) - set(play.clients)
-            assert not strangers, f"assignments of clients that do not exist: {strangers}"
+            strangers = {*step.round.assignment, *(step.round.flagged or ())} - set(play.clients)
+            assert not strangers, f"assignments or alarms of clients that do not exist: {strangers}"
     assert codec.finite(play.state), "the state is not finite"
 
 

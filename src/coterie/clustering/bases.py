@@ -1,0 +1,169 @@
+"""Many subspaces at once: bases of unequal size in one array, and what all their pairs have in common.
+
+With the bases of all clients below each other in one matrix, one product holds every Q_iᵀQ_j as a small block. Missing
+vectors are zeros: they add singular values of 0 to a block and change no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import SpecError
+from coterie.types import Array
+
+Matrix = npt.NDArray[np.float64]
+
+# Columns that depend on the others up to this share of their length add nothing to a span.
+_RANK = 1e-6
+# Numbers of one product at the most: 32 MB.
+_NUMBERS = 2**22
+# At the most as many clients in one product with all others: of pairs within it, both halves are computed.
+_CLIENTS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """The bases of several clients.
+
+    Attributes:
+        rows: (clients, vectors, inputs), zeros where a client has fewer vectors than another.
+        count: (clients,) how many vectors each has.
+    """
+
+    rows: Matrix
+    count: npt.NDArray[np.int64]
+
+    @property
+    def there(self) -> npt.NDArray[np.bool_]:
+        """Which clients have any vector."""
+        return self.count > 0
+
+    def largest(self, others: Stack) -> Matrix:
+        """σ_max(Q_iᵀQ_j), (clients, others)."""
+
+        def top(blocks: Matrix) -> Matrix:
+            if 0 in blocks.shape:
+                return np.zeros(blocks.shape[:2])
+            if 1 in blocks.shape[2:]:
+                return np.asarray(np.sqrt(np.square(blocks).sum(axis=(2, 3))))
+            turned = blocks.swapaxes(2, 3)
+            gram = blocks @ turned if blocks.shape[2] <= blocks.shape[3] else turned @ blocks
+            return np.asarray(np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[..., -1], 0.0)))
+
+        return self._pairs(others, lambda blocks, mine, theirs: top(blocks))
+
+    def closest(self, others: Stack, *, signed: bool) -> Matrix:
+        """The largest entry of Q_iᵀQ_j, (clients, others), or with either sign; 0 where a client has no vector."""
+
+        def most(blocks: Matrix, mine: Array, theirs: Array) -> Matrix:
+            entries = blocks if signed else np.abs(blocks)
+            real = _real(mine, blocks.shape[2])[:, None, :, None] & _real(theirs, blocks.shape[3])[None, :, None]
+            largest = np.where(real, entries, -np.inf).max(axis=(2, 3), initial=-np.inf)
+            return np.where(np.isfinite(largest), largest, 0.0)
+
+        return self._pairs(others, most)
+
+    def summed_angles(self, others: Stack) -> Matrix:
+        """The sum of all principal angles, (clients, others), in degrees; 90 where a client has no vector."""
+
+        def total(blocks: Matrix, mine: Array, theirs: Array) -> Matrix:
+            many = np.minimum(mine[:, None], theirs[None])
+            if 0 in blocks.shape:
+                return np.full(blocks.shape[:2], 90.0)
+            values = np.linalg.svd(blocks, compute_uv=False)  # the largest first
+            angles = np.rad2deg(np.arccos(np.clip(values, 0.0, 1.0)))
+            summed = np.where(_real(many, angles.shape[2]), angles, 0.0).sum(axis=2)
+            return np.where(many > 0, summed, 90.0)
+
+        return self._pairs(others, total)
+
+    def _pairs(self, others: Stack, of: Callable[[Matrix, Array, Array], Matrix]) -> Matrix:
+        """A number for each pair from its block (vectors, vectors); pairs within one stack are looked at once."""
+        within = others is self
+        (n_mine, p, inputs), (n_theirs, q, _) = self.rows.shape, others.rows.shape
+        out = np.empty((n_mine, n_theirs))
+        height = max(1, min(_CLIENTS, _NUMBERS // max(1, n_theirs * p * q)))
+        for start in range(0, n_mine, height):
+            mine = slice(start, start + height)
+            theirs = slice(start if within else 0, None)
+            left, right = self.rows[mine], others.rows[theirs]
+            if p and q:
+                product = left.reshape(-1, inputs) @ right.reshape(-1, inputs).T
+            else:  # nobody has any vector, and the inputs may not be known
+                product = np.zeros((len(left) * p, len(right) * q))
+            blocks = product.reshape(len(left), p, len(right), q).swapaxes(1, 2)
+            out[mine, theirs] = of(blocks, self.count[mine], others.count[theirs])
+        if within:  # the lower half from the upper, so that both agree to the bit
+            lower = np.tril_indices(n_mine, k=-1)
+            out[lower] = out.T[lower]
+        return out
+
+
+def stacked(bases: Sequence[npt.ArrayLike | None], *, orthonormal: bool = True, name: str = "") -> Stack:
+    """Bases of several clients in one stack, in float64.
+
+    Args:
+        bases: Client → columns, (inputs, vectors); None or no columns where it has none.
+        orthonormal: Whether to replace columns by an orthonormal basis of what they span; otherwise by unit vectors.
+        name: What they are bases of, for errors.
+
+    Raises:
+        SpecError: If some basis is not a finite real matrix, or their inputs differ in number.
+    """
+    columns = [_checked(basis, client, name) for client, basis in enumerate(bases)]
+    inputs = sorted({len(each) for each in columns if each.shape[1]})
+    if len(inputs) > 1:
+        raise SpecError(f"Bases must have the same number of inputs (rows), got {inputs[0]} and {inputs[-1]}")
+    made = _orthonormal(columns) if orthonormal else [_unit(each) for each in columns]
+    count = np.array([each.shape[1] for each in made], np.int64)
+    rows = np.zeros((len(made), count.max(initial=0), inputs[0] if inputs else 0))
+    for client, each in enumerate(made):
+        if each.shape[1]:
+            rows[client, : each.shape[1]] = each.T
+    return Stack(rows, count)
+
+
+def _checked(basis: npt.ArrayLike | None, client: int, name: str) -> Array:
+    array = np.zeros((0, 0)) if basis is None else np.asarray(basis)
+    which = f"The basis of client {client}" + (f" for {name}" if name else "")
+    if array.ndim != 2:
+        raise SpecError(f"{which} must be a matrix (inputs, vectors), got shape {array.shape}")
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        raise SpecError(f"{which} must hold finite numbers, got some of type {array.dtype} that are not")
+    return array
+
+
+def _orthonormal(columns: list[Array]) -> list[Matrix]:
+    """An orthonormal basis of the span of each; those of one shape in one call."""
+    made: list[Matrix] = [np.zeros((len(each), 0)) for each in columns]
+    for many in {each.shape[1] for each in columns} - {0}:
+        alike = [place for place, each in enumerate(columns) if each.shape[1] == many]
+        batch = np.stack([columns[place] for place in alike]).astype(np.float64)
+        lengths = np.sqrt(np.square(batch).sum(axis=1, keepdims=True))
+        q, r = np.linalg.qr(batch / np.where(lengths > 0, lengths, 1.0))
+        full = np.abs(np.diagonal(r, axis1=1, axis2=2)).min(axis=1) > _RANK
+        for place, found, spans, own in zip(alike, q, full, batch, strict=True):
+            made[place] = found if spans and many <= len(own) else _span(own)
+    return made
+
+
+def _span(columns: Matrix) -> Matrix:
+    """An orthonormal basis of what dependent columns span."""
+    vectors, values, _ = np.linalg.svd(_unit(columns), full_matrices=False)
+    return vectors[:, values > _RANK * values.max(initial=0.0)]
+
+
+def _unit(columns: Array) -> Matrix:
+    """The columns at length 1, without those of length 0."""
+    wide = columns.astype(np.float64)
+    lengths = np.sqrt(np.square(wide).sum(axis=0))
+    return np.asarray(wide[:, lengths > 0] / lengths[lengths > 0])
+
+
+def _real(count: Array, many: int) -> npt.NDArray[np.bool_]:
+    """Which of so many vectors are not filling: (..., many)."""
+    return np.arange(many) < np.asarray(count)[..., None]

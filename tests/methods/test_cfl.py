@@ -1,0 +1,438 @@
+"""CFL: splits and the tree by hand, the certificate, who is left behind and who is new, and planted clusters."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie import codec, data, models, tree
+from coterie.clients import LocalSGD
+from coterie.errors import SpecError, TooFewReplies
+from coterie.federation import Desk, Faults, Faulty, Sequential, Vectorised, vectorised
+from coterie.methods.cfl import CFL, Heard, weigh
+from coterie.methods.fedavg import FedAvg
+from coterie.metrics import adjusted_rand
+from coterie.models import Normalise
+from coterie.seeds import Seed
+
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
+LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
+
+# Four kinds whose ids are mixed: F_i(w) = ½(w - x_i)², so one step of rate 1 from w is Δ_i = x_i - w.
+KINDS = {"a": [-6], "b": [2], "c": [-6], "d": [6], "e": [-2], "f": [2], "g": [-2], "h": [6]}
+
+
+@pytest.fixture
+def split(step):
+    """`split(...)`: norms as they are, a mean below ½ is small, an update above 1 is large; the whole way in a step."""
+
+    def make(**settings):
+        return CFL(**{"local": step(1.0), "units": "absolute", "eps1": 0.5, "eps2": 1.0, "warmup": 0, **settings})
+
+    return make
+
+
+def from_zero(method, fed):
+    """The state before anything, with the model 0."""
+    start = method.start(fed.task, Seed(0))
+    return dataclasses.replace(start, bank=tree.map(np.zeros_like, start.bank))
+
+
+def rounds(method, fed, cohort, count, state=None, first=0, **how):
+    """So many rounds with everyone from the model 0."""
+    state = from_zero(method, fed) if state is None else state
+    done = []
+    for t in range(first, first + count):
+        done.append(method.round(state, fed, cohort(fed, t, **how), Seed(0)))
+        state = done[-1].state
+    return state, done
+
+
+# The tree ------------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_second_split_yields_client_ids_not_positions(kind, tiny, cohort, split):
+    # Round 0 at 0:      Δ = x, whose mean is 0: {a, c, e, g} pull down, {b, d, f, h} up.
+    # Round 1 at 0, 0:   means -4 and 4 are large; the models are -4 and 4 then.
+    # Round 2 at -4, 4:  Δ = -2, -2, 2, 2 for a, c, e, g and -2, 2, -2, 2 for b, d, f, h: both split again.
+    # Round 3:           each kind at its own number; Δ = ±2 all the way there.
+    state, done = rounds(split(), tiny(kind=kind, **KINDS), cohort, 4)
+    assert [out.counts["splits"] for out in done] == [1, 0, 2, 0]
+    assert done[0].assignment == {"a": 0, "c": 0, "e": 0, "g": 0, "b": 1, "d": 1, "f": 1, "h": 1}
+    assert done[2].assignment == {"a": 0, "c": 0, "b": 1, "f": 1, "e": 2, "g": 2, "d": 3, "h": 3}
+    assert done[2].state.bank["w"].tolist() == [-4, 4, -4, 4]
+    assert state.bank["w"].tolist() == [-6, 2, -2, 6]
+    assert set(state.clusters(KINDS)) == set(KINDS), "the leaves hold everybody"
+
+
+def test_a_split_keeps_what_newcomers_need_and_both_parts_go_on_from_the_clusters_new_model(tiny, cohort, split):
+    # From 0: Δ = -3, 5, 4, -5, whose mean is 0.25 < ½; the new model of both parts is 0.25.
+    fed = tiny(a=[-3], b=[5], c=[4], d=[-5])
+    state, _ = rounds(split(), fed, cohort, 1)
+    assert state.bank["w"].tolist() == [0.25, 0.25]
+    kept = state.splits[0]
+    assert (kept.parts, kept.t, kept.model["w"]) == ((1, 2), 0, 0)
+    assert kept.updates.tolist() == [[-3], [5], [4], [-5]]
+    assert kept.sides.tolist() == [0, 1, 1, 0]
+    assert state.rows == (0, 0, 1)
+    assert codec.encode(codec.decode(codec.encode(state))) == codec.encode(state)
+
+
+@BOTH
+def test_the_mean_is_weighted_by_examples_or_not(kind, tiny, cohort, split):
+    # Δ = 2 with one example, 6 with three: (2 + 18)/4 = 5, or 4. The norms are those of the same mean, and 6.
+    fed = tiny(kind=kind, a=[2], b=[6, 6, 6])
+    for weights, mean in (("samples", 5), ("uniform", 4)):
+        state, (out,) = rounds(split(weights=weights), fed, cohort, 1)
+        assert state.bank["w"].tolist() == [mean]
+        assert out.evidence == {"0": {"clients": ["a", "b"], "mean_norm": mean, "max_norm": 6}}
+        assert out.distances == {"a": mean - 2, "b": 6 - mean}
+        assert out.loss == (0.5 * 4 + 3 * 0.5 * 36) / 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "splits"),
+    [
+        ({}, 1),
+        ({"eps1": 0.25}, 0),  # the mean is 0.25, which is not below it
+        ({"eps2": 5.0}, 0),  # nor is the largest update, 5, above that
+        ({"warmup": 1}, 0),
+        ({"min_size": 4}, 0),
+        ({"min_size": 3}, 1),
+        ({"gamma_max": 0.9}, 1),  # α_cross is -1, and γ_max may be anything below √((1 + 1)/2) = 1
+        # Parts {-3, -5} and {5, 4}: B = 2·2/4·8.5² = 72.25, W = (1 + 1 + ¼ + ¼)/2 = 1.25, B/W = 57.8.
+        ({"separation": 57.0}, 1),
+        ({"separation": 58.0}, 0),
+    ],
+)
+def test_when_a_cluster_splits(settings, splits, tiny, cohort, split):
+    fed = tiny(a=[-3], b=[5], c=[4], d=[-5])
+    _, (out,) = rounds(split(**settings), fed, cohort, 1)
+    assert out.counts == {"splits": splits}
+
+
+def test_relative_norms_are_shares_of_the_largest_mean_at_the_first_rate(tiny, cohort, split, step):
+    # Round 0 at 0, rate ½: Δ = -2, 2, 6, whose mean is 2, the largest.
+    # Round 1 at 2, rate ¼: Δ = ¼·(-6, 2, 10) = -1.5, 0.5, 2.5, whose mean is 0.5. At the first rate that would be 1,
+    # and the largest update 5: the shares are 0.5 and 2.5.
+    fed = tiny(a=[-4], b=[4], c=[12])
+    how = {"units": "relative", "local": step(0.5, rate_decay=0.5), "separation": 0.0, "min_size": 2}
+    for eps1, eps2, splits in ((0.51, 2.4, 1), (0.49, 2.4, 0), (0.51, 2.6, 0)):
+        state, done = rounds(split(eps1=eps1, eps2=eps2, **how), fed, cohort, 2)
+        assert [out.evidence["0"]["mean_norm"] for out in done] == [2, 1]
+        assert [out.evidence["0"]["max_norm"] for out in done] == [6, 5]
+        assert state.largest == 2
+        assert [out.counts["splits"] for out in done] == [0, splits]
+
+
+def test_a_cluster_without_replies_keeps_its_model_to_the_bit(tiny, cohort, split):
+    fed = tiny(**KINDS)
+    state, _ = rounds(split(), fed, cohort, 3)
+    some = dataclasses.replace(cohort(fed, 3), available=("a", "c"))
+    out = split().round(state, fed, some, Seed(0))
+    assert out.state.bank["w"][1:].tobytes() == state.bank["w"][1:].tobytes()
+    assert out.state.bank["w"][0] == -6
+    assert set(out.assignment) == {"a", "c"}
+
+
+def test_stragglers_are_left_out(tiny, cohort, split):
+    # Without b and f, {d, h} alone pull up.
+    fed = tiny(**KINDS)
+    _, (out,) = rounds(split(eps1=2.0), fed, cohort, 1, efforts={"b": 0.5, "f": 0.5})
+    assert out.assignment == {"a": 0, "c": 0, "e": 0, "g": 0, "d": 1, "h": 1}
+
+
+def test_clients_without_examples_change_nothing(tiny, cohort, split):
+    fed = tiny(**KINDS)
+    more = tiny(**KINDS, bb=[])
+    mine, theirs = (rounds(split(), each, cohort, 4)[0] for each in (fed, more))
+    assert tree.same(mine.bank, theirs.bank)
+    # Without a direction one goes to the first part of every split.
+    assert state_rows(theirs, ["bb"]) == {"bb": 0}
+
+
+# The certificate -----------------------------------------------------------------------------------------------------
+
+
+def test_the_certificate_by_hand():
+    # Cosines: 0.6 between the first two, -1 and -0.6 to the third: α_cross = -0.6, the bound √(1.6/2).
+    # The mean of the first part is (0.8, 0.4), of length √0.8; both are √0.2 from it: γ = √(0.2/0.8) = ½.
+    # B = 2·1/3 ‖(1.8, 0.4)‖² = 2/3·3.4, W = (0.2 + 0.2)/(3 - 2): B/W = 17/3.
+    found = weigh(np.array([[1, 0], [0.6, 0.8], [-1, 0]]))
+    assert found["labels"].tolist() == [0, 0, 1]
+    assert found["alpha_cross"] == pytest.approx(-0.6)
+    assert found["bound"] == pytest.approx(np.sqrt(0.8))
+    assert found["gamma"] == pytest.approx(0.5)
+    assert found["separation"] == pytest.approx(17 / 3)
+    np.testing.assert_allclose(found["similarities"], [[1, 0.6, -1], [0.6, 1, -0.6], [-1, -0.6, 1]], atol=1e-12)
+
+
+def test_a_bound_on_the_noise_that_is_too_high_forbids_the_split(two_layers):
+    # Three clients pull two numbers, (wide, head), in the directions of the certificate by hand: the bound is 0.894.
+    updates = np.array([[1, 0], [0.6, 0.8], [-1, 0]])
+    assert weigh(updates)["bound"] == pytest.approx(0.8944, abs=1e-4)
+    method = CFL(units="absolute", eps1=9.0, eps2=0.0, warmup=0, separation=0.0)
+    now = method.start(two_layers, Seed(0))
+    basis = {0: {name: Heard(0, 0, row, 1) for name, row in zip("abc", updates.astype(np.float32), strict=True)}}
+    for gamma, splits in ((0.0, 1), (0.89, 1), (0.9, 0)):
+        after, shown = dataclasses.replace(method, gamma_max=gamma)._split(now, now, basis, 0)
+        assert len(after.splits) == splits
+        assert shown["0"]["alpha_cross"] == pytest.approx(-0.6)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 4), st.floats(0.01, 0.9))
+def test_no_two_clients_of_one_distribution_are_separated_where_the_bound_holds(seed, kinds, noise):
+    # The theorem: whatever the directions, if every γ_i is below the bound of the bipartition found, it respects kinds.
+    draw = np.random.default_rng(seed)
+    centres = draw.normal(size=(kinds, 5))
+    kind = np.repeat(np.arange(kinds), 4)
+    away = draw.normal(size=(len(kind), 5))
+    away *= noise * draw.uniform(size=(len(kind), 1)) / np.linalg.norm(away, axis=1, keepdims=True)
+    updates = centres[kind] + away * np.linalg.norm(centres[kind], axis=1, keepdims=True)
+    gamma = (np.linalg.norm(updates - centres[kind], axis=1) / np.linalg.norm(centres[kind], axis=1)).max()
+    found = weigh(updates)
+    if gamma < found["bound"]:
+        assert all(len(set(found["labels"][kind == k])) == 1 for k in range(kinds))
+
+
+# Who did not answer, and who is new ----------------------------------------------------------------------------------
+
+
+class Losing(Sequential):
+    """Replies of some clients to some asks do not arrive: `lost` holds (work, how many asks of it came before)."""
+
+    lost: dict = {}  # noqa: RUF012
+    asked: dict = {}  # noqa: RUF012
+
+    def carry(self, order):
+        count = self.asked[order.work.name] = self.asked.get(order.work.name, -1) + 1
+        gone = self.lost.get((order.work.name, count), ())
+        return (block for block in super().carry(order) if block.clients[0] not in gone)
+
+
+@pytest.fixture
+def losing(numbers, quadratic):
+    """`losing({("fit", 0): "g"})`: a federation of the four kinds that loses g's reply to the first fit."""
+
+    def make(lost):
+        carrier = Losing(numbers(**KINDS), quadratic)
+        carrier.lost, carrier.asked = lost, {}
+        return Desk(carrier)
+
+    return make
+
+
+def test_who_did_not_answer_at_a_split_goes_down_before_it_trains_again(losing, cohort, split):
+    # g is lost in round 0: means of the others are 2/7 < ½. In round 1 it goes down with Δ = -2 from 0, and trains.
+    fed = losing({("fit", 0): "g"})
+    state, done = rounds(split(), fed, cohort, 2)
+    assert "g" not in done[0].assignment
+    assert done[0].state.splits[0].updates.tolist() == [[-6], [2], [-6], [6], [-2], [2], [6]]
+    assert done[1].assignment["g"] == 0
+    assert state.at["g"] == state.splits[0].parts[0]
+    # 2/7 was the mean of round 0, and every model goes to the mean of its own.
+    assert state.bank["w"].tolist() == [-4, 4]
+    model = 4
+    assert fed.traffic.by_purpose()["pretrain"] == {"down": model, "up": model}
+
+
+def test_who_is_lost_on_the_way_down_stays_at_the_split_and_the_others_go_on(losing, cohort, split):
+    fed = losing({("fit", 0): "g", ("fedgroup.pretrain", 0): "g"})
+    state, done = rounds(split(), fed, cohort, 3)
+    assert "g" not in done[1].assignment
+    # Round 1: {a, c, e} go to their mean, -14/3. Round 2: g comes down and trains with them; Δ = -4/3, -4/3, 8/3, 8/3,
+    # whose mean 2/3 is not small, and moves the model to -4. The other part, at 4, splits in two meanwhile.
+    assert done[1].state.bank["w"].tolist() == pytest.approx([-14 / 3, 4])
+    assert {done[2].assignment[client] for client in "aceg"} == {0}
+    assert state.bank["w"].tolist() == pytest.approx([-4, 4, 4])
+    assert len(state.splits) == 2
+
+
+def test_nobody_left_at_a_split_answering_skips_the_round_only_where_nobody_else_trains(losing, cohort, split):
+    fed = losing({("fit", 0): "g", ("fedgroup.pretrain", 0): "g"})
+    state, _ = rounds(split(), fed, cohort, 1)
+    alone = dataclasses.replace(cohort(fed, 1), available=("g",))
+    with pytest.raises(TooFewReplies):
+        split().round(state, fed, alone, Seed(0))
+
+
+@BOTH
+def test_newcomers_go_down_the_tree(kind, tiny, cohort, split):
+    # The tree splits at 0, then at -4 and 4.  n: Δ = 5.5 from 0, up; 1.5 from 4, up, with d and h.
+    # m: Δ = -5 and -1, down both times, with a and c.      o: Δ = 3 and -1, with b and f.      p: -1 and 3: e and g.
+    new = {"m": [-5], "n": [5.5], "o": [3], "p": [-1]}
+    fed = tiny(kind=kind, **KINDS, **new)
+    old = dataclasses.replace(cohort(fed), clients=tuple(KINDS), available=tuple(KINDS))
+    state = from_zero(split(), fed)
+    for t in range(4):
+        state = split().round(state, fed, dataclasses.replace(old, t=t), Seed(0)).state
+    sent = fed.traffic.by_purpose()["train"]
+    assert split().place(state, fed, new, Seed(0)).row == {"m": 0, "n": 3, "o": 1, "p": 2}
+    assert split().place(state, fed, KINDS, Seed(0)).row == state_rows(state, KINDS)
+    assert fed.traffic.by_purpose()["pretrain"] == {"down": 2 * 4 * 4, "up": 2 * 4 * 4}, (
+        "a model each way at each split"
+    )
+    assert fed.traffic.by_purpose()["train"] == sent
+    assert split().place(state, fed.evaluating(), [*KINDS, *new], Seed(0)).row == state_rows(state, KINDS)
+
+
+def state_rows(state, clients):
+    return {client: state.rows[node] for client, node in state.clusters(clients).items()}
+
+
+def test_a_newcomer_that_does_not_move_takes_the_first_part_and_before_a_split_costs_nothing(tiny, cohort, split):
+    fed = tiny(**KINDS, z=[0])
+    state = from_zero(split(), fed)
+    assert split().place(state, fed, ["z"], Seed(0)).row == {"z": 0}
+    assert fed.traffic.total() == 0
+    known = dataclasses.replace(cohort(fed), clients=tuple(KINDS), available=tuple(KINDS))
+    state = split().round(state, fed, known, Seed(0)).state
+    assert split().place(state, fed, ["z"], Seed(0)).row == {"z": 0}
+
+
+# Cohorts -------------------------------------------------------------------------------------------------------------
+
+
+def test_with_cohorts_a_cluster_splits_when_each_member_has_a_fresh_update(tiny, cohort, split):
+    # a and b pull -2 and 2 from 0, and so do c and d: whoever is drawn, the model stays at 0.
+    fed = tiny(a=[-2], b=[2], c=[-2], d=[2])
+    for max_age, splits in ((1, [0, 1, 0, 0]), (0, [0, 0, 0, 0])):
+        method = split(participation="cohort", max_age=max_age)
+        state, seen = from_zero(method, fed), []
+        for t, drawn in enumerate(("ab", "cd", "ab", "cd")):
+            out = method.round(state, fed, cohort(fed, t, clients=drawn), Seed(0))
+            seen.append(out.counts["splits"])
+            assert set(out.assignment) == set(drawn)
+            state = out.state
+        assert seen == splits, max_age
+        if max_age:
+            # The split of round 1 places all four, those of the cohort before too.
+            assert set(state.clusters("abcd")) == set("abcd")
+            assert state.splits[0].updates.tolist() == [[-2], [2], [-2], [2]]
+
+
+def test_updates_from_another_model_do_not_count(tiny, cohort, split):
+    # After the split of round 1, nobody has an update from the model of a part until it was in a cohort again.
+    fed = tiny(**KINDS)
+    method = split(participation="cohort", max_age=9)
+    state = from_zero(method, fed)
+    for t, drawn in enumerate(("abcd", "efgh")):
+        # a, b, c, d: -6, 2, -6, 6, mean -1; a model of 0 again, so that e, f, g, h pull from the same place.
+        state = dataclasses.replace(state, bank=tree.map(np.zeros_like, state.bank))
+        state = method.round(state, fed, cohort(fed, t, clients=drawn), Seed(0)).state
+    assert len(state.splits) == 1
+    out = method.round(state, fed, cohort(fed, 2, clients="a"), Seed(0))
+    assert out.evidence == {}
+    assert len(out.state.splits) == 1
+
+
+# Identities ----------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("weights", ["samples", "uniform"])
+def test_before_the_first_split_it_is_fedavg_with_everybody(kind, weights, blobs, play):
+    fed, _ = blobs(kind=kind)
+    mine, done = play(CFL(LOCAL, weights=weights), fed, 3, size=5)
+    theirs, others = play(FedAvg(LOCAL, weights=weights), fed, 3)
+    np.testing.assert_allclose(tree.flatten(tree.row(mine.bank, 0)), tree.flatten(theirs), atol=1e-7)
+    assert [out.loss for out in done] == pytest.approx([out.loss for out in others])
+    assert done[-1].distances == pytest.approx(others[-1].distances, rel=1e-5)
+    model = 4 * tree.size(theirs)
+    assert fed.traffic.by_purpose()["train"] == {"down": 2 * 3 * 12 * model, "up": 2 * 3 * 12 * model}
+
+
+def test_running_statistics_are_no_direction(blobs, cohort):
+    import jax
+    import jax.numpy as jnp
+
+    def learn(params, x, key, weight):
+        flat = x.reshape(len(x), -1)
+        return flat @ params["kernel"], {"norm": {"stats": {"mean": flat.mean(axis=0) + 1e3}}}
+
+    task = models.Task(
+        name="with statistics of its own",
+        init=lambda seed: {
+            "kernel": np.asarray(jax.random.normal(seed.key(), (64, 4)) * 0.01, np.float32),
+            "norm": {"stats": {"mean": np.zeros(64, np.float32)}},
+        },
+        apply=lambda params, x, key: jnp.asarray(x).reshape(len(x), -1) @ params["kernel"],
+        shape=(8, 8),
+        classes=4,
+        normalise=Normalise(0.0, 255.0),
+        layers=("kernel", "norm"),
+        learn=learn,
+    )
+    fed = vectorised(data.load("blobs", clients=6, clusters=2, samples=30, seed=0), task)
+    out = CFL(LOCAL, warmup=0, eps1=9.0, eps2=0.0, separation=0.0).round(
+        CFL(LOCAL).start(task, Seed(0)), fed, cohort(fed), Seed(0)
+    )
+    assert out.evidence["0"]["max_norm"] < 100
+    assert out.state.splits[0].updates.shape == (6, 64 * 4)
+    assert out.state.bank["norm"]["stats"]["mean"].min() >= 1e3
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"eps1": -0.1}, "eps1 must be a number of at least 0, got -0.1"),
+        ({"eps2": float("nan")}, "eps2 must be a number of at least 0"),
+        ({"separation": -1.0}, "separation must be a number of at least 0"),
+        ({"gamma_max": 1.0}, "gamma_max must lie between 0 .* and 1, got 1.0"),
+        ({"warmup": -1}, "warmup must be at least 0"),
+        ({"min_size": 0}, "min_size must be at least 1"),
+        ({"max_age": -1}, "max_age must be at least 0"),
+        ({"units": "metres"}, "units must be one of 'relative', 'absolute', got 'metres'"),
+        ({"linkage": "average"}, "linkage must be one of 'single', 'complete'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(settings, text):
+    with pytest.raises(SpecError, match=text):
+        CFL(**settings)
+
+
+# Planted clusters ----------------------------------------------------------------------------------------------------
+
+# Local training of the demonstration. In the four steps at rate 0.03 of LocalSGD(), updates are mostly noise.
+DIGITS = LocalSGD(epochs=2, batch=10, rate=0.1)
+TASK = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+
+
+def digits(seed, **how):
+    images = data.load("digits", clients=40, clusters=4, seed=seed, **how)
+    truth = None if images.truth is None else dict(zip(images.clients, images.truth.tolist(), strict=True))
+    return images, TASK, truth
+
+
+@pytest.mark.slow
+def test_rotated_digits_are_recovered(play):
+    scores = []
+    for seed in range(10):
+        images, task, truth = digits(seed)
+        state, _ = play(CFL(DIGITS), vectorised(images, task), 56, seed=seed)
+        scores.append(adjusted_rand(state_rows(state, images.clients), truth))
+    assert scores.count(1.0) >= 9, scores
+
+
+@pytest.mark.slow
+def test_rotated_digits_are_recovered_and_newcomers_placed_while_three_replies_in_ten_are_lost(play):
+    images, task, truth = digits(0)
+    fed = Desk(Faulty(Vectorised(images, task), Faults(drop=0.3), Seed(0).fold("faults")))
+    old = [client for place, client in enumerate(sorted(images.clients)) if place % 8]
+    state, _ = play(CFL(DIGITS), fed, 60, among=old)
+    everyone = CFL(DIGITS).place(state, vectorised(images, task), images.clients, Seed(1)).row
+    assert set(everyone) == set(images.clients)
+    assert adjusted_rand(everyone, truth) == 1
+
+
+@pytest.mark.slow
+def test_equal_clients_are_never_split(play):
+    for seed in range(3):
+        images, task, _ = digits(seed, partition="iid")
+        state, _ = play(CFL(DIGITS), vectorised(images, task), 50, seed=seed)
+        assert not state.splits

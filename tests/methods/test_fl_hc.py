@@ -1,0 +1,319 @@
+"""FL+HC: one clustering by hand in all its ways, late clients, identities with FedAvg, and planted clusters."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from coterie import codec, data, models, tree
+from coterie.clients import LocalSGD
+from coterie.errors import SpecError, TooFewReplies
+from coterie.federation import Desk, Faults, Faulty, Sequential, Vectorised, vectorised
+from coterie.methods.fedavg import FedAvg
+from coterie.methods.fl_hc import FLHC, apart
+from coterie.metrics import adjusted_rand
+from coterie.models import Normalise
+from coterie.seeds import Seed
+
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
+LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
+
+
+@pytest.fixture
+def clustered(step):
+    """`clustered(...)`: by L2 at once, without rounds before; half of the way in a step."""
+
+    def make(**settings):
+        return FLHC(**{"local": step(0.5), "warm_rounds": 0, "metric": "l2", "threshold": 2.0, "cohort": 9, **settings})
+
+    return make
+
+
+def from_zero(method, fed):
+    """The state before anything, with the model 0."""
+    zero = {"w": np.zeros((), np.float32)}
+    return dataclasses.replace(method.start(fed.task, Seed(0)), w=zero, bank=tree.stack([zero]))
+
+
+def once(method, fed, cohort, **how):
+    """The step with everybody, from the model 0."""
+    return method.round(from_zero(method, fed), fed, cohort(fed, -1, **how), Seed(0))
+
+
+# The clustering ------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_clients_whose_updates_are_near_form_clusters_at_the_mean_of_their_models(kind, tiny, cohort, clustered):
+    # F_i(w) = ½(w - x_i)², half way from 0: Δ = -3, 5, -2, 6 for a, b, c, d. Up to λ = 2, {a, c} and {b, d} merge.
+    # Means by examples: (-3 - 2)/2 = -2.5, and (5 + 3·6)/4 = 5.75.
+    fed = tiny(kind=kind, a=[-6], b=[10], c=[-4], d=[12, 12, 12])
+    out = once(clustered(), fed, cohort)
+    assert out.assignment == {"a": 0, "b": 1, "c": 0, "d": 1}
+    assert out.state.bank["w"].tolist() == [-2.5, 5.75]
+    assert out.distances == {"a": 0.5, "b": 0.75, "c": 0.5, "d": 0.25}
+    assert out.loss == (18 + 50 + 8 + 3 * 72) / 6
+    assert out.state.updates.tolist() == [[-3], [5], [-2], [6]]
+    assert out.evidence["clients"] == list("abcd")
+    assert out.evidence["labels"].tolist() == [0, 1, 0, 1]
+    assert out.evidence["distances"][0].tolist() == [0, 8, 1, 9]
+    assert out.evidence["threshold"] == 2
+    uniform = once(clustered(weights="uniform"), fed, cohort)
+    assert uniform.state.bank["w"].tolist() == [-2.5, 5.5]
+
+
+def test_distances_by_hand():
+    # Between (1, 0), (0, 2) and (-3, 0): L1 3, 4, 5; L2 √5, 4, √13; cosines 0, -1, 0.
+    updates = np.array([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.0]])
+    expected = {"l1": [3, 4, 5], "l2": [5**0.5, 4, 13**0.5], "cosine": [1, 2, 1]}
+    for metric, pairs in expected.items():
+        found = apart(updates, metric)
+        np.testing.assert_allclose([found[0, 1], found[0, 2], found[1, 2]], pairs)
+        np.testing.assert_allclose(np.diagonal(found), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("linkage", "last"),
+    # Δ = 0, 2, 5. The first two merge at 2; the third is then 3 from the nearest, 5 from the farthest, 4 in the mean;
+    # for Ward √(2·2·1/3)·(5 - 1) from their centre.
+    [("single", 3), ("complete", 5), ("average", 4), ("ward", 4 * (4 / 3) ** 0.5)],
+)
+def test_linkage_says_how_far_apart_clusters_are(linkage, last, tiny, cohort, clustered):
+    fed = tiny(a=[0], b=[4], c=[10])
+    for threshold, clusters in ((last - 0.01, 2), (last + 0.01, 1)):
+        method = clustered(linkage=linkage, threshold=threshold)
+        assert tree.rows(once(method, fed, cohort).state.bank) == clusters
+
+
+def test_a_share_of_pairs_or_a_number_of_clusters_instead_of_a_threshold(tiny, cohort, clustered):
+    # Δ = 0, 1, 5, 5.5: pairs ½, 1, 4, 4.5, 5, 5.5, of which a sixth is below 1: λ = 1 merges {0, 1} and {5, 5.5}.
+    fed = tiny(a=[0], b=[2], c=[10], d=[11])
+    out = once(clustered(threshold="auto", threshold_quantile=1 / 6), fed, cohort)
+    assert out.evidence["threshold"] == 1
+    assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
+    out = once(clustered(threshold="auto", clusters=3), fed, cohort)
+    assert out.assignment == {"a": 0, "b": 1, "c": 2, "d": 2}
+
+
+def test_a_threshold_of_zero_leaves_every_client_alone_and_an_infinite_one_all_together(blobs, play):
+    fed, _ = blobs()
+    alone, _ = play(FLHC(LOCAL, warm_rounds=0, threshold=0.0, cohort=5), fed, 0)
+    together, _ = play(FLHC(LOCAL, warm_rounds=0, threshold=float("inf"), cohort=5), fed, 0)
+    assert (tree.rows(alone.bank), tree.rows(together.bank)) == (12, 1)
+
+
+def test_one_client_is_one_cluster(tiny, cohort, clustered):
+    for how in ({}, {"threshold": "auto"}, {"threshold": "auto", "threshold_quantile": 0.5}):
+        out = once(clustered(**how), tiny(a=[2]), cohort)
+        assert out.assignment == {"a": 0}
+
+
+def test_other_names_of_clients_only_rename_the_clusters(tiny, cohort, clustered):
+    numbers = [-6, 10, -4, 12, 1]
+    names = ["a", "b", "c", "d", "e"], ["z", "b", "y", "a", "m"]
+    found = []
+    for each in names:
+        out = once(clustered(), tiny(**{name: [x] for name, x in zip(each, numbers, strict=True)}), cohort)
+        found.append(
+            {x: float(out.state.bank["w"][out.assignment[name]]) for name, x in zip(each, numbers, strict=True)}
+        )
+    assert found[0] == found[1]
+
+
+def test_running_statistics_are_not_compared(tiny, cohort):
+    # Everything under `stats` is carried and averaged, and left out of updates: the method looks at `w` alone.
+    method = FLHC(warm_rounds=0, cohort=2)
+    task = models.from_functions(
+        lambda key: {"w": np.float32(0), "norm": {"stats": np.zeros(3, np.float32)}},
+        lambda params, x: x[:, 0] * 0 + params["w"],
+        (1,),
+        None,
+        name="with a statistic",
+    )
+    assert method.start(task, Seed(0)).updates.shape == (0, 1)
+
+
+# Preparing -----------------------------------------------------------------------------------------------------------
+
+
+def test_preparing_is_rounds_of_fedavg_on_drawn_cohorts_and_one_step_with_everybody(blobs, play):
+    fed, _ = blobs()
+    method = FLHC(LOCAL, warm_rounds=3, cohort=5)
+    state, done = play(method, fed, 2, size=5)
+    assert [len(out.assignment) for out in done] == [5, 5, 5, 12, 5, 5]
+    assert [bool(out.evidence) for out in done] == [False, False, False, True, False, False]
+    model = 4 * tree.size(state.w)
+    assert fed.traffic.by_purpose()["train"] == {
+        "down": (3 * 5 + 12 + 2 * 5) * model,
+        "up": (3 * 5 + 12 + 2 * 5) * model,
+    }
+    assert set(fed.traffic.by_purpose()) == {"train", "control"}
+
+
+def test_before_the_clustering_everyone_is_served_the_common_model(tiny, clustered):
+    fed, method = tiny(a=[-6], b=[10]), clustered(warm_rounds=1)
+    now = from_zero(method, fed)
+    assert method.stage(now) == "prepare"
+    assert method.place(now, fed, "ab", Seed(0)).row == {"a": 0, "b": 0}
+    assert fed.traffic.total() == 0
+
+
+def test_the_rate_goes_on_decaying_from_round_to_round(tiny, cohort, clustered, step):
+    # Clients at 8 and -8. FedAvg at rate 1 stays at 0; with everybody at ½, two clusters at ±4; at ¼, ±5; at ⅛, ±5.375.
+    fed = tiny(a=[8], b=[-8])
+    method = clustered(local=step(1.0, rate_decay=0.5), warm_rounds=1)
+    now = from_zero(method, fed)
+    seen = []
+    for t in (-1, -1, 0, 1):
+        now = method.round(now, fed, cohort(fed, t), Seed(0)).state
+        seen.append(np.abs(now.bank["w"]).max())
+    assert seen == [0, 4, 5, 5.375]
+
+
+def test_an_infinite_threshold_is_fedavg_to_the_bit(blobs, play):
+    local = dataclasses.replace(LOCAL, rate_decay=1.0)
+    fed, _ = blobs()
+    ready, _ = play(FLHC(local, warm_rounds=2, threshold=float("inf"), cohort=5), fed, 0)
+    mine, done = play(
+        FLHC(local, warm_rounds=2, threshold=float("inf"), cohort=5), fed, 3, size=5, state=ready, stragglers=1
+    )
+    theirs, others = play(FedAvg(local), fed, 3, size=5, state=tree.row(ready.bank, 0), stragglers=1)
+    assert tree.same(tree.row(mine.bank, 0), theirs)
+    assert [out.loss for out in done] == [out.loss for out in others]
+    assert [out.distances for out in done] == [out.distances for out in others]
+
+
+def test_a_cluster_without_replies_keeps_its_model_to_the_bit(tiny, cohort, clustered):
+    fed, method = tiny(a=[-6], b=[10], c=[-4], d=[12]), clustered()
+    state = once(method, fed, cohort).state
+    out = method.round(state, fed, cohort(fed, 0, clients="ac"), Seed(0))
+    assert out.state.bank["w"][1].tobytes() == state.bank["w"][1].tobytes()
+    # From -2.5 half way to -6 and -4: -4.25 and -3.25, whose mean is -3.75.
+    assert out.state.bank["w"][0] == -3.75
+    assert out.assignment == {"a": 0, "c": 0}
+
+
+# Late clients --------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_late_clients_join_the_cluster_of_smallest_mean_distance(kind, tiny, cohort, clustered):
+    # Clusters of Δ = {-3, -2} and {5, 6}. From 0, l: Δ = 1.5, at 4.5 and 3.5, mean 4, and at 3.5 and 4.5, mean 4: a tie
+    # for the lowest. m: Δ = 2, means 4.5 and 3.5.
+    fed = tiny(kind=kind, a=[-6], b=[10], c=[-4], d=[12], l=[3], m=[4])
+    method = clustered()
+    known = dataclasses.replace(cohort(fed, -1, clients="abcd"), available=tuple("abcd"))
+    state = method.round(from_zero(method, fed), fed, known, Seed(0)).state
+    placed = method.place(state, fed, "abcdlm", Seed(0))
+    assert placed.row == {"a": 0, "b": 1, "c": 0, "d": 1, "l": 0, "m": 1}
+    assert fed.traffic.by_purpose()["pretrain"] == {"down": 2 * 4, "up": 2 * 4}
+    assert set(method.place(state, fed.evaluating(), "abcdlm", Seed(0)).row) == set("abcd")
+    # In a cohort it joins for good and trains at once: from 5.5 half way to 12 and 4 is 8.75 and 4.75.
+    out = method.round(state, fed, cohort(fed, 0, clients="dm"), Seed(0))
+    assert out.assignment == {"d": 1, "m": 1}
+    assert dict(out.state.assignment) == {"a": 0, "b": 1, "c": 0, "d": 1, "m": 1}
+    assert out.state.bank["w"][1] == 6.75
+    assert out.evidence["clients"] == ["m"]
+    assert out.evidence["mean_distances"].tolist() == [[4.5, 3.5]]
+
+
+class Losing(Sequential):
+    """Loses every reply of b to one work."""
+
+    work = "fit"
+
+    def carry(self, order):
+        lost = "b" if order.work.name == self.work else ""
+        return (block for block in super().carry(order) if block.clients[0] != lost)
+
+
+def test_who_did_not_answer_the_step_with_everybody_is_late(numbers, quadratic, cohort, clustered):
+    carrier = Losing(numbers(a=[-6], b=[10], c=[-4], d=[12]), quadratic)
+    fed, method = Desk(carrier), clustered()
+    out = once(method, fed, cohort)
+    assert out.assignment == {"a": 0, "c": 0, "d": 1}
+    assert method.place(out.state, fed, "abcd", Seed(0)).row == {"a": 0, "b": 1, "c": 0, "d": 1}
+    # Lost again when it is to join, it waits, and the others train; alone in a cohort, the round is skipped.
+    carrier.work = "fedgroup.pretrain"
+    later = method.round(out.state, fed, cohort(fed, 0), Seed(0))
+    assert set(later.assignment) == set("acd")
+    assert "b" not in later.state.assignment
+    with pytest.raises(TooFewReplies):
+        method.round(out.state, fed, cohort(fed, 0, clients="b"), Seed(0))
+
+
+def test_clients_without_examples_are_late_and_found_no_cluster(tiny, cohort, clustered):
+    fed, method = tiny(a=[-6], b=[], c=[-4]), clustered()
+    out = once(method, fed, cohort)
+    assert out.assignment == {"a": 0, "c": 0}
+    # Where nobody has any, there is one cluster, whose model nobody has trained.
+    ready = once(method, fed, cohort, clients="b").state
+    assert method.stage(ready) == "train"
+    assert ready.bank["w"].tolist() == [0]
+    assert method.place(ready, fed, "abc", Seed(0)).row == {"a": 0, "b": 0, "c": 0}
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"warm_rounds": -1}, "warm_rounds must be at least 0, got -1"),
+        ({"clusters": -1}, "clusters must be at least 0"),
+        ({"most": 0}, "most must be at least 1"),
+        ({"threshold": -1.0}, "threshold must be a number of at least 0, or 'auto', got -1.0"),
+        ({"threshold": "widest"}, "threshold must be a number of at least 0, or 'auto', got 'widest'"),
+        ({"threshold": float("nan")}, "threshold must be a number of at least 0"),
+        ({"threshold_quantile": 1.5}, "threshold_quantile must lie between 0 and 1, got 1.5"),
+        ({"threshold": 1.0, "clusters": 2}, "Give one of method.threshold, method.threshold_quantile and"),
+        ({"threshold_quantile": 0.5, "clusters": 2}, "Give one of"),
+        ({"linkage": "ward"}, "linkage 'ward' needs method.metric 'l2', got 'cosine'"),
+        ({"metric": "l3"}, "metric must be one of 'cosine', 'l2', 'l1', got 'l3'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(settings, text):
+    with pytest.raises(SpecError, match=text):
+        FLHC(**settings, cohort=5)
+
+
+# Planted clusters ----------------------------------------------------------------------------------------------------
+
+# Local training of the demonstration. In the four steps at rate 0.03 of LocalSGD(), updates are mostly noise.
+DIGITS = LocalSGD(epochs=2, batch=10, rate=0.1)
+TASK = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+
+
+def _truth(images):
+    return dict(zip(images.clients, images.truth.tolist(), strict=True))
+
+
+@pytest.mark.slow
+def test_rotated_digits_are_recovered(play):
+    scores = []
+    for seed in range(10):
+        images = data.load("digits", clients=40, clusters=4, seed=seed)
+        state, _ = play(FLHC(DIGITS, cohort=10), vectorised(images, TASK), 0, seed=seed)
+        scores.append(adjusted_rand(dict(state.assignment), _truth(images)))
+    assert scores.count(1.0) >= 9, scores
+
+
+@pytest.mark.slow
+def test_the_number_of_clusters_is_found_and_is_one_for_equal_clients(play):
+    for partition, clusters, expected in (("inverted", 2, 2), ("iid", 4, 1)):
+        for seed in range(3):
+            images = data.load("digits", clients=40, partition=partition, clusters=clusters, seed=seed)
+            state, done = play(FLHC(DIGITS, cohort=10), vectorised(images, TASK), 0, seed=seed)
+            assert tree.rows(state.bank) == expected, (partition, seed, done[-1].evidence["scores"])
+
+
+@pytest.mark.slow
+def test_newcomers_and_the_lost_join_their_kind_while_three_replies_in_ten_are_lost(play):
+    images = data.load("digits", clients=40, clusters=4, seed=0)
+    fed = Desk(Faulty(Vectorised(images, TASK), Faults(drop=0.3), Seed(0).fold("faults")))
+    old = [client for place, client in enumerate(sorted(images.clients)) if place % 8]
+    method = FLHC(DIGITS, cohort=10)
+    state, _ = play(method, fed, 3, size=10, among=old)
+    assert len(state.labels) < len(old), "some were lost in the step with everybody"
+    everyone = method.place(state, vectorised(images, TASK), images.clients, Seed(1)).row
+    assert adjusted_rand(everyone, _truth(images)) == 1
+    assert codec.encode(codec.decode(codec.encode(state))) == codec.encode(state)

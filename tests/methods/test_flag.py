@@ -1,0 +1,402 @@
+"""FLAG: proximity by hand, the sweep, what is sent and what is not, newcomers, and planted groups that it finds."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from coterie import codec, data, models, tree
+from coterie.clients import LocalSGD
+from coterie.clustering import agglomerative, elbow
+from coterie.errors import SpecError
+from coterie.federation import Desk, Sequential, sequential, vectorised
+from coterie.methods.fedavg import FedAvg
+from coterie.methods.flag import FLAG
+from coterie.methods.oracle import Oracle
+from coterie.metrics import adjusted_rand
+from coterie.models import Normalise
+from coterie.seeds import Seed
+
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
+LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
+QUICK = {"update_epochs": 2, "trial_rounds": 2, "trial_epochs": 2}
+DIGITS = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+
+
+def truth_of(images):
+    return {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def groups():
+    """`groups(seed)`: digits of twenty clients in five groups with two labels each, and who is in which."""
+
+    def make(seed=0, clients=20):
+        images = data.load("digits", clients=clients, partition="groups", alpha=1.0, seed=seed)
+        return vectorised(images, DIGITS), truth_of(images)
+
+    return make
+
+
+# Two inputs, two classes, whose logits are w: the gradient of the mean loss is the same whatever the inputs are.
+BIASES = models.from_functions(
+    lambda key: {"w": jnp.zeros(2)}, lambda params, x: jnp.tile(params["w"], (x.shape[0], 1)), (2,), 2, name="biases"
+)
+
+
+def planar(make=sequential, **clients):
+    """`planar(a=([0, 0], [30, 1]))`: examples at these angles to the first axis, each with its label."""
+    arrays = {}
+    for name, examples in clients.items():
+        degrees = np.deg2rad([angle for angle, _ in examples])
+        x = np.stack([np.cos(degrees), np.sin(degrees)], axis=1).astype(np.float32)
+        arrays[name] = (x, np.array([label for _, label in examples]))
+    return make(data.from_arrays(arrays, test={}, classes=2), BIASES)
+
+
+# Proximity -----------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_proximity_by_hand(kind, play):
+    # a and b have one example of class 0 each, at 0° and 40°; c has one of class 1. Sizes of 1 and 1 are the most alike
+    # and weigh 1/2, those of 1 and 0 the least and weigh 3/2.
+    #   V_ab = (40/2 + 0)/2 = 10, V_ac = V_bc = (180·3/2 + 180·3/2)/2 = 270
+    # Class 0 moves w towards (1, -1) and class 1 against it, however far: G_ab = 0, G_ac = G_bc = 180.
+    #   A_ab = (10/270 + 0)/2 = 1/54, A_ac = A_bc = 1
+    fed = planar({"sequential": sequential, "vectorised": vectorised}[kind], a=[(0, 0)], b=[(40, 0)], c=[(70, 1)])
+    _, rounds = play(FLAG(LOCAL, **QUICK, step=1.0, alone=False), fed, 0)
+    shown = rounds[0].evidence
+    assert shown["clients"] == list("abc")
+    np.testing.assert_allclose(shown["data_angles"], [[0, 10, 270], [10, 0, 270], [270, 270, 0]], atol=1e-3)
+    np.testing.assert_allclose(shown["update_angles"], [[0, 0, 180], [0, 0, 180], [180, 180, 0]], atol=0.05)
+    np.testing.assert_allclose(shown["proximity"], [[0, 1 / 54, 1], [1 / 54, 0, 1], [1, 1, 0]], atol=2e-4)
+
+
+def test_the_sizes_of_classes_weigh(play):
+    # Class 0 in 1 and 50 examples of a and b, class 1 in 1 and 1: the angle of class 0 weighs 1.5, that of class 1 0.5.
+    fed = planar(a=[(0, 0), (0, 1)], b=[(40, 0)] * 50 + [(60, 1)])
+    for settings, expected in (({}, (1.5 * 40 + 0.5 * 60) / 2), ({"delta": 0.0}, 50), ({"privacy": True}, 50)):
+        _, rounds = play(FLAG(LOCAL, beta=1.0, step=1.0, alone=False, **settings), fed, 0)
+        assert rounds[0].evidence["data_angles"][0, 1] == pytest.approx(expected, abs=1e-3)
+
+
+def test_inputs_are_those_that_the_model_is_fed_with(play):
+    # (x, y - 1): (1, 0) becomes (1, -1) and (0, 2) becomes (0, 1), at 135°, which is 45° for lines.
+    arrays = {"a": (np.float32([[1, 0]]), np.zeros(1, int)), "b": (np.float32([[0, 2]]), np.zeros(1, int))}
+    task = models.mclr((2,), 1, normalise=Normalise(np.array([0.0, 1.0]), 1.0))
+    fed = sequential(data.from_arrays(arrays, test={}, classes=1), task)
+    for inputs, expected in (("model", 45), ("raw", 90)):
+        _, rounds = play(FLAG(LOCAL, beta=1.0, step=1.0, alone=False, inputs=inputs), fed, 0)
+        assert rounds[0].evidence["data_angles"][0, 1] == pytest.approx(expected, abs=1e-3)
+
+
+def test_updates_take_so_many_epochs_and_no_proximal_term():
+    local = LocalSGD(epochs=3, steps=7, rate=0.3, rate_decay=0.9, mu=2.0)
+    assert FLAG(local).moving == LocalSGD(epochs=20, rate=0.3)
+    assert FLAG(local, update_epochs=5).moving == LocalSGD(epochs=5, rate=0.3)
+
+
+def test_running_statistics_are_no_update(play):
+    def learn(params, x, key, weight):
+        return x @ params["kernel"], {"norm": {"stats": {"mean": x.mean(axis=0) + 1e3}}}
+
+    task = models.Task(
+        name="with statistics",
+        init=lambda seed: {
+            "kernel": np.asarray(jax.random.normal(seed.key(), (2, 2)), np.float32),
+            "norm": {"stats": {"mean": np.zeros(2, np.float32)}},
+        },
+        apply=lambda params, x, key: x @ params["kernel"],
+        shape=(2,),
+        classes=2,
+        layers=("kernel", "norm"),
+        learn=learn,
+    )
+    arrays = {name: (np.eye(2, dtype=np.float32), np.arange(2)) for name in "ab"}
+    state, _ = play(
+        FLAG(LOCAL, **QUICK, step=1.0, alone=False), sequential(data.from_arrays(arrays, test={}, classes=2), task), 0
+    )
+    assert state.founders.updates.shape == (2, 4)
+    assert np.abs(state.founders.updates).max() < 100
+
+
+# The sweep -----------------------------------------------------------------------------------------------------------
+
+
+def test_each_distinct_partition_is_tried_once_from_the_largest_threshold_on(groups, play):
+    fed, _ = groups()
+    state, rounds = play(FLAG(LOCAL, **QUICK), fed, 0)
+    proximity = rounds[0].evidence["proximity"]
+    swept = [
+        (a, agglomerative(proximity, threshold=a).tolist())
+        for a in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
+    ]
+    distinct = []
+    for alpha, labels in swept:
+        if labels not in [kept for _, kept in distinct]:
+            distinct.append((alpha, labels))
+    assert state.thresholds == tuple(alpha for alpha, _ in distinct)
+    assert state.partitions.tolist() == [labels for _, labels in distinct]
+    assert state.partitions[0].tolist() == [0] * 20
+    assert state.partitions[-1].tolist() == list(range(20))
+    assert [out.label for out in rounds] == [
+        "proximity",
+        *(f"trial {s + 1} of {len(distinct)}" for s in range(len(distinct))),
+    ]
+
+
+def test_the_papers_thresholds_stay_above_0(groups, play):
+    fed, _ = groups()
+    state, _ = play(FLAG(LOCAL, **QUICK), fed, 0)
+    above, _ = play(FLAG(LOCAL, **QUICK, alone=False), fed, 0)
+    assert (state.thresholds[:-1], state.thresholds[-1]) == (above.thresholds, 0.0)
+    np.testing.assert_array_equal(state.accuracies[:-1], above.accuracies)
+
+
+@pytest.mark.parametrize("rule", ["elbow", "best", "tolerance"])
+def test_the_rule_chooses_from_the_goodness_of_all(rule, groups, play):
+    fed, _ = groups()
+    state, rounds = play(FLAG(LOCAL, **QUICK, rule=rule, judges=8), fed, 0)
+    goodness = {
+        1 + int(labels.max()): row.mean() for labels, row in zip(state.partitions, state.accuracies, strict=True)
+    }
+    assert len(state.judges) == 8
+    assert state.accuracies.min() >= 0
+    scores = rounds[-1].evidence["scores"]
+    assert scores == {str(k): pytest.approx(good) for k, good in goodness.items()}
+    chosen = elbow(list(goodness), list(goodness.values()), rule)
+    assert tree.rows(state.bank) == chosen
+    place = list(goodness).index(chosen)
+    assert rounds[-1].evidence["threshold"] == state.thresholds[place]
+    np.testing.assert_array_equal(state.labels, state.partitions[place])
+    assert rounds[-1].assignment == dict(zip(state.founders.clients, state.labels.tolist(), strict=True))
+
+
+def test_trials_are_alike_for_every_partition_whenever_they_run(groups, play):
+    # The second partition tried first gives each judge the same accuracy.
+    fed, _ = groups()
+    method = FLAG(LOCAL, **QUICK)
+    whole, rounds = play(method, fed, 0)
+    begun = rounds[0].state
+    other = dataclasses.replace(begun, partitions=begun.partitions[1:2], thresholds=begun.thresholds[1:2])
+    state, _ = play(method, fed, 0, state=other)
+    np.testing.assert_array_equal(state.accuracies[0], whole.accuracies[1])
+
+
+def test_only_judges_take_part_in_trials(groups, play):
+    fed, _ = groups()
+    state, rounds = play(FLAG(LOCAL, **QUICK, judges=3, step=1.0, alone=False), fed, 0)
+    assert len(rounds) == 1  # one partition: nothing to try
+    assert "trial" not in fed.traffic.by_purpose()
+    state, _ = play(FLAG(LOCAL, **QUICK, judges=3, step=0.4), fed, 0)
+    # Of the first of the partitions: two rounds down and up and once down to be judged, three clients; later ones ask
+    # for clusters only that are new among the judges.
+    model = 4 * tree.size(DIGITS.init(Seed(0)))
+    sent = fed.traffic.by_purpose()["trial"]
+    where = state.partitions[:, [state.founders.clients.index(client) for client in state.judges]]
+    seen, clients = [], 0
+    for labels in where:
+        for label in set(labels.tolist()):
+            members = (labels == label).tolist()
+            if members not in seen:
+                seen.append(members)
+                clients += sum(members)
+    assert sent == {"down": 3 * clients * model, "up": 2 * clients * model}
+
+
+def test_one_partition_needs_no_trial_and_is_fedavg_to_the_bit(blobs, play):
+    for kind in ("sequential", "vectorised"):
+        fed, _ = blobs(kind=kind)
+        mine, rounds = play(FLAG(LOCAL, **QUICK, step=1.0, alone=False), fed, 3, size=5, stragglers=1)
+        theirs, others = play(FedAvg(LOCAL), fed, 3, size=5, stragglers=1)
+        assert tree.same(tree.row(mine.bank, 0), theirs)
+        assert [r.loss for r in rounds[1:]] == [r.loss for r in others]
+        assert [r.distances for r in rounds[1:]] == [r.distances for r in others]
+
+
+def test_the_true_partition_is_oracle_to_the_bit(groups, play):
+    fed, truth = groups()
+    mine, _ = play(FLAG(LOCAL), fed, 3, size=6)
+    theirs, _ = play(Oracle(LOCAL, truth=truth), fed, 3, size=6)
+    assert adjusted_rand(dict(mine.assignment), truth) == 1
+    for client, cluster in mine.assignment.items():
+        assert tree.same(tree.row(mine.bank, cluster), tree.row(theirs, truth[client]))
+
+
+def test_without_validation_examples_nothing_can_be_chosen(play):
+    images = data.load("digits", clients=4, partition="groups", alpha=1.0, seed=0, skew=0.5)
+    fed = vectorised(dataclasses.replace(images, held_share=0.0), DIGITS)
+    with pytest.raises(SpecError, match="none of the clients that judge has any"):
+        play(FLAG(LOCAL, **QUICK), fed, 0)
+
+
+# What is sent --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "purposes"),
+    [
+        ({}, {"pretrain", "subspaces", "labels", "trial", "control"}),
+        ({"privacy": True}, {"pretrain", "subspaces", "trial", "control"}),
+        ({"delta": 0.0}, {"pretrain", "subspaces", "trial", "control"}),
+        ({"beta": 1.0}, {"subspaces", "labels", "trial", "control"}),
+        ({"beta": 1.0, "privacy": True}, {"subspaces", "trial", "control"}),
+        ({"beta": 0.0}, {"pretrain", "trial", "control"}),
+    ],
+)
+def test_only_what_counts_is_sent_and_kept(settings, purposes, groups, play):
+    fed, _ = groups()
+    state, _ = play(FLAG(LOCAL, **QUICK, **settings), fed, 0)
+    assert set(fed.traffic.by_purpose()) == purposes
+    assert (state.founders.counts is not None) == ("labels" in purposes)
+    assert (state.founders.bases is not None) == ("subspaces" in purposes)
+    assert (state.founders.updates is not None) == ("pretrain" in purposes)
+
+
+def test_privacy_is_the_same_as_equal_weights(groups, play):
+    fed, _ = groups()
+    private, _ = play(FLAG(LOCAL, **QUICK, privacy=True), fed, 2, size=6)
+    equal, _ = play(FLAG(LOCAL, **QUICK, delta=0.0), fed, 2, size=6)
+    assert codec.encode(private) == codec.encode(equal)
+
+
+def test_with_a_fixed_number_of_directions_their_number_tells_no_sizes(groups, play):
+    fed, _ = groups()
+    state, _ = play(FLAG(LOCAL, **QUICK, beta=1.0, privacy=True, vectors=1), fed, 0)
+    assert {len(rows) for client in state.founders.bases for rows in client} == {0, 1}
+
+
+# Newcomers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {"scale": "offdiag"}, {"privacy": True}, {"beta": 1.0}, {"beta": 0.0}])
+def test_a_founder_as_a_newcomer_gets_its_own_row(settings, groups, play):
+    fed, _ = groups()
+    method = FLAG(LOCAL, **QUICK, **settings)
+    state, rounds = play(method, fed, 0)
+    rows = method.nearness.towards(state.founders, state.founders, state.bounds)
+    others = ~np.eye(len(rows), dtype=bool)
+    np.testing.assert_allclose(rows[others], rounds[0].evidence["proximity"][others], atol=1e-6)
+
+
+def test_a_newcomer_beyond_the_bounds_is_as_far_as_they_are(play, cohort):
+    # Founders: V = 10 to 20 and G = 0 all over, of one class. The newcomer at 85° has V = 85, 75, 65, all beyond 20.
+    clients = {"a": [(0, 0)], "b": [(10, 0)], "c": [(20, 0)], "x": [(85, 0)]}
+    fed, method = planar(**clients), FLAG(LOCAL, beta=1.0, step=1.0, alone=False)
+    state, _ = play(method, fed, 0, among="abc")
+    out = method.round(state, fed, cohort(fed, clients="x"), Seed(0))
+    np.testing.assert_allclose(out.evidence["mean_proximity"], [[1.0]])
+    assert out.assignment == {"x": 0}
+
+
+def test_newcomers_join_their_kind_and_stay(groups, play, cohort):
+    fed, truth = groups()
+    late = {next(client for client in truth if truth[client] == group) for group in range(5)}
+    method = FLAG(LOCAL)
+    state, _ = play(method, fed, 0, among=set(truth) - late)
+    row = method.place(state, fed, truth, Seed(0)).row
+    assert adjusted_rand(row, truth) == 1
+    out = method.round(state, fed, cohort(fed, clients=late), Seed(0))
+    assert out.assignment == {client: row[client] for client in late}
+    assert set(out.state.assignment) == set(truth)
+    assert out.evidence["mean_proximity"].shape == (5, 5)
+
+
+def test_scoring_trains_nobody_so_newcomers_are_placed_by_data_alone(groups, play):
+    fed, truth = groups()
+    known = sorted(truth)[:-2]
+    for beta, placed in ((0.5, set(known)), (0.0, set(known)), (1.0, set(truth))):
+        method = FLAG(LOCAL, **QUICK, beta=beta)
+        state, _ = play(method, fed, 0, among=known)
+        before = fed.traffic.total("up")
+        assert set(method.place(state, fed.evaluating(), truth, Seed(0)).row) == placed
+        assert fed.traffic.total("up") == before
+        assert set(method.place(state, fed, truth, Seed(0)).row) == set(truth)
+
+
+@pytest.mark.parametrize("deaf", ["fedgroup.pretrain", "counted_subspaces"])
+def test_who_did_not_tell_everything_founds_nothing_and_joins_later(deaf, cohort):
+    class Losing(Sequential):
+        lost = "b"
+
+        def carry(self, order):
+            lost = self.lost if order.work.name == deaf else ""
+            return (block for block in super().carry(order) if block.clients[0] != lost)
+
+    images = data.from_arrays({c: (np.eye(2, dtype=np.float32), np.arange(2)) for c in "abc"}, test={}, classes=2)
+    carrier = Losing(images, BIASES)
+    fed, method = Desk(carrier), FLAG(LOCAL, **QUICK, step=1.0, alone=False)
+    state = method.round(method.start(fed.task, Seed(0)), fed, cohort(fed, -1), Seed(0)).state
+    assert state.founders.clients == ("a", "c")
+    assert len(state.founders.bases) == len(state.founders.counts) == len(state.founders.updates) == 2
+    assert method.round(state, fed, cohort(fed), Seed(0)).assignment == {"a": 0, "c": 0}
+    carrier.lost = ""
+    assert method.round(state, fed, cohort(fed), Seed(0)).assignment == {"a": 0, "b": 0, "c": 0}
+
+
+# What is refused -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"beta": 1.5}, "beta must lie between 0 and 1, got 1.5"),
+        ({"delta": -0.1}, "delta must lie between 0 and 1, got -0.1"),
+        ({"step": 0.0}, "step must be above 0 and at most 1, got 0.0"),
+        ({"share": 2.0}, "share must be above 0 and at most 1, got 2.0"),
+        ({"vectors": -1}, "vectors must be at least 0, got -1"),
+        ({"judges": 0}, "judges must be at least 1, got 0"),
+        ({"trial_rounds": 0}, "trial_rounds must be at least 1"),
+        ({"update_epochs": 0}, "update_epochs must be at least 1"),
+        ({"log": "plain"}, "log must be one of 'shifted', 'clamped', got 'plain'"),
+        ({"rule": "first"}, "rule must be one of 'elbow', 'best', 'tolerance', got 'first'"),
+        ({"light": "mlp"}, "light must be one of 'mclr', 'lenet5', got 'mlp'"),
+        ({"scale": "rows"}, "scale must be one of 'whole', 'offdiag'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(settings, text):
+    with pytest.raises(SpecError, match=text):
+        FLAG(**settings)
+
+
+def test_a_task_without_classes_is_refused(quadratic):
+    with pytest.raises(SpecError, match="flag compares classes, but model quadratic predicts numbers"):
+        FLAG().start(quadratic, Seed(0))
+
+
+# Planted clusters ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_groups_of_labels_are_recovered_with_their_number(groups, play):
+    scores = []
+    for seed in range(10):
+        fed, truth = groups(seed)
+        state, _ = play(FLAG(), fed, 0, seed=seed)
+        scores.append(adjusted_rand(dict(state.assignment), truth))
+    assert scores.count(1.0) >= 9, scores
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("clients", "settings"), [(20, {}), (40, {"beta": 0.0})])
+def test_rotations_are_recovered_with_their_number(clients, settings, play):
+    # Forty clients have 36 images each, and a fifth of them lack a digit by chance, which counts 180°: their data
+    # say little about rotations. Their updates do, and so do the data of twenty clients with twice as many.
+    scores = []
+    for seed in range(10):
+        images = data.load("digits", clients=clients, clusters=4, seed=seed)
+        state, _ = play(FLAG(**settings), vectorised(images, DIGITS), 0, seed=seed)
+        scores.append(adjusted_rand(dict(state.assignment), truth_of(images)))
+    assert scores.count(1.0) >= 9, scores
+
+
+@pytest.mark.slow
+def test_equal_clients_are_one_cluster(play):
+    for seed in range(4):
+        alike = vectorised(data.load("digits", clients=20, partition="iid", seed=seed), DIGITS)
+        assert tree.rows(play(FLAG(), alike, 0, seed=seed)[0].bank) == 1

@@ -1,0 +1,81 @@
+"""ONE_SHOT's parts: how clients train alone, what is known of whose model, and the distances to clusters."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from coterie import data, models, tree
+from coterie.clients import LocalSGD, fit
+from coterie.federation import vectorised
+from coterie.methods.one_shot import OneShot, between_centres, joined, one_shot, pairwise, to_centres, train_alone
+from coterie.seeds import Seed
+
+ZERO = {"w": np.zeros((), np.float32)}
+
+
+def test_training_alone_takes_so_many_batches_and_nothing_that_belongs_to_rounds():
+    local = LocalSGD(epochs=20, rate=0.3, rate_decay=0.9, mu=2.0, optimiser="adam")
+    assert OneShot(local, init_steps=7).alone == LocalSGD(epochs=20, steps=7, rate=0.3, optimiser="adam")
+
+
+def test_a_latecomers_model_is_scored_by_all_and_it_scores_its_own_only(tiny, cohort, step):
+    # w = 0, 1 and 10; f_i(w_j) = ½(w_j - x_i)² with x = 0, 2, 20. c comes late and is sent c's model alone.
+    fed, how = tiny(a=[0], b=[2], c=[20]), OneShot(step(0.5), init_steps=1)
+    early = cohort(fed, -1, clients="ab")
+    first = train_alone(how, ZERO, fed, early, Seed(0))
+    assert first.losses.tolist() == [[0, 0.5], [2, 0.5]]
+    got = fed.ask(["c"], fit, Seed(0), start=ZERO, local=how.alone)
+    both = joined(how, first, got, fed, cohort(fed, -1), Seed(0))
+    assert both.clients == ("a", "b", "c")
+    np.testing.assert_array_equal(both.table, [[0, 0.5, 50], [2, 0.5, 32], [np.nan, np.nan, 50]])
+    # d(a, c) = f_a(w_c), as c has not scored a's; d(b, c) = 32.
+    assert pairwise(how, both)[2].tolist() == [50, 32, 50]
+    # Models are kept while they are all there.
+    assert both.models["w"].tolist() == [0, 1, 10]
+    without = dataclasses.replace(first, models={})
+    assert joined(how, without, got, fed, cohort(fed, -1), Seed(0)).models == {}
+
+
+def test_distances_to_and_between_clusters_are_those_of_the_models_or_of_their_losses(bank):
+    l2, cross = OneShot(distance="l2"), OneShot()
+    none = np.zeros((0, 0))
+    apart = to_centres(l2, bank(0, 4), bank(1, 3, 9), none, np.zeros(0, int), none)
+    assert apart.tolist() == [[1, 3], [3, 1], [9, 5]]
+    assert between_centres(l2, bank(0, 4), np.zeros(3, int), none).tolist() == [[0, 4], [4, 0]]
+    # One client in each cluster: f_c(w_0) = 2 and 6, f_0(ω_c) = 4 and 0: (4 + 2)/2 and (0 + 6)/2.
+    losses, labels = np.array([[2.0], [6.0]]), np.array([0, 1])
+    assert to_centres(cross, bank(0, 4), {}, losses, labels, np.array([[4.0, 0.0]])).tolist() == [[3, 3]]
+    # f_0(ω_1) = 8, f_1(ω_0) = 2.
+    assert between_centres(cross, bank(0, 4), labels, np.array([[1.0, 8.0], [2.0, 1.0]]))[0, 1] == 5
+
+
+def test_running_statistics_are_no_distance(step):
+    def learn(params, x, key, weight):
+        return x[:, 0] * 0 + params["w"], {"norm": {"stats": {"mean": x.mean(axis=0) * 1e3}}}
+
+    task = models.Task(
+        name="with statistics",
+        init=lambda seed: {"w": np.float32(0), "norm": {"stats": {"mean": np.zeros(1, np.float32)}}},
+        apply=lambda params, x, key: x[:, 0] * 0 + params["w"],
+        shape=(1,),
+        classes=None,
+        layers=("w", "norm"),
+        learn=learn,
+    )
+    # x differs from client to client, and so do the statistics; y is alike within {a, b} and {c, d}.
+    clients = {"a": (1, 0), "b": (50, 2), "c": (1, 20), "d": (50, 22)}
+    arrays = {c: (np.full((1, 1), x, np.float32), np.full(1, y, np.float32)) for c, (x, y) in clients.items()}
+    fed = vectorised(data.from_arrays(arrays, test={}, classes=None), task)
+    from coterie.federation import Cohort
+
+    everyone = Cohort(-1, fed.clients, Seed(0), fed.clients)
+    how = OneShot(step(0.5), distance="l2", init_steps=1)
+    trained, row, _, _ = one_shot(how, task.init(Seed(0)), fed, everyone, Seed(0))
+    assert row == {"a": 0, "b": 0, "c": 1, "d": 1}
+    assert tree.flatten(trained.models["norm"]).max() > 1e3
+    bank = tree.take(trained.models, [0, 2])
+    apart = to_centres(how, bank, trained.models, np.zeros((0, 0)), np.zeros(0, int), np.zeros((0, 0)))
+    assert apart == pytest.approx(np.array([[0, 10], [1, 9], [10, 0], [11, 1]]))

@@ -1,0 +1,480 @@
+"""SR-FCA: ONE_SHOT, trimmed training, RECLUSTER and MERGE by hand, identities, faults, and planted clusters."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from coterie import data, models, tree
+from coterie.clients import LocalSGD
+from coterie.errors import SpecError, TooFewReplies
+from coterie.federation import Cohort, Desk, Sequential, vectorised
+from coterie.kept import Kept
+from coterie.methods.global_model import Global
+from coterie.methods.oracle import Oracle
+from coterie.methods.srfca import SRFCA
+from coterie.metrics import adjusted_rand
+from coterie.models import Normalise
+from coterie.seeds import Seed
+
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
+LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1)
+
+
+@pytest.fixture(scope="session")
+def four(tiny):
+    """The federation of the examples by hand, from w_0 = 0.
+
+    F_i(w) = ½(w - x_i)², so one step of rate ½ from 0 is w_i = x_i/2:
+        a: x = 0,  w = 0        c: x = 20, w = 10
+        b: x = 2,  w = 1        d: x = 22, w = 11
+    """
+    return lambda **how: tiny(a=[0], b=[2], c=[20], d=[22], **how)
+
+
+@pytest.fixture
+def srfca(step):
+    """`srfca(...)`: one step of rate ½ alone and in each round, everyone takes part, one REFINE of one round."""
+
+    def make(**settings):
+        base = {"local": step(0.5), "init_steps": 1, "members": 0, "refines": 1, "beta": 0.0, "rounds": 1}
+        return SRFCA(**{**base, **settings})
+
+    return make
+
+
+def from_zero(method, fed):
+    """The state before anything, with w_0 = 0."""
+    zero = {"w": np.zeros((), np.float32)}
+    return dataclasses.replace(method.start(fed.task, Seed(0)), w0=zero, bank=tree.stack([zero]))
+
+
+def finish(method, fed, state=None, seed=0, among=None, until="done"):
+    """Play until `until`, a stage, or a label whose part is over; the state in the end and the rounds."""
+    root, everyone = Seed(seed), tuple(fed.clients if among is None else sorted(among))
+    state = method.start(fed.task, root) if state is None else state
+    rounds, t, prepared = [], state.rounds, 0
+    while method.stage(state) not in ("done", until):
+        if method.stage(state) == "prepare":
+            name, at, prepared = root.fold("prepare", prepared), -1, prepared + 1
+        else:
+            name, at, t = root.fold("round", t), t, t + 1
+        done = method.round(state, fed, Cohort(at, everyone, name.fold("cohort"), everyone), name)
+        rounds.append(done)
+        state = done.state
+        if done.closes and done.label == until:
+            break
+    return state, rounds
+
+
+def clustered(method, fed, row, bank, threshold=5.0):
+    """The state after training, before RECLUSTER, of clusters like these; everyone trained alone to x_i/2."""
+    state, _ = finish(dataclasses.replace(method, threshold=math.inf), fed, from_zero(method, fed), until="one shot")
+    made = {"row": Kept(row), "bank": bank, "threshold": threshold, "rounds": 1, "fresh": False}
+    return dataclasses.replace(state, **made)
+
+
+# ONE_SHOT ------------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_clients_whose_models_are_close_are_a_cluster(kind, four, cohort, srfca):
+    # l2 of 0, 1, 10, 11: components join at 1, 1 and 9, and the gap's middle is 5.
+    fed, method = four(kind=kind), srfca(distance="l2")
+    out = method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
+    assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
+    assert out.state.trained.models["w"].tolist() == [0, 1, 10, 11]
+    assert out.state.threshold == 5
+    assert out.evidence["distances"].tolist() == [[0, 1, 10, 11], [1, 0, 9, 10], [10, 9, 0, 1], [11, 10, 1, 0]]
+    assert (out.label, out.closes) == ("one shot", True)
+
+
+@BOTH
+def test_cross_losses_compare_each_ones_model_on_the_others_examples(kind, four, cohort, srfca):
+    # f_a(w_b) = ½(1 - 0)², f_b(w_a) = ½(0 - 2)²: (0.5 + 2)/2 = 1.25. c and d: (40.5 + 72)/2 = 56.25.
+    # a and c: (50 + 200)/2 = 125. b and c: (32 + 180.5)/2 = 106.25, the nearest across.
+    fed, method = four(kind=kind), srfca(threshold=80.0)
+    out = method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
+    D = out.evidence["distances"]
+    assert [D[0, 1], D[2, 3], D[0, 2], D[1, 2]] == [1.25, 56.25, 125, 106.25]
+    assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
+    # Components join at 1.25, 56.25 and 106.25: the widest gap is the first, and half of the clients are below it.
+    out = srfca().round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
+    assert (out.state.threshold, out.assignment) == (28.75, {"a": 0, "b": 0})
+
+
+@pytest.mark.parametrize(
+    ("settings", "row"),
+    [
+        ({"threshold": 0.9}, None),
+        ({"threshold": 1.0}, {"a": 0, "b": 0, "c": 1, "d": 1}),
+        ({"threshold": 9.0}, {"a": 0, "b": 0, "c": 0, "d": 0}),  # a chain: d(a, d) = 11
+        ({"threshold": math.inf}, {"a": 0, "b": 0, "c": 0, "d": 0}),
+        ({"threshold": 1.0, "min_size": 3}, None),
+        ({"threshold": 1.0, "grouping": "pivot"}, None),  # pairs, and more than t = 2 are needed
+        ({"threshold": 1.0, "grouping": "pivot", "min_size": 1}, {"a": 0, "b": 0, "c": 1, "d": 1}),
+        # The pairs are 1, 1, 9, 10, 10, 11: number ⌈6/4⌉ from 0 is 9, number ⌈6/6⌉ is 1.
+        ({"threshold": "quantile"}, {"a": 0, "b": 0, "c": 0, "d": 0}),
+        ({"threshold": "quantile", "quantile": 1 / 6}, {"a": 0, "b": 0, "c": 1, "d": 1}),
+    ],
+)
+def test_the_threshold_and_the_least_size_make_the_clusters(settings, row, four, cohort, srfca):
+    fed, method = four(), srfca(distance="l2", **settings)
+    if row is None:
+        with pytest.raises(SpecError, match=r"No \d clients are a cluster .* Take a larger one"):
+            method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
+    else:
+        assert method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0)).assignment == row
+
+
+def test_who_is_in_no_cluster_waits_for_recluster(tiny, cohort, srfca):
+    # e: w = 30 is alone: it is in no cluster of C_0, does not train, is not scored, and joins {c, d} in RECLUSTER.
+    fed, method = tiny(a=[0], b=[2], c=[20], d=[22], e=[60]), srfca(distance="l2", threshold=5.0)
+    state, rounds = finish(method, fed, from_zero(method, fed))
+    assert [set(out.assignment) for out in rounds] == [set("abcd"), set("abcd"), set("abcde")]
+    assert state.row == {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1}
+    trained = rounds[1].state
+    assert set(method.place(trained, fed.evaluating(), fed.clients, Seed(0)).row) == set("abcd")
+    assert method.place(trained, fed, fed.clients, Seed(0)).row["e"] == 1  # served, if it is asked for
+
+
+# Training ------------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("mode", ["models", "gradients"])
+def test_a_cluster_moves_to_the_trimmed_mean_of_its_members(kind, mode, tiny, cohort, srfca):
+    # Models 1, 2, 3, 4, 100; gradients -2, -4, -6, -8, -200, of which half a step: β = 0.2 drops one at each end → 3.
+    fed = tiny(kind=kind, a=[2], b=[4], c=[6], d=[8], e=[200])
+    for beta, expected in ((0.2, 3), (0.0, 22)):
+        method = srfca(threshold=math.inf, mode=mode, beta=beta)
+        _, rounds = finish(method, fed, from_zero(method, fed))
+        assert rounds[1].state.bank["w"].tolist() == [expected]
+        assert (rounds[1].label, rounds[1].closes) == ("train 1", True)
+
+
+def test_clusters_train_apart_and_distances_are_to_their_models(four, cohort, srfca):
+    # {a, b} → (0 + 1)/2, {c, d} → (10 + 11)/2
+    fed, method = four(), srfca(distance="l2")
+    _, rounds = finish(method, fed, from_zero(method, fed))
+    assert rounds[1].state.bank["w"].tolist() == [0.5, 10.5]
+    assert rounds[1].distances == {"a": 0.5, "b": 0.5, "c": 0.5, "d": 0.5}
+    trimmed = srfca(distance="l2", beta=0.3)
+    assert finish(trimmed, fed, from_zero(trimmed, fed))[1][1].distances == rounds[1].distances
+
+
+def test_at_most_k_members_of_each_cluster_train(blobs):
+    fed, truth = blobs()
+    method = SRFCA(LOCAL, init_steps=30, members=2, refines=1, rounds=6)
+    _, rounds = finish(method, fed)
+    drawn = [sorted(out.assignment) for out in rounds if out.label == "train 1"]
+    for clients in drawn:
+        assert sorted(truth[client] for client in clients) == [0, 0, 1, 1]
+    assert len({tuple(each) for each in drawn}) > 1
+
+
+def test_each_refine_starts_from_w0_or_goes_on(four, srfca):
+    # From 0: 0.5 and 10.5 in both. Going on: half way from 0.5 to 0 and to 2 is 0.25 and 1.25, so 0.75; from 10.5:
+    # 15.25 and 16.25, so 15.75.
+    fed = four()
+    for start_from, expected in (("w0", [0.5, 10.5]), ("continue", [0.75, 15.75])):
+        method = srfca(distance="l2", refines=2, rounds=2, start_from=start_from)
+        state, rounds = finish(method, fed, from_zero(method, fed))
+        assert rounds[1].state.bank["w"].tolist() == [0.5, 10.5]
+        assert state.bank["w"].tolist() == expected
+
+
+def test_final_training_goes_on_with_the_merged_models_without_trimming(tiny, srfca):
+    # One REFINE of two rounds ends at 3 (see above); then everyone counts: half way from ω to the mean x = 44.
+    fed = tiny(a=[2], b=[4], c=[6], d=[8], e=[200])
+    trained = {}
+    for final in ("fedavg", "fedprox"):
+        method = srfca(threshold=math.inf, beta=0.2, rounds=2, final=final, mu=0.0)
+        state, rounds = finish(method, fed, from_zero(method, fed))
+        assert [out.label for out in rounds] == ["one shot", "train 1", "refine 1", "final"]
+        trained[final] = state.bank["w"].tolist()
+    assert trained == {"fedavg": [23.5], "fedprox": [23.5]}
+    # With μ = 1, a step of rate ½ from the model received is the same: the pull is 0 there. Two steps differ.
+    two = dataclasses.replace(method.local, steps=2)
+    pulled = srfca(local=two, threshold=math.inf, rounds=2, final="fedprox", mu=1.0)
+    free = srfca(local=two, threshold=math.inf, rounds=2, final="fedavg")
+    one, other = (finish(each, fed, from_zero(each, fed))[0].bank["w"][0] for each in (pulled, free))
+    assert abs(one - 33) < abs(other - 33)  # both come from ω = 33, ¾ of the way to 44
+
+
+def test_stragglers_count_in_fedprox_alone(four, cohort, srfca):
+    fed = four()
+    for final, took_part in (("fedavg", set("abd")), ("fedprox", set("abcd"))):
+        method = srfca(distance="l2", rounds=2, final=final)
+        state, _ = finish(method, fed, from_zero(method, fed), until="refine 1")
+        out = method.round(state, fed, cohort(fed, 1, efforts={"c": 0.5}), Seed(0))
+        assert set(out.assignment) == took_part
+
+
+# RECLUSTER and MERGE -------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_clients_move_to_the_nearest_cluster(kind, four, cohort, srfca, bank):
+    # C_0 has b and c the wrong way round. With l2, w = 0, 1, 10, 11 to ω = 0 and 10. With cross losses, b to cluster 0,
+    # {a, c}: f_0(w_b) = (½·1² + ½·19²)/2 = 90.5, f_b(ω_0) = 2; to 1 = {b, d}: f_1(w_b) = (0.5 + 220.5)/2 = 110.5,
+    # f_b(ω_1) = 32: it goes to 0.
+    fed = four(kind=kind)
+    for distance in ("l2", "cross"):
+        method = srfca(distance=distance)
+        state = clustered(method, fed, {"a": 0, "b": 1, "c": 0, "d": 1}, bank(0, 10))
+        assert method.stage(state) == "prepare"
+        out = method.round(state, fed, cohort(fed, -1), Seed(0))
+        assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
+        assert out.counts == {"clients_moved": 2, "clusters_dissolved": 0, "clusters_merged": 0}
+        assert (out.label, out.closes, method.stage(out.state)) == ("refine 1", True, "done")
+    assert out.evidence["distances"][1].tolist() == [46.25, 71.25]
+
+
+def test_the_loss_of_a_cluster_is_that_of_its_members_before_they_move_and_merge_looks_at_those_after(
+    four, cohort, srfca, bank
+):
+    # After RECLUSTER {a, b} and {c, d}: f_0(ω_1) = (½·10² + ½·8²)/2 = 41, f_1(ω_0) = (½·20² + ½·22²)/2 = 221: 131.
+    fed, method = four(), srfca()
+    row = {"a": 0, "b": 1, "c": 0, "d": 1}
+    for threshold, clusters in ((130.9, 2), (131.0, 1)):
+        state = clustered(method, fed, row, bank(0, 10), threshold)
+        out = method.round(state, fed, cohort(fed, -1), Seed(0))
+        assert out.evidence["clusters"][0, 1] == 131
+        assert tree.rows(out.state.bank) == clusters
+
+
+def test_small_clusters_are_dissolved_and_models_and_members_keep_together(tiny, cohort, srfca, bank):
+    # w = 0, 1, 10, 10.5, 12 with ω = 50, 0, 12, 10: nobody is near 50, only e is near 12, which is dissolved, and e
+    # stays where it was.
+    fed, method = tiny(a=[0], b=[2], c=[20], d=[21], e=[24]), srfca(distance="l2")
+    row = {"a": 0, "b": 0, "c": 2, "d": 2, "e": 3}
+    out = method.round(clustered(method, fed, row, bank(50, 0, 12, 10)), fed, cohort(fed, -1), Seed(0))
+    assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1}
+    assert out.state.bank["w"].tolist() == [0, 10]
+    assert out.evidence["merged"] == [[1], [3]]
+    assert out.counts == {"clients_moved": 4, "clusters_dissolved": 2, "clusters_merged": 0}
+
+
+def test_near_clusters_merge_at_the_mean_of_their_models(tiny, cohort, srfca, bank):
+    # ω = 0 of {a, b}, 4 of {c, d, e}, 30 of {f, g}; λ = 5.  (0 + 4)/2; going on, (2·0 + 3·4)/5.
+    fed = tiny(a=[0], b=[0], c=[8], d=[8], e=[8], f=[60], g=[60])
+    row = {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1, "f": 2, "g": 2}
+    for start_from, merged in (("w0", 2.0), ("continue", 2.4)):
+        method = srfca(distance="l2", start_from=start_from)
+        out = method.round(clustered(method, fed, row, bank(0, 4, 30)), fed, cohort(fed, -1), Seed(0))
+        assert out.assignment == dict.fromkeys("abcde", 0) | dict.fromkeys("fg", 1)
+        assert out.state.bank["w"].tolist() == pytest.approx([merged, 30])
+        assert out.counts["clusters_merged"] == 1
+
+
+# Lost replies --------------------------------------------------------------------------------------------------------
+
+
+class Losing(Sequential):
+    """Loses the replies of some clients to works of a name."""
+
+    lost: dict[str, str] = {}  # noqa: RUF012 - set by the tests
+
+    def carry(self, order):
+        gone = "" if order.evaluating else self.lost.get(order.work.name, "")
+        return (block for block in super().carry(order) if block.clients[0] not in gone)
+
+
+@pytest.mark.parametrize("distance", ["l2", "cross"])
+def test_who_misses_one_shot_trains_alone_before_recluster(distance, numbers, quadratic, srfca):
+    carrier = Losing(numbers(a=[0], b=[2], c=[20], d=[22], e=[21]), quadratic)
+    carrier.lost = {"fit": "e"}
+    fed, method = Desk(carrier), srfca(distance=distance, threshold={"l2": 5.0, "cross": 80.0}[distance])
+    state, _ = finish(method, fed, from_zero(method, fed), until="train 1")
+    assert set(state.trained.clients) == set("abcd")
+    carrier.lost = {}
+    state, _ = finish(method, fed, state)
+    assert state.row == {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1}
+    assert state.trained.clients == tuple("abcde")
+
+
+def test_a_client_whose_losses_are_lost_is_compared_by_what_others_know(numbers, quadratic, srfca):
+    # Without f_b: d(a, b) = f_a(w_b) = 0.5, d(b, c) = f_c(w_b) = 180.5.
+    carrier = Losing(numbers(a=[0], b=[2], c=[20], d=[22]), quadratic)
+    carrier.lost = {"losses_of": "b"}
+    fed, method = Desk(carrier), srfca(threshold=80.0)
+    state, rounds = finish(method, fed, from_zero(method, fed))
+    assert rounds[0].evidence["distances"][1].tolist()[::2] == [0.5, 180.5]
+    assert state.row == {"a": 0, "b": 0, "c": 1, "d": 1}
+    carrier.lost = {"losses_of": "abcd"}
+    with pytest.raises(TooFewReplies):
+        finish(method, fed, from_zero(method, fed))
+
+
+def test_one_client_alone_cannot_be_compared(tiny, cohort, srfca):
+    fed, method = tiny(a=[0]), srfca(distance="l2")
+    with pytest.raises(TooFewReplies, match="1 clients have trained alone, 2 are needed"):
+        method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
+
+
+def test_a_skipped_last_round_of_a_refine_gives_its_place_to_recluster(four, cohort, srfca):
+    # T = 2; round 1 is skipped, so that round 2 finds REFINE 1 still to be ended.
+    fed, method = four(), srfca(distance="l2", refines=2, rounds=4)
+    state, _ = finish(method, fed, from_zero(method, fed), until="one shot")
+    state = method.round(state, fed, cohort(fed, 0), Seed(0)).state
+    out = method.round(state, fed, cohort(fed, 2), Seed(0))
+    assert (out.label, out.state.refined, out.state.rounds) == ("refine 1", 1, 3)
+    assert method.round(out.state, fed, cohort(fed, 3), Seed(0)).label == "train 2"
+
+
+# Serving -------------------------------------------------------------------------------------------------------------
+
+
+def test_after_one_shot_everyone_is_served_its_own_model_then_its_clusters(four, srfca):
+    fed, method = four(), srfca(distance="l2")
+    start = from_zero(method, fed)
+    assert method.place(start, fed, "ab", Seed(0)).row == {"a": 0, "b": 0}
+    state, _ = finish(method, fed, start, until="one shot", among="abc")
+    served = method.place(state, fed.evaluating(), fed.clients, Seed(0))
+    assert {c: float(served.bank["w"][row]) for c, row in served.row.items()} == {"a": 0, "b": 1, "c": 10}
+    newcomer = method.place(state, fed, "d", Seed(0))
+    assert newcomer.bank["w"][newcomer.row["d"]] == 11
+    state, _ = finish(method, fed, state, among="abc")
+    assert method.place(state, fed.evaluating(), fed.clients, Seed(0)).row == {"a": 0, "b": 0, "c": 0}
+
+
+@pytest.mark.parametrize("distance", ["l2", "cross"])
+def test_a_newcomer_trains_alone_and_joins_the_nearest_cluster(distance, tiny, srfca):
+    fed = tiny(a=[0], b=[2], c=[20], d=[22], y=[3], z=[19])
+    method = srfca(distance=distance, threshold={"l2": 5.0, "cross": 80.0}[distance])
+    state, _ = finish(method, fed, from_zero(method, fed), among="abcd")
+    before = fed.traffic.total()
+    placement = method.place(state, fed, fed.clients, Seed(0))
+    assert placement.row == {"a": 0, "b": 0, "c": 1, "d": 1, "y": 0, "z": 1}
+    assert fed.traffic.total() > before
+    assert set(method.place(state, fed.evaluating(), fed.clients, Seed(0)).row) == set("abcd")
+
+
+# Identities ----------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_one_cluster_is_global_to_the_bit(kind, blobs, play):
+    fed, _ = blobs(kind=kind)
+    method = SRFCA(LOCAL, threshold=math.inf, init_steps=5, members=0, beta=0.0, refines=1, rounds=3)
+    mine, rounds = finish(method, fed)
+    theirs, others = play(Global(LOCAL), fed, 3)
+    assert tree.same(tree.row(mine.bank, 0), theirs)
+    assert [out.loss for out in rounds[1:4]] == [out.loss for out in others]
+
+
+def test_the_true_partition_is_oracle_to_the_bit(blobs, play):
+    fed, truth = blobs()
+    method = SRFCA(LOCAL, init_steps=30, members=0, beta=0.0, refines=1, rounds=3)
+    mine, rounds = finish(method, fed)
+    assert rounds[0].assignment == truth
+    theirs, _ = play(Oracle(LOCAL, weights="uniform", truth=truth), fed, 3)
+    assert tree.same(mine.bank, theirs)
+
+
+def test_the_ledger_counts_every_model_to_every_client(blobs):
+    # ONE_SHOT: w_0 to m clients and m models up; all m to each of m, and m losses from each. A round: K models down and
+    # up in each cluster. RECLUSTER: C models to each of m, C losses from each.
+    fed, _ = blobs()
+    state, _ = finish(SRFCA(LOCAL, init_steps=30, members=4, refines=1, rounds=2), fed)
+    m, k, c, t, model = 12, 4, 2, 2, 4 * tree.size(state.w0)
+    sent = fed.traffic.by_purpose()["train"]
+    assert sent["down"] == (m + m * m + k * c * t + c * m) * model
+    assert sent["up"] == (m + k * c * t) * model + 4 * (m * m + c * m)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"threshold": 0.0}, "threshold must be a number above 0, 'gap' or 'quantile', got 0.0"),
+        ({"threshold": math.nan}, "threshold must be a number above 0"),
+        ({"threshold": "wide"}, "threshold must be a number above 0, 'gap' or 'quantile', got 'wide'"),
+        ({"quantile": 0.0}, "quantile must be a share above 0"),
+        ({"distance": "l1"}, "distance must be one of 'cross', 'l2', got 'l1'"),
+        ({"grouping": "cliques"}, "grouping must be one of 'components', 'pivot'"),
+        ({"min_size": 0}, "min_size must be at least 1"),
+        ({"init_steps": 0}, "init_steps must be at least 1"),
+        ({"beta": 0.5}, "beta of srfca must be at least 0 and less than 0.5"),
+        ({"refines": 0}, "refines of srfca must be at least 1"),
+        ({"members": -1}, "members of srfca must be at least 0"),
+        ({"mu": math.inf}, "mu of srfca must be a finite number"),
+        ({"refine_rounds": 26}, "needs run.rounds of at least 52, got 50"),
+        ({"refine_rounds": 25, "final": "fedavg"}, "needs run.rounds of at least 51, got 50"),
+        ({"rounds": 1}, "needs run.rounds of at least 2, got 1"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(settings, text):
+    with pytest.raises(SpecError, match=text):
+        SRFCA(**{"rounds": 50, **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "labels"),
+    [
+        ({"rounds": 5}, ["train 1"] * 2 + ["refine 1"] + ["train 2"] * 2 + ["refine 2"]),
+        ({"rounds": 5, "refine_rounds": 1}, ["train 1", "refine 1", "train 2", "refine 2"]),
+        ({"rounds": 3, "final": "fedavg"}, ["train 1", "refine 1", "train 2", "refine 2", "final"]),
+        ({"rounds": 3, "refines": 1, "refine_rounds": 1, "final": "fedavg"}, ["train 1", "refine 1"] + ["final"] * 2),
+    ],
+)
+def test_the_rounds_of_a_run_are_shared_out_among_the_parts(settings, labels, four, srfca):
+    fed, method = four(), srfca(**{"distance": "l2", "refines": 2, **settings})
+    _, rounds = finish(method, fed, from_zero(method, fed))
+    assert [out.label for out in rounds] == ["one shot", *labels]
+    ends = [i for i, out in enumerate(rounds) if out.closes]
+    assert ends == [i for i, out in enumerate(rounds) if i + 1 == len(rounds) or rounds[i + 1].label != out.label]
+
+
+# Planted clusters ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("distance", ["cross", "l2"])
+def test_one_refine_repairs_a_fifth_of_impurities(distance, blobs):
+    fed, truth = blobs(clients=20)
+    method = SRFCA(LOCAL, distance=distance, init_steps=50, members=0, beta=0.3, refines=1, rounds=10)
+    state, _ = finish(method, fed, until="one shot")
+    wrong = [client for k in (0, 1) for client in sorted(c for c in truth if truth[c] == k)[:2]]
+    impure = {client: 1 - k if client in wrong else k for client, k in truth.items()}
+    state = dataclasses.replace(state, row=Kept(impure), bank=tree.stack([state.w0] * 2))
+    repaired, _ = finish(method, fed, state)
+    assert repaired.row == truth
+
+
+def test_clusters_of_one_kind_merge_and_of_two_do_not(blobs):
+    fed, truth = blobs(clients=20)
+    method = SRFCA(LOCAL, init_steps=50, members=0, refines=1, rounds=10)
+    state, _ = finish(method, fed, until="one shot")
+    # Each true cluster in two halves.
+    halves = {client: 2 * truth[client] + place % 4 // 2 for place, client in enumerate(sorted(truth))}
+    assert sorted(np.bincount(list(halves.values()))) == [5, 5, 5, 5]
+    state = dataclasses.replace(state, row=Kept(halves), bank=tree.stack([state.w0] * 4))
+    merged, rounds = finish(method, fed, state)
+    assert rounds[-1].counts["clusters_merged"] == 2
+    assert merged.row == truth
+
+
+@pytest.mark.slow
+def test_rotated_digits_are_recovered_without_the_number_of_clusters():
+    task = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+    scores = []
+    for seed in range(10):
+        images = data.load("digits", clients=40, clusters=4, seed=seed)
+        truth = {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
+        state, _ = finish(SRFCA(rounds=20), vectorised(images, task), seed=seed)
+        scores.append(adjusted_rand(dict(state.row), truth))
+    assert scores.count(1.0) >= 9, scores
+
+
+@pytest.mark.slow
+def test_clients_of_one_kind_are_one_cluster():
+    task = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+    found = []
+    for seed in range(4):
+        images = data.load("digits", clients=40, partition="iid", seed=seed)
+        state, _ = finish(SRFCA(rounds=4), vectorised(images, task), seed=seed)
+        found.append(tree.rows(state.bank))
+    assert found.count(1) >= 3, found
