@@ -7,6 +7,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 FOLDER = Path(__file__).parents[2] / "examples"
 
 
@@ -30,6 +32,13 @@ def test_a_model_for_each_kind_is_better_than_one_for_all():
 
 def test_a_method_in_one_file_keeps_the_contract_and_runs():
     assert example("03_a_method_in_one_file").main(rounds=3)["status"] == "done"
+
+
+def test_a_model_from_pytorch_is_better_for_each_kind_and_comes_back():
+    pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'coterie[torch]'")
+    found, net = example("04_a_model_from_pytorch").main(rounds=10)
+    assert found["ifca"] > found["fedavg"] + 0.05
+    assert net[4].weight.shape == (10, 256)
 
 
 def test_no_example_is_left_out():

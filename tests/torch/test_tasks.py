@@ -1,0 +1,124 @@
+"""Whole runs with modules of PyTorch, and what was learned brought back into them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import coterie
+from coterie import tree
+from coterie.errors import SpecError
+from coterie.seeds import Seed
+
+torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'coterie[torch]'")
+nn = torch.nn
+
+
+def net():
+    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 2))
+
+
+def kinds():
+    """Six clients of two kinds: half of the image is bright, and which half means what is another in each kind."""
+    draw = np.random.default_rng(0)
+    arrays = {}
+    for client in range(6):
+        y = draw.integers(0, 2, 14)
+        x = draw.normal(size=(14, 1, 4, 4)).astype(np.float32)
+        x[np.arange(14), :, :, :2] += 3.0 * (y == client % 2)[:, None, None, None]
+        arrays[f"client {client}"] = (x, y)
+    return coterie.data.from_arrays(arrays, test_share=0.3, truth=[client % 2 for client in range(6)])
+
+
+def task_of(convert):
+    return coterie.torch.task(net(), nn.CrossEntropyLoss(), shape=(1, 4, 4), classes=2, convert=convert)
+
+
+CONVERTED, CALLED = task_of(True), task_of(False)
+
+
+def played(task, method, federation, rounds=2, **options):
+    run = {"rounds": rounds, "cohort": 6, "federation": federation, "checkpoint_every": 1}
+    spec = {"method": method, "local": {"epochs": 2, "batch": 5, "rate": 0.1}, "run": run}
+    return coterie.run(spec, data=kinds(), task=task, **options)
+
+
+def in_pytorch(record):
+    """All models of a record as rows of PyTorch's numbers."""
+    bank = record.models()
+    made = [coterie.torch.load(net(), bank, row=row) for row in range(tree.rows(bank))]
+    return np.stack([torch.cat([value.flatten() for value in one.state_dict().values()]).numpy() for one in made])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"name": "ifca", "clusters": 2},
+        {"name": "fedgroup", "groups": 2},
+        {"name": "perfedavg", "variant": "hf"},
+    ],
+    ids=lambda method: method["name"],
+)
+def test_every_kind_of_method_gives_the_record_that_converted_layers_give(method):
+    by_layers = played(CONVERTED, method, "vectorised")
+    by_pytorch = played(CALLED, method, "sequential")
+    assert by_pytorch.summary["status"] == "done"
+    assert by_pytorch.summary["traffic"] == by_layers.summary["traffic"]
+    assert [row.get("assignment") for row in by_pytorch.rounds] == [row.get("assignment") for row in by_layers.rounds]
+    losses = [[row["loss"] for row in record.rounds if row.get("loss")] for record in (by_layers, by_pytorch)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    one, other = in_pytorch(by_layers), in_pytorch(by_pytorch)
+    assert np.linalg.norm(one - other) <= 1e-5 * np.linalg.norm(other)
+
+
+def test_ifca_gives_each_kind_a_model_of_its_own():
+    record = played(CONVERTED, {"name": "ifca", "clusters": 2, "restarts": 3}, "vectorised", rounds=8)
+    assert record.summary["truth"]["adjusted_rand"] == 1
+    assert record.summary["accuracy"]["weighted"] > 0.9
+    module = coterie.torch.load(net(), record.models(), row=record.model_of("client 1"))
+    x, y = kinds().examples("client 1", "test")
+    guessed = module.eval()(torch.from_numpy(x)).argmax(dim=1).numpy()
+    assert (guessed == y).mean() == 1
+
+
+@pytest.mark.slow
+def test_a_run_by_pytorch_goes_on_where_it_was_stopped(tmp_path):
+    whole = played(CALLED, "fedavg", "sequential", rounds=3)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(row):
+        if row["t"] == 1:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        played(CALLED, "fedavg", "sequential", rounds=3, out=tmp_path / "run", on_round=stop)
+    resumed = coterie.resume(tmp_path / "run", data=kinds(), task=CALLED)
+    assert tree.same(resumed.models(), whole.models())
+
+
+@pytest.mark.parametrize("task", [CONVERTED, CALLED], ids=["converted", "called"])
+def test_a_loaded_module_gives_the_outputs_of_the_task(task):
+    bank = tree.stack([task.init(Seed(0)), task.init(Seed(1))])
+    x = np.random.default_rng(0).normal(size=(5, 1, 4, 4)).astype(np.float32)
+    for row in (0, 1):
+        module = coterie.torch.load(net(), bank, row=row).eval()
+        assert np.allclose(module(torch.from_numpy(x)).detach(), task.outputs(tree.row(bank, row), x), atol=1e-6)
+
+
+@pytest.mark.parametrize("task", [CONVERTED, CALLED], ids=["converted", "called"])
+def test_what_does_not_fit_a_module_is_not_loaded(task):
+    params = task.init(Seed(0))
+    with pytest.raises(SpecError, match=r"of the module has shape .* of stacked models say which with row=…"):
+        coterie.torch.load(net(), tree.stack([params, params]))
+    other = nn.Sequential(nn.Linear(16, 2))
+    with pytest.raises(SpecError, match=r"The model has the arrays \['0/.*module Sequential has \['0\.bias', "):
+        coterie.torch.load(other, params)
+
+
+def test_data_that_do_not_fit_are_refused_before_the_run():
+    data = coterie.data.from_arrays({"a": (np.zeros((4, 4, 4), np.float32), np.array([0, 1, 0, 1]))})
+    with pytest.raises(SpecError, match=r"Sequential takes inputs of shape \(1, 4, 4\), the data have \(4, 4\)"):
+        coterie.run({}, data=data, task=CONVERTED)
