@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 import coterie
-from coterie.data import partition
+from coterie.data import load, partition
 from coterie.data.federated import FederatedData, Index, aligned
+from coterie.data.presets import at_hand
 from coterie.seeds import Seed
 
 
@@ -77,6 +78,25 @@ def colour_clients(clients: int, samples: int) -> FederatedData:
     """Clients with as many CIFAR-10 images each."""
     x, y, source = stored("cifar10", (32, 32, 3), clients * samples)
     return partition.assemble(source, (aligned(x), y), partition.iid(len(x), clients), test_share=0.1, classes=10)
+
+
+def roles(clients: int, samples: int) -> FederatedData:
+    """Roles of Shakespeare with as many windows for training each, where they are; otherwise random characters."""
+    if at_hand("shakespeare"):
+        return load("shakespeare", clients=clients, most=samples)
+    x = Seed(0).fold("characters").generator().integers(0, 80, (clients * samples, 80)).astype(np.uint8)
+    index = partition.iid(len(x), clients)
+    return partition.assemble("random characters", (x, x[:, 0]), index, test_share=0.1, classes=80, tokens=80)
+
+
+def tweets(clients: int, samples: int) -> FederatedData:
+    """Accounts with as many tweets each, of 25 random words out of 20,000, each a random vector of 300 numbers."""
+    draw = Seed(0).fold("words").generator()
+    x = draw.integers(0, 20_000, (clients * samples, 25)).astype(np.uint16)
+    table = draw.standard_normal((20_000, 300), np.float32)
+    index = partition.iid(len(x), clients)
+    pool = (x, (x[:, 0] % 2).astype(np.int32))
+    return partition.assemble("random words", pool, index, test_share=0.1, classes=2, tokens=len(table), table=table)
 
 
 def nothing(clients: int) -> Index:

@@ -3,7 +3,7 @@
     COTERIE_DATA=... python benchmarks/how_close_to_the_papers.py [--json] [--tiny] [--only powerlaw,drift]
 
 The papers give the best test accuracy over the rounds; the mean of the last ten rounds stands beside it. Settings of
-`powerlaw` and `drift` are the papers', but for the draw of the data (see there) and fewer rounds. Those of `fashion`
+`powerlaw` and `drift` are the papers', but for fewer rounds. Those of `fashion`
 and `rotated` are ours, settled after looking at test results of other settings: read them as what can be reached, not
 as an unbiased estimate. Each function says what was tried before.
 """
@@ -44,22 +44,18 @@ def figures(label, spec, seeds, published=None):
 def powerlaw(tiny):
     """FedAvg, logistic regression, MNIST in a thousand clients of two digits: K = 20, E = 20, 100 rounds.
 
-    Sizes follow a heavy-tailed law, and a few clients of thousands of examples make the accuracy of a round jump. The
-    published draw has a deviation of 106; of the draws 0 to 119, number 74 comes nearest with 121. It was chosen by
-    that figure, before anything was trained on it, but after draws 0 to 3 had given 84.1, 86.5, 75.0 and 84.7 % for
-    the last ten rounds. Draw 0 (148) stands beside it.
+    Four draws of the data, one run each. Their sizes spread as the published ones do (`mnist-powerlaw` sees to it).
+    With the first draws of that law, whose deviations are half as large again, a few clients of thousands of examples
+    made the accuracy jump: 84.1, 86.5, 75.0 and 84.7 % in the last ten rounds (`published_spread = false`).
     """
     run = {"rounds": 2 if tiny else 100, "cohort": 20}
     local = {"epochs": 20, "batch": 10, "rate": 0.03}
     spec = {"model": "mclr", "method": "fedavg", "local": local, "run": run}
+    draws = range(1 if tiny else 4)
+    data = {draw: {"name": "mnist-powerlaw", "seed": draw} for draw in draws}
     return {
-        f"draw_{draw}": figures(
-            f"powerlaw, draw {draw}",
-            {**spec, "data": {"name": "mnist-powerlaw", "seed": draw}},
-            range(1 if tiny else 3),
-            PUBLISHED["powerlaw"],
-        )
-        for draw in (74, 0)
+        f"draw_{draw}": figures(f"powerlaw, draw {draw}", {**spec, "data": data[draw]}, [0], PUBLISHED["powerlaw"])
+        for draw in draws
     }
 
 
@@ -112,7 +108,7 @@ def drift(tiny):
         "random_assignment": {"name": "fedgroup", "groups": 3, "assignment": "random"},
     }
     spec = {
-        "data": {"name": "mnist-powerlaw", "seed": 74},
+        "data": "mnist-powerlaw",
         "model": "mclr",
         "local": {"epochs": 1 if tiny else 10, "batch": 10, "rate": 0.03},
         "run": {"rounds": 2 if tiny else 100, "cohort": 20, "evaluate_every": 2},
@@ -126,7 +122,162 @@ def drift(tiny):
     }
 
 
-EXPERIMENTS = {"powerlaw": powerlaw, "fashion": fashion, "rotated": rotated, "drift": drift}
+#: SR-FCA, tables 1, 2 and 4: per cent, mean over clients; and the settings of its published code, λ as a mean loss.
+SRFCA = {
+    "mnist-rotated": {
+        "settings": {"threshold": 1.0, "init_steps": 250, "refine_rounds": 42},
+        "clusters": 4,
+        "published": {"one shot": 85.55, "refine 1": 91.63, "refine 2": 91.66, "global": 80.88, "k-means": 10.35},
+    },
+    "mnist-inverted": {
+        "settings": {"threshold": 38.5, "init_steps": 280, "refine_rounds": 56},
+        "clusters": 2,
+        "published": {"one shot": 76.52, "refine 1": 91.88, "refine 2": 92.03, "global": 88.61, "k-means": 10.56},
+    },
+}
+
+
+def srfca(tiny):
+    """SR-FCA on MNIST turned and inverted, stage by stage, beside Global and Local-KMeans; `one shot` is Local.
+
+    Settings are those of the published code, with its λ and with the one that we find in the widest gap. In that code
+    the clients of a round share the arrays of their cluster's model, and so train it one after the other: fifty batches
+    a round, not five side by side. Done like that, one true cluster of mnist-rotated reached 91.4 % after 42 rounds;
+    side by side, 87.3 %. So what is trained in rounds, SR-FCA and Global alike, is published higher than it is here;
+    Local is trained alone. The published Local-KMeans puts its centroids together wrongly.
+    """
+    rows = {}
+    for data, known in SRFCA.items():
+        settings = {**known["settings"], **({"threshold": "gap", "init_steps": 5, "refine_rounds": 1} if tiny else {})}
+        rounds = 2 * settings["refine_rounds"]
+        spec = {
+            "data": {"name": data, **({"clients": 8} if tiny else {})},
+            "model": {"name": "mlp", "widths": [200]},
+            "local": {"steps": 5, "batch": 50, "rate": 2e-4, "optimiser": "adam"},
+            "run": {"rounds": rounds, "cohort": 8 if tiny else 10, "evaluate_every": rounds},
+        }
+        methods = {
+            "srfca": {"name": "srfca", **settings},
+            "srfca, gap": {"name": "srfca", **settings, "threshold": "gap"},
+            "global": {"name": "global"},
+            "localkmeans": {
+                "name": "localkmeans",
+                "clusters": known["clusters"],
+                "init_steps": settings["init_steps"],
+            },
+        }
+        for name, method in methods.items():
+            if name == "global":
+                spec["run"] |= {"rounds": 1 if tiny else 50, "evaluate_every": 1 if tiny else 50}
+            rows[f"{data}, {name}"] = _stages(f"{data}, {name}", {**spec, "method": method}, known["published"], tiny)
+    return rows
+
+
+def _stages(label, spec, published, tiny):
+    """The mean accuracy of clients after each part of a method, and in the end, of several seeds."""
+    found = {}
+    for seed in range(1 if tiny else 2):
+        summary = coterie.run({**spec, "run": {**spec["run"], "seed": seed}}).summary
+        parts = {part["label"]: part["accuracy"]["mean"] for part in summary["parts"]}
+        parts |= {spec["method"]["name"]: summary["accuracy"]["mean"]} if not parts else {}
+        found[seed] = {**parts, **summary["truth"], "found": summary["clusters"]["count"]}
+        print(f"{label}, seed {seed}: " + ", ".join(f"{k} {v:.4g}" for k, v in found[seed].items()), flush=True)
+    means = {k: statistics.fmean(run[k] for run in found.values()) for k in published if k in found[0]}
+    print(f"{label}: " + ", ".join(f"{k} {100 * v:.2f} % (published {published[k]})" for k, v in means.items()))
+    return {"seeds": found, "means": means, "published": published}
+
+
+#: FedSim, table 4 and the curves beside its code, MNIST with logistic regression: points more than FedAvg, the mean
+#: over 30 rounds, ± over rounds; per cent in the last round, means of 35 seeds.
+FEDSIM = {"gain": 7.32, "over_rounds": 2.69, "last": {"fedavg": 81.92, "fedsim": 87.08}}
+
+
+def fedsim(tiny):
+    """FedSim against FedAvg on MNIST in a thousand clients of two digits: K = 20, C = 5, E = 20, 30 rounds, 5 seeds.
+
+    One draw of the data for all seeds, as in the paper, and then another draw for each; beside it the paper's ablation,
+    clusters dealt in turns, its code's first round, and FedAvg whose clients count alike, which tells what is due to
+    clusters and what to large clients counting less. Settings are the paper's; nothing was tried before.
+    """
+    methods = {
+        "fedavg": {"name": "fedavg"},
+        "fedavg, uniform": {"name": "fedavg", "weights": "uniform"},
+        "fedsim": {"name": "fedsim", "clusters": 5},
+        "fedsim, first round in turns": {"name": "fedsim", "clusters": 5, "first_round": "round_robin"},
+        "fedsim, in turns": {"name": "fedsim", "clusters": 5, "clustering": "round_robin"},
+    }
+    spec = {
+        "model": "mclr",
+        "local": {"epochs": 1 if tiny else 20, "batch": 10, "rate": 0.03},
+        "run": {"rounds": 2 if tiny else 30, "cohort": 20},
+    }
+    results = {}
+    for draws in ("one draw", "a draw for each seed"):
+        curves = {}
+        for label, method in methods.items():
+            runs = []
+            for seed in range(1 if tiny else 5):
+                data = {"name": "mnist-powerlaw", **({"seed": 0} if draws == "one draw" else {})}
+                record = coterie.run({**spec, "data": data, "method": method, "run": {**spec["run"], "seed": seed}})
+                runs.append([row["accuracy"]["weighted"] for row in record.rounds])
+            curves[label] = runs
+            results[f"{draws}, {label}"] = _gain(f"{draws}, {label}", runs, curves["fedavg"])
+    return {**results, "published": FEDSIM}
+
+
+def _gain(label, curves, others):
+    """Points more than others in each round, as a mean over rounds: of each seed, and of the seeds' mean curve."""
+    gains = [[100 * (a - b) for a, b in zip(*pair, strict=True)] for pair in zip(curves, others, strict=True)]
+    by_round = [statistics.fmean(each) for each in zip(*gains, strict=True)]
+    row = {
+        "gain": statistics.fmean(by_round),
+        "over_rounds": statistics.stdev(by_round),
+        "of_seeds": [statistics.fmean(each) for each in gains],
+        "mean": 100 * statistics.fmean(statistics.fmean(curve) for curve in curves),
+        "last": 100 * statistics.fmean(curve[-1] for curve in curves),
+    }
+    seeds = ", ".join(f"{each:+.2f}" for each in row["of_seeds"])
+    print(
+        f"{label}: {row['gain']:+.2f} ± {row['over_rounds']:.2f} points over rounds (seeds {seeds}), "
+        f"mean of rounds {row['mean']:.2f} %, last round {row['last']:.2f} %",
+        flush=True,
+    )
+    return row
+
+
+#: FLAG, table 2, Fashion-MNIST with 20 % of the labels for each client and a low shift of quantities, after 200 rounds.
+FLAG = {"fedavg": 57.1, "pacfl": 94.4, "flag": 96.4}
+
+
+def flag(tiny):
+    """FedAvg, PACFL and FLAG on Fashion-MNIST in five groups of two labels: 30 of 200 rounds, E = 10, all by default.
+
+    The paper names neither model nor rate; these are PACFL's, whose protocol of testing it follows: all test images of
+    a client's two labels. No other settings were tried on these data. That PACFL finds its number of clusters by the
+    silhouette was settled after looking at the angles of training images, of draws 0 and 1 among others, never at a
+    test image. Clients are scored after rounds 10, 20 and 30: "last ten" is the mean of these three.
+    """
+    spec = {
+        "data": {"name": "fmnist-skew20", "alpha": 1.0},
+        "model": "mclr" if tiny else "lenet5",
+        "local": {"epochs": 1 if tiny else 10, "batch": 10, "rate": 0.01, "momentum": 0.5},
+        "run": {"rounds": 2 if tiny else 30, "cohort": 20, "evaluate_every": 10},
+    }
+    return {
+        name: figures(f"flag, {name}", {**spec, "method": name}, range(1 if tiny else 3), known)
+        for name, known in FLAG.items()
+    }
+
+
+EXPERIMENTS = {
+    "powerlaw": powerlaw,
+    "fashion": fashion,
+    "rotated": rotated,
+    "drift": drift,
+    "srfca": srfca,
+    "fedsim": fedsim,
+    "flag": flag,
+}
 
 
 def main():

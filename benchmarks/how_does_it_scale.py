@@ -1,9 +1,11 @@
-"""How does it scale? Rounds among 1,000 to 100,000 clients, cohorts of 20 to 2,000, and the memory they take.
+"""How does it scale? Rounds among 1,000 to 1,000,000 clients, cohorts of 20 to 2,000, and the memory they take.
 
     python benchmarks/how_does_it_scale.py [--json] [--tiny]
 
 Each size runs in a process of its own, so that its peak of memory is its own. Clients have 20 examples of 64 numbers,
-one epoch, batches of 10; times are the best of several rounds after the first two.
+one epoch, batches of 10; times are the best of several rounds after the first two. Three methods play in cohorts of a
+thousand: FedAvg, IFCA with four clusters, and FedGroup with four groups founded on 2,000 clients or all there are,
+whose cold clients join when they are first drawn.
 """
 
 from __future__ import annotations
@@ -36,19 +38,29 @@ def federation(clients, features=FEATURES, widths=()):
     return data, vectorised(data, task), task
 
 
-def play(clients, cohort, rounds, features=FEATURES, widths=()):
-    """Seconds of the fastest round, and what the process used."""
+def method_of(name):
     from coterie.clients import LocalSGD
+    from coterie.methods import build
+
+    options = {"ifca": {"clusters": 4}, "fedgroup": {"groups": 4, "alpha": 500, "assign": "lazy"}}
+    return build(name, LocalSGD(), {}, **options.get(name, {}))
+
+
+def play(clients, cohort, rounds, name="fedavg", features=FEATURES, widths=()):
+    """Seconds of the fastest round, and what the process used."""
     from coterie.federation.compiling import compilations
-    from coterie.methods.fedavg import FedAvg
     from coterie.runs.sampling import Sampler
     from coterie.seeds import Seed
 
     begin = peak_bytes()
     data, fed, task = federation(clients, features, widths)
-    method, seed = FedAvg(LocalSGD()), Seed(0)
+    method, seed = method_of(name), Seed(0)
     state = method.start(task, seed)
     warm = Sampler(fed.clients, min(20, cohort), seed)
+    clock = time.perf_counter()
+    while method.stage(state) == "prepare":
+        state = method.round(state, fed, warm.everyone(0), seed.fold("prepare", 0)).state
+    prepared = time.perf_counter() - clock
     for t in range(2):
         state = method.round(state, fed, warm.cohort(t), seed.fold("round", t)).state
     before, compiled = peak_bytes(), compilations()
@@ -62,6 +74,8 @@ def play(clients, cohort, rounds, features=FEATURES, widths=()):
     return {
         "clients": clients,
         "cohort": cohort,
+        "method": name,
+        "preparing_seconds": prepared,
         "seconds": best,
         "raw_bytes": raw,
         "peak_bytes": peak_bytes(),
@@ -80,7 +94,7 @@ def apart(*arguments):
 
 def main():
     options = arguments(__doc__.splitlines()[0])
-    many = (100, 1000) if options.tiny else (1000, 10_000, 100_000)
+    many = (100, 1000) if options.tiny else (1000, 10_000, 100_000, 1_000_000)
     cohorts = (20, 100) if options.tiny else (20, 200, 2000)
     results = {"clients": [], "cohorts": []}
     for clients in many:
@@ -99,15 +113,25 @@ def main():
     results["peak_per_raw_byte"] = round(slope, 3)
     results["constant_bytes"] = round(low["peak_bytes"] - slope * low["raw_bytes"])
     for cohort in cohorts:
-        row = apart(many[-1], cohort, 5)
+        row = apart(many[-2], cohort, 5)
         results["cohorts"].append(row)
         print(
-            f"{many[-1]:>7} clients, cohort of {cohort}: {1e3 * row['seconds']:.2f} ms, "
+            f"{many[-2]:>7} clients, cohort of {cohort}: {1e3 * row['seconds']:.2f} ms, "
             f"{1e6 * row['seconds'] / cohort:.0f} µs a client, recompilations {row['recompilations']}"
         )
     per_client = [row["seconds"] / row["cohort"] for row in results["cohorts"]]
     results["cost_per_client_at_most_over_least_cohort"] = round(per_client[-1] / per_client[0], 3)
-    wide = apart(cohorts[-1], cohorts[-1], 1, 784, 128)
+    results["methods"] = {}
+    for name in ("fedavg", "ifca", "fedgroup"):
+        rows = [apart(clients, many[0], 5, name) for clients in (many[0], many[-1])]
+        ratio = round(rows[1]["seconds"] / rows[0]["seconds"], 3)
+        results["methods"][name] = {"rows": rows, "ratio": ratio}
+        print(
+            f"{name}, cohort of {many[0]}: {1e3 * rows[0]['seconds']:.0f} ms among {many[0]}, "
+            f"{1e3 * rows[1]['seconds']:.0f} ms among {many[-1]} ({ratio} ×), "
+            f"preparing {rows[1]['preparing_seconds']:.1f} s, peak {rows[1]['peak_bytes'] / 2**20:.0f} MiB"
+        )
+    wide = apart(cohorts[-1], cohorts[-1], 1, "fedavg", 784, 128)
     results["reduced"] = wide
     print(
         f"reduced, cohort of {cohorts[-1]} × 101,770 parameters: "
@@ -118,7 +142,7 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--play"]:
-        clients, cohort, rounds, *rest = map(int, sys.argv[2:])
-        print(json.dumps(play(clients, cohort, rounds, *rest[:1], widths=tuple(rest[1:]))))
+        numbers = [int(each) if each.isdigit() else each for each in sys.argv[2:]]
+        print(json.dumps(play(*numbers[:5], widths=tuple(numbers[5:]))))
     else:
         main()

@@ -1,11 +1,21 @@
-"""How fast is clustering? The cold start of 100 clients, MADC of 2,000, a bipartition of 1,000, a trimmed mean.
+"""How fast is clustering? A cold start, MADC, a bipartition, a trimmed mean, FedGroup's round, SR-FCA's cross losses.
 
     python benchmarks/how_fast_is_clustering.py [--json] [--tiny]
 
 Cold start: five planted groups of pre-trained updates, float32. Ours is EDC through the Gram matrix and k-means; theirs
 is what FedGroup's code does with scikit-learn on the full matrix: TruncatedSVD, cosine similarities with the singular
 vectors, KMeans. Both run in this process, alternately, best of five; both must find the planted groups. Memory of MADC
-is the peak of what Python and NumPy allocate during a call of its own, the result included.
+is the peak of what Python and NumPy allocate during a call of its own, the result included. A round of FedGroup, whose
+clients all have a group, stands against one of FedAvg with the same cohort: 20 of 1,000 MNIST clients, E = 10, B = 10.
+
+Cross losses: 100 models, MLPs 784-200-10, each on the 600 MNIST images, as bytes, of each of 100 clients, as SR-FCA
+compares them. Ours is one ask of the vectorised federation; beside it a loop over pairs that calls one jitted mean
+loss, of which a tenth is timed, and the rate of a product of two large float32 matrices with two threads. All
+alternately, best of three.
+
+Class angles: 100 clients with p directions of each of ten classes, (784, p) orthonormal. Theirs is a loop over
+scipy.linalg.subspace_angles, of which every 50th pair of each class is timed and the time scaled; both must agree.
+Class subspaces: one ask of 100 clients for the directions of 60 and of 600 random images of each of ten classes.
 """
 
 from __future__ import annotations
@@ -14,14 +24,23 @@ import time
 import tracemalloc
 
 import numpy as np
-from common import arguments, finish
+from common import arguments, finish, nothing, power_law, stored
 
-from coterie import clustering
+from coterie import clustering, models, tree
 from coterie.aggregation import trimmed_mean, uniform_mean
+from coterie.clients import LocalSGD, losses_of, subspaces
+from coterie.data.federated import FederatedData, Index, aligned
+from coterie.data.partition import numbered
+from coterie.federation import vectorised
+from coterie.methods.fedavg import FedAvg
+from coterie.methods.fedgroup import FedGroup
 from coterie.metrics import adjusted_rand
+from coterie.runs.play import Play
+from coterie.runs.sampling import Sampler
 from coterie.seeds import Seed
 
 CLIENTS, GROUPS = 100, 5
+HOW = subspaces.Subspaces()
 
 
 def planted(clients, d, groups=GROUPS):
@@ -95,6 +114,102 @@ def means(models, d, times):
     return {"models": models, "d": d, "seconds": best, "ratio": best["trimmed"] / best["plain"]}
 
 
+def rounds(clients, times):
+    """The best seconds of a round of each method, alternately and with the same cohort, clients being warm."""
+    data, seed = power_law(clients), Seed(0)
+    task, local = models.mclr(data.shape, data.classes), LocalSGD(epochs=10, batch=10, rate=0.03)
+    settings = {"fedavg": FedAvg(local), "fedgroup": FedGroup(local, groups=3)}
+    played = {}
+    for name, method in settings.items():
+        fed = vectorised(data, task)
+        play = Play(method, fed, seed, Sampler(fed.clients, 20, seed))
+        while play.stage == "prepare":
+            play.step()
+        played[name] = (method, play.state, fed)
+    who = Sampler(data.clients, 20, seed).cohort(0)
+
+    def one(name):
+        method, state, fed = played[name]
+        return lambda: method.round(state, fed, who, seed)
+
+    for name in settings:
+        one(name)()  # compiles
+    best = alternately(times, **{name: one(name) for name in settings})
+    return {"clients": clients, "cohort": len(who), "seconds": best, "ratio": best["fedgroup"] / best["fedavg"]}
+
+
+def cross_losses(clients, samples, width, times):
+    """Seconds of all cross losses and of the loop over pairs, and the rates of ours and of a large product."""
+    import jax
+    from threadpoolctl import threadpool_limits
+
+    x, y, _ = stored("mnist", (28, 28), clients * samples)
+    index = Index.from_sizes(np.arange(len(x), dtype=np.int32), np.full(clients, samples))
+    stored_bytes = aligned(np.rint(255 * x).astype(np.uint8))
+    data = FederatedData("images", stored_bytes, y, numbered(clients), index, nothing(clients), 10)
+    task = models.mlp((28, 28), 10, widths=(width,), normalise=models.Normalise(0.0, 255.0))
+    fed = vectorised(data, task)
+    bank = tree.stack(task.init(Seed(j)) for j in range(clients))
+    one = jax.jit(lambda model, x, y: task.losses(model, x, y).mean())
+    held = [jax.device_put(tree.row(bank, j)) for j in range(clients)]
+    images = [jax.device_put(data.examples(client)) for client in fed.clients[: clients // 10]]
+    square = np.random.default_rng(0).random((4096 if clients > 10 else 256,) * 2, dtype=np.float32)
+
+    def ours():
+        return fed.ask(fed.clients, losses_of, Seed(0), centres=bank)["losses"]
+
+    def loop():
+        return np.array([[float(one(model, *mine)) for model in held] for mine in images])
+
+    def product():
+        with threadpool_limits(2):
+            return square @ square
+
+    np.testing.assert_allclose(ours()[: len(images)], loop(), rtol=1e-4)  # also compiles both
+    best = alternately(times, ours=ours, loop=loop, product=product)
+    best["loop"] *= clients / len(images)
+    work = 2 * clients * clients * samples * (784 * width + width * 10)
+    rates = {"ours": work / best["ours"], "product": 2 * len(square) ** 3 / best["product"]}
+    share = rates["ours"] / rates["product"]
+    return {"clients": clients, "seconds": best, "ratio": best["loop"] / best["ours"], "flops": rates, "share": share}
+
+
+def class_angles(clients, classes, p, times):
+    """Seconds of FLAG's angles of all classes and pairs, and of a loop over pairs."""
+    from scipy.linalg import subspace_angles
+
+    draw = Seed(0).fold("bases").generator()
+    bases = np.linalg.qr(draw.standard_normal((clients, classes, 784, p)))[0].astype(np.float32)
+    pairs = [(i, j) for i in range(clients) for j in range(i)]
+    some = pairs[:: 50 if clients > 10 else 5]
+
+    def ours():
+        return clustering.class_angles(bases, bases)
+
+    def loop():
+        return np.rad2deg(
+            [[subspace_angles(*bases[pair, c]).min() for c in range(classes)] for pair in map(list, some)]
+        )
+
+    np.testing.assert_allclose([ours()[pair] for pair in some], loop(), atol=1e-3)  # also loads what both import
+    best = alternately(times, ours=ours, loop=loop)
+    best["loop"] *= len(pairs) / len(some)
+    return {"clients": clients, "classes": classes, "p": p, "seconds": best, "ratio": best["loop"] / best["ours"]}
+
+
+def class_subspaces(clients, classes, images, times):
+    """Seconds of one ask for the directions of every class."""
+    draw, count = Seed(0).fold("images").generator(), classes * images
+    x = aligned(draw.integers(0, 256, (count, 28, 28), dtype=np.uint8))
+    y = np.tile(np.arange(classes, dtype=np.int32), images)
+    order = np.concatenate([draw.permutation(count).astype(np.int32) for _ in range(clients)])
+    index = Index.from_sizes(order, np.full(clients, count))
+    data = FederatedData("images", x, y, numbered(clients), index, nothing(clients), classes)
+    fed = vectorised(data, models.mclr((28, 28), classes, normalise=models.Normalise(33.0, 79.0)))
+    best = alternately(times, ask=lambda: fed.ask(fed.clients, subspaces.class_subspaces, Seed(0), how=HOW))
+    return {"clients": clients, "classes": classes, "images": images, "seconds": best["ask"]}
+
+
 def main():
     options = arguments("How fast is clustering?")
     tiny, times = options.tiny, 2 if options.tiny else 5
@@ -103,6 +218,12 @@ def main():
         "madc": madc(200 if tiny else 2_000, min(times, 3)),
         "bipartition": bipartition(100 if tiny else 1_000, times),
         "means": means(*(10, 4_000) if tiny else (100, 400_000), times),
+        "rounds": rounds(100 if tiny else 1_000, 4 * times),
+        "cross_losses": cross_losses(*(10, 20, 8) if tiny else (100, 600, 200), min(times, 3)),
+        "class_angles": [class_angles(*(10, 2) if tiny else (100, 10), p, min(times, 3)) for p in (1, 6)],
+        "class_subspaces": [
+            class_subspaces(*(5, 2) if tiny else (100, 10), n, 1) for n in ((6,) if tiny else (60, 600))
+        ],
     }
     for row in results["cold_start"]:
         print(
@@ -118,6 +239,27 @@ def main():
         f"trimmed mean of {row['models']} models of {row['d']:,}: {row['seconds']['trimmed']:.3f} s, "
         f"plain {row['seconds']['plain']:.3f} s, {row['ratio']:.1f} × as long"
     )
+    row = results["rounds"]
+    print(
+        f"a round of {row['cohort']} of {row['clients']} clients: FedGroup {1e3 * row['seconds']['fedgroup']:.1f} ms, "
+        f"FedAvg {1e3 * row['seconds']['fedavg']:.1f} ms, ratio {row['ratio']:.3f}"
+    )
+    row = results["cross_losses"]
+    print(
+        f"cross losses of {row['clients']} × {row['clients']}: {row['seconds']['ours']:.2f} s, a loop over pairs "
+        f"{row['seconds']['loop']:.2f} s, {row['ratio']:.2f} × as long; {100 * row['share']:.0f} % of a product's rate"
+    )
+    for row in results["class_angles"]:
+        print(
+            f"class angles of {row['clients']} clients × {row['classes']} classes, p = {row['p']}: "
+            f"{row['seconds']['ours']:.3f} s, SciPy in a loop {row['seconds']['loop']:.1f} s, "
+            f"{row['ratio']:.0f} × as long"
+        )
+    for row in results["class_subspaces"]:
+        print(
+            f"class subspaces of {row['clients']} clients × {row['classes']} classes × {row['images']} images: "
+            f"{row['seconds']:.1f} s"
+        )
     finish(results, options)
 
 

@@ -68,7 +68,7 @@ def __getattr__(name: str) -> Any:
         return descriptions()
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in __all__:
+    if name in __all__ or name == "torch":  # left out of `__all__`: a star import would hide PyTorch itself
         return importlib.import_module(f"coterie.{name}")
     raise AttributeError(f"module 'coterie' has no attribute {name!r}")
 

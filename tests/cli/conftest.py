@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from coterie.data import files
+
 GOLDEN = Path(__file__).parent / "golden"
 
 #: A run of a second: 8 clients with 16 training examples each.
@@ -24,7 +26,8 @@ def plain_screen(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     for name, value in {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("COTERIE_DATA", os.devnull)  # what is at hand must not depend on the machine
+    monkeypatch.setenv("COTERIE_DATA", os.devnull)  # what is at hand must not depend on the machine,
+    monkeypatch.setattr(files, "cache", lambda: tmp_path / "data")  # nor on what was downloaded before
     import typer.rich_utils
 
     monkeypatch.setattr(typer.rich_utils, "FORCE_TERMINAL", False)

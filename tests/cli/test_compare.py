@@ -40,6 +40,21 @@ def test_a_table_and_a_sentence(coterie, tiny, tmp_path):
     assert kept == {f"{name}-{seed}" for name in ("fedavg", "local", "oracle") for seed in (0, 1)}
 
 
+def test_where_clients_drift_a_second_table_says_what_methods_made_of_it(coterie, tiny):
+    args = ["--methods", "fedavg,oracle", "--set", "shift.name=swap_all", "--set", "shift.probability=1"]
+    done = coterie("compare", *tiny, *args, "--cohort", 8, "--set", "shift.rounds=[1]")
+    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    head = next(place for place, line in enumerate(lines) if "noticed" in line)
+    assert " ".join(lines[head].split()) == "method shifts noticed rounds later false alarms migrations right wrong"
+    fedavg, oracle = (lines[head + place].split() for place in (2, 3))
+    assert fedavg == ["fedavg", "8.0", "0.0", "–", "0.0", "0.0", "0.0"]
+    assert oracle[:2] + oracle[3:5] + oracle[6:] == ["oracle", "8.0", "0.0", "0.0", "0.0"]
+    assert float(oracle[2]) == float(oracle[5]) > 0
+    found = json.loads(coterie("compare", *tiny, *args, "--set", "shift.rounds=[1]", "--json").stdout)
+    assert found["table"][0]["shifts_detected"] == 0
+    assert "noticed" not in coterie("compare", *tiny, "--methods", "fedavg").stdout
+
+
 def test_a_setting_of_one_method_reaches_only_that_one(coterie, tiny, tmp_path):
     from coterie.runs.spec import Spec
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-COMMANDS = ["run", "compare", "methods", "data", "models", "resume", "export", "estimate"]
+COMMANDS = ["run", "compare", "methods", "data", "models", "resume", "export", "estimate", "pni", "suggest-threshold"]
 
 
 def test_help_of_the_whole(coterie, golden):

@@ -23,6 +23,19 @@ def test_a_folder_that_holds_something_is_refused(coterie, tiny, tmp_path):
     assert done.stderr == "Error: full exists and is not empty; choose another folder with --out, or remove it\n"
 
 
+def test_a_run_with_drift_says_what_the_method_made_of_it(coterie, tiny):
+    # The oracle, with everyone in every round: in round 1 all eight swap, and follow at once where they move.
+    args = ["--method", "oracle", "--cohort", 8, "--set", "shift.name=swap_all", "--set", "shift.probability=1"]
+    args += ["--set", "shift.rounds=[1]"]
+    said = {line.split("  ")[0]: line for line in coterie("run", *tiny, *args).stdout.splitlines()}
+    kept = json.loads(coterie("run", *tiny, *args, "--json").stdout)["drift"]
+    assert (kept["shifts"], kept["delay"], kept["wrong"]) == (8, 0, 0)
+    moved = kept["moved"]
+    assert f"{moved} of 8 shifts noticed, 0.0 rounds later on average; 0 false alarms" in said["drift"]
+    assert f"{moved}, {moved} right, 0 wrong" in said["migrations"]
+    assert "drift" not in coterie("run", *tiny).stdout
+
+
 def test_flags_go_over_the_file_and_set_over_both(coterie, tmp_path):
     (tmp_path / "spec.toml").write_text(
         '[data]\nname = "blobs"\nclients = 8\nsamples = 20\n[run]\nrounds = 9\ncohort = 2\nseed = 7\n'

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 import coterie
-from coterie import codec
+from coterie import codec, data
 from coterie.errors import SpecError
 from coterie.runs.build import build
 from coterie.runs.spec import Spec
+from coterie.runs.summary import drift_of
 
 TINY = {
     "data": {"name": "blobs", "clients": 10, "clusters": 2, "samples": 20, "side": 4, "classes": 3},
@@ -26,6 +27,53 @@ def test_the_record_says_who_shifted_when():
     # Ten clients are five pairs, all of which swap.
     assert [len(row.get("shifted", [])) for row in record.rounds] == [0, 0, 10, 0, 10, 0]
     assert record.summary["shifts"] == 20
+
+
+def test_a_run_without_a_shift_has_nothing_to_measure():
+    assert coterie.run(spec()).summary["drift"] is None
+
+
+def test_the_oracle_notices_each_move_when_it_next_hears_of_the_client_and_moves_it_rightly():
+    # Everyone takes part, so that nothing is late; a swap within a true cluster is no change.
+    shift = {"name": "swap_all", "probability": 0.5}
+    record = coterie.run(spec(method={"name": "oracle"}, shift=shift, run={"cohort": 10}))
+    images = data.load(**TINY["data"], seed=0)
+    kinds = dict(zip(images.clients, images.truth.tolist(), strict=True)) | record.rounds[0].get("kinds", {})
+    moves = 0
+    for row in record.rounds[1:]:
+        moves += sum(kinds[client] != kind for client, kind in row.get("kinds", {}).items())
+        kinds |= row.get("kinds", {})
+    drift = record.summary["drift"]
+    assert drift["unseen"] == len(record.rounds[0].get("shifted", ()))  # before round 0 nobody has a cluster
+    assert drift["shifts"] == record.summary["shifts"] - drift["unseen"]
+    assert moves > 0
+    assert {drift[name] for name in ("moved", "moved_detected", "detected", "migrations", "right")} == {moves}
+    assert drift["delay"] == drift["wrong"] == drift["false_alarms"] == 0
+
+
+@pytest.mark.parametrize("method", ["flexcfl", "ifca-mig", "fesem-mig"])
+def test_methods_that_look_for_drift_are_measured_by_whom_they_flag(method):
+    # Ten clients swap all with each other in rounds 2 and 4, and then know other labels.
+    settings = {"name": method, **({"alpha": 5, "groups": 2, "assign": "eager"} if method == "flexcfl" else {})}
+    shift = {"name": "swap_all", "probability": 1.0, "rounds": [2, 4]}
+    record = coterie.run(spec(method=settings, shift=shift, run={"cohort": 10}))
+    flagged = [len(row.get("flagged", ())) for row in record.rounds if row["stage"] == "train"]
+    drift = record.summary["drift"]
+    assert flagged[0] == flagged[1] == flagged[3] == flagged[5] == 0
+    assert drift["shifts"] == 20
+    assert drift["detected"] == flagged[2] + flagged[4] > 0
+    assert drift["missed"] == 20 - drift["detected"]
+    assert drift["delay"] == drift["false_alarms"] == 0
+
+
+def test_a_record_holds_all_that_drift_is_measured_on(tmp_path):
+    given = spec(method={"name": "ifca", "clusters": 2}, shift={"name": "rotate", "probability": 0.3})
+    whole = coterie.run(given)
+    written = coterie.run(given, out=tmp_path / "run")
+    read = coterie.RunRecord.read(written.path)
+    assert read.summary["drift"] == whole.summary["drift"]
+    assert whole.summary["drift"]["shifts"] > 0
+    assert drift_of(read.rounds, data.load(**given["data"], seed=0)) == whole.summary["drift"]
 
 
 def test_shifts_are_the_same_for_every_method():

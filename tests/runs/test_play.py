@@ -302,6 +302,19 @@ def test_nobody_trains_to_be_placed_for_scoring_but_newcomers_are_placed_whateve
     assert play.traffic.total("up", "train") == 2 * 204
 
 
+def test_a_newcomer_whose_placing_is_lost_waits_and_the_run_goes_on():
+    play, carrier = playing(Serves(trains=True), late={"8": 1, "9": 2})
+    play.step()
+    carrier.deaf = ("fit",)
+    welcome = play.welcome()
+    assert welcome.scores.clients == ()
+    assert welcome.scores.coverage == 0.0
+    assert welcome.bytes["down"] > 0
+    carrier.deaf = ()
+    play.step()
+    assert play.welcome().scores.clients == ("9",)
+
+
 def test_adapted_models_are_scored_not_those_of_the_bank():
     play, _ = playing(Serves(adapts=True))
     adapted, served = play.evaluate(), playing(Serves())[0].evaluate()

@@ -162,3 +162,12 @@ def test_a_resolved_spec_runs_again_to_the_same_bytes(method, tmp_path):
         assert (first.path / name).read_bytes() == (again.path / name).read_bytes()
     for row, other in zip(first.rounds, again.rounds, strict=True):
         assert {**row, "seconds": 0} == {**other, "seconds": 0}
+
+
+@pytest.mark.parametrize(("given", "kept"), [("gap", "gap"), ("1.5", 1.5), ("2", 2.0), ("inf", float("inf"))])
+def test_a_setting_that_is_a_number_or_a_word_takes_both(given, kept):
+    spec = resolve(Spec().with_settings(["method.name=srfca", f"method.threshold={given}"]))
+    assert spec.method.options["threshold"] == kept
+    assert Spec.from_dict(tomllib.loads(spec.to_toml())).method.options["threshold"] == kept
+    with pytest.raises(SpecError, match=r"method\.threshold must be a number or .*gap.*, got 'wide'"):
+        Spec().with_settings(["method.name=srfca", "method.threshold=wide"])

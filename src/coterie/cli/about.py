@@ -46,6 +46,8 @@ class About:
         text: What is written about it.
         settings: Its own.
         shared: Those that it has in common with all others of its kind.
+        costs: What it costs and reveals, in sentences.
+        card: The same as data.
     """
 
     kind: str
@@ -53,6 +55,8 @@ class About:
     text: str
     settings: Sequence[Setting]
     shared: Sequence[Setting] = ()
+    costs: Sequence[str] = ()
+    card: Mapping[str, Any] | None = None
 
 
 def listing(kind: str, lines: Mapping[str, str], *, as_json: bool, more: str = "") -> None:
@@ -73,6 +77,9 @@ def page(about: About, *, as_json: bool) -> None:
         return
     result(f"{about.kind} {about.name}", "", about.text, "")
     result(_table(about.settings) if about.settings else f"This {about.kind} has no settings of its own.")
+    if about.costs:
+        result("", "What it costs and what the server sees, as a tiny run with these defaults shows it:", "")
+        result(*(f"- {line}" for line in about.costs))
     if about.shared:
         result("", f"Every {about.kind} takes these, too:", _table(about.shared))
 

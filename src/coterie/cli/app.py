@@ -14,8 +14,10 @@ from coterie.cli.export import export
 from coterie.cli.guard import guarded
 from coterie.cli.methods import methods
 from coterie.cli.models import models
+from coterie.cli.pni import pni
 from coterie.cli.resume import resume
 from coterie.cli.run import run
+from coterie.cli.suggest_threshold import suggest_threshold
 
 _EPILOG = """Examples:
 
@@ -119,3 +121,20 @@ app.command(
         ("coterie estimate --data synthetic --set data.clients=1000", "what more clients cost"),
     )
 )(guarded(estimate))
+app.command(
+    epilog=_examples(
+        ("coterie pni digits", "clients whose digits are turned in four ways"),
+        ("coterie pni digits --set data.partition=iid", "the same digits dealt out alike: what is left is chance"),
+        ("coterie pni synthetic --set data.beta=1", "the larger beta, the less alike the clients' inputs"),
+        ("coterie pni my-clients/ --json | jq .scaled.mean", "your own data, for scripts"),
+    )
+)(guarded(pni))
+app.command(
+    "suggest-threshold",
+    epilog=_examples(
+        ("coterie suggest-threshold", "the embedded digits, clients of four kinds"),
+        ("coterie suggest-threshold --data my-clients/ --model mlp --set local.rate=0.1", "as you will run it"),
+        ("coterie suggest-threshold --set method.distance=l2 --set method.init_steps=500", "other distances"),
+        ("coterie suggest-threshold --json | jq .threshold", "for scripts"),
+    ),
+)(guarded(suggest_threshold))

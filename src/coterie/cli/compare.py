@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from coterie.runs.spec import Spec
 
 
+#: Where clients drift: how a column is headed, and which it is.
+_DRIFT = {
+    "shifts": "shifts",
+    "noticed": "shifts_detected",
+    "rounds later": "delay",
+    "false alarms": "false_alarms",
+    "migrations right": "migrations_right",
+    "wrong": "migrations_wrong",
+}
+
+
 def compare(
     spec: flags.SpecFile = None,
     data: flags.Data = None,
@@ -65,7 +76,8 @@ def compare(
         document({**found.to_dict(), "sentence": sentence(found), "path": None if out is None else str(out)})
         return
     tests = [f"p: paired t-test that it is better than {found.reference}.", ""] if seeds > 1 else []
-    result(_table(found, seeds), *tests, sentence(found), *([] if out is None else [f"Records: {out}"]))
+    where = [] if out is None else [f"Records: {out}"]
+    result(_table(found, seeds), *_drift_table(found), *tests, sentence(found), *where)
 
 
 def _specs(
@@ -141,3 +153,15 @@ def _table(found: Comparison, seeds: int) -> Any:
             cells += [number(found.significance.get(row["method"], {}).get("t_test"), "3f")]
         shown.add_row(*cells)
     return shown
+
+
+def _drift_table(found: Comparison) -> list[Any]:
+    """What each method made of the clients' shifts; nothing where none could happen."""
+    columns = {name: key for name, key in _DRIFT.items() if any(row[key] is not None for row in found.table)}
+    if not columns:
+        return []
+    shown = table("method", *columns)
+    for row in found.table:
+        cells = [number(row[key], "1f", row[f"{key}_deviation"]) for key in columns.values()]
+        shown.add_row(row["method"], *cells)
+    return [shown]

@@ -44,7 +44,7 @@ def _catalogue(*, as_json: bool) -> None:
     screen.result(
         shown,
         "Or the path of a folder of .npz files (one a client: x, y), of a .csv or a .parquet table.",
-        "More about one: coterie data NAME. What is not at hand is looked for in $COTERIE_DATA.",
+        "More about one: coterie data NAME, which also says how to get what is not at hand.",
     )
 
 
@@ -55,7 +55,9 @@ def _known(name: str) -> list[str]:
     entry = next((entry for entry in catalogue() if entry["name"] == name), None)
     if entry is None:
         return []
-    here = "at hand" if entry["at_hand"] else f"not at hand: put {', '.join(entry['needs'])} into $COTERIE_DATA"
+    here = "at hand" if entry["at_hand"] else "not at hand"
+    if entry["advice"]:
+        here += f"; for all of it, {entry['advice']}" if entry["at_hand"] else f": {entry['advice']}"
     facts = {
         "Source": f"{entry['source']} ({here})",
         "Paper": entry["paper"],

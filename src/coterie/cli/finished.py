@@ -43,6 +43,9 @@ def _figures(summary: Mapping[str, Any]) -> Any:
         more = {"mean of clients": "mean", "worst tenth": "worst_tenth", "best round": "weighted_best"}
         rest = ", ".join(f"{name} {percent(accuracy[key])} %" for name, key in more.items())
         shown.add_row("accuracy", f"{percent(accuracy['weighted'])} % ({rest})")
+    ends = [(part["label"], part["accuracy"]) for part in summary["parts"] if part["accuracy"]]
+    if ends:
+        shown.add_row("after", ", ".join(f"{label} {percent(reached['mean'])} %" for label, reached in ends))
     shown.add_row("test loss", number(summary["test_loss"], "4g"))
     if clusters and clusters["adapted"]:
         shown.add_row("clusters", "none: every client has a model of its own")
@@ -51,6 +54,9 @@ def _figures(summary: Mapping[str, Any]) -> Any:
         shown.add_row("clusters", f"{clusters['count']}, of {', '.join(map(str, clusters['sizes']))} clients{known}")
     if summary["coverage"] not in (None, 1.0):
         shown.add_row("coverage", f"{percent(summary['coverage'])} % of the clients have a model")
+    if summary["drift"]:
+        for name, text in _drift(summary["drift"]).items():
+            shown.add_row(name, text)
     traffic, seconds = summary["traffic"], summary["seconds"]
     shown.add_row("traffic", f"{size(traffic['down_bytes'])} down, {size(traffic['up_bytes'])} up")
     parts = ", ".join(f"{name} {duration(seconds[name])}" for name in ("training", "evaluation", "compile"))
@@ -61,3 +67,17 @@ def _figures(summary: Mapping[str, Any]) -> Any:
         if summary[key]:
             shown.add_row(text, str(summary[key]))
     return shown
+
+
+def _drift(drift: Mapping[str, Any]) -> dict[str, str]:
+    """What the method made of the clients' shifts."""
+    delay = "" if drift["delay"] is None else f", {drift['delay']:.1f} rounds later on average"
+    alarms = drift["false_alarms"]
+    lines = {
+        "drift": f"{drift['detected']} of {drift['shifts']} shifts noticed{delay}; "
+        f"{alarms} false alarm{'' if alarms == 1 else 's'}"
+    }
+    if drift["moved"]:
+        lines["drift"] += f"; of {drift['moved']} to another true cluster, {drift['moved_detected']}"
+    judged = "" if drift["right"] is None else f", {drift['right']} right, {drift['wrong']} wrong"
+    return lines | {"migrations": f"{drift['migrations']}{judged}"}

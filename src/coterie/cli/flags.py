@@ -88,6 +88,15 @@ MethodName = Annotated[
     str | None,
     typer.Argument(metavar="NAME", show_default=False, autocompletion=_method_names, help="More about this one."),
 ]
+DataHere = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        show_default=False,
+        autocompletion=_data_or_paths,
+        help="Data by name (coterie data), or a folder of .npz files, a .csv, a .parquet table.",
+    ),
+]
 DataName = Annotated[
     str | None,
     typer.Argument(metavar="NAME", show_default=False, autocompletion=_data_names, help="More about this one."),

@@ -16,24 +16,34 @@ def methods(
     as_json: flags.Json = False,
     debug: flags.Debug = False,
 ) -> None:
-    """List the methods, or show what one does: its paper, its equations, its settings."""
+    """List the methods, or show one: its paper, its equations, its settings, what it costs and reveals."""
     if name is None:
         from coterie.methods import descriptions
 
         listing("method", descriptions(), as_json=as_json)
         return
+    from coterie.cli.progress import Ticker
     from coterie.methods import method_class
+    from coterie.runs.card import card
 
     kind = method_class(name)
     text = inspect.cleandoc(importlib.import_module(kind.__module__).__doc__ or kind.__doc__ or "")
-    page(About("method", name, text, _own(name), _shared()), as_json=as_json)
+    with Ticker(silent=as_json, waiting=f"{name} plays on a tiny federation") as _:
+        seen = card(name)
+    page(
+        About("method", name, text, own_settings(name), _shared(), seen.sentences(), dataclasses.asdict(seen)),
+        as_json=as_json,
+    )
 
 
-def _own(name: str) -> list[Setting]:
+def own_settings(name: str) -> list[Setting]:
+    """The settings of a method that no other has."""
     from coterie.methods import method_class
     from coterie.runs.spec import method_options, method_types
 
-    types, means = method_types(name), meanings(method_class(name), "Attributes")
+    types, means = method_types(name), dict[str, str]()
+    for kind in reversed(method_class(name).__mro__):  # settings that methods share stand where they are written
+        means |= meanings(kind, "Attributes")
     return [
         setting(f"method.{key}", types[key], default, means.get(key, ""))
         for key, default in method_options(name).items()

@@ -21,7 +21,7 @@ def models(
     from coterie.runs.spec import model_defaults
 
     if name is None:
-        auto = "Where none is named: mclr for classes, linear-regression for numbers."
+        auto = "Where none is named: mclr for classes, linear-regression for numbers, char-lstm for ids of characters."
         listing("model", MODELS, as_json=as_json, more=auto)
         return
     defaults = model_defaults(name)
@@ -29,4 +29,5 @@ def models(
     types, means = typing.get_type_hints(builder), meanings(Task, "Attributes") | meanings(builder, "Args")
     types["normalise"], means["normalise"] = Scaling, "How stored inputs are scaled before the model sees them."
     settings = [setting(f"model.{key}", types[key], value, means.get(key, "")) for key, value in defaults.items()]
-    page(About("model", name, inspect.getdoc(builder) or "", settings), as_json=as_json)
+    summary = (inspect.getdoc(builder) or "").split("\n\n")[0]
+    page(About("model", name, summary, settings), as_json=as_json)

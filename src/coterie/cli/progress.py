@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ class Ticker:
         self._shown = not silent and sys.stderr.isatty()
         self._progress: Progress | None = None
         self._task: TaskID | None = None
+        self._watched: TaskID | None = None
+        self._until_end = ExitStack()
         self._bytes = 0
 
     def __enter__(self) -> Ticker:
@@ -47,11 +50,15 @@ class Ticker:
         )
         self._progress.start()
         self._task = self._progress.add_task(self._waiting, total=None, note="")
+        from coterie.data.watching import watched
+
+        self._until_end.enter_context(watched(self.watch))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._until_end.close()
         if self._progress is not None:
             self._progress.stop()
 
@@ -63,6 +70,23 @@ class Ticker:
         """Show another text while one waits."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=text)
+
+    def done(self, count: int, note: str) -> None:
+        """So many of what is expected are done."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=count, total=self._total, note=note)
+
+    def watch(self, what: str, done: int, total: int | None) -> None:
+        """So many bytes of a download or a drawing are there; the line about it goes when it is whole."""
+        if self._progress is None:
+            return
+        if self._watched is None:
+            self._watched = self._progress.add_task("", total=None, note="")
+        note = size(done) if total is None else f"{size(done)} of {size(total)}"
+        self._progress.update(self._watched, description=what, completed=done, total=total, note=note)
+        if done == total:
+            self._progress.remove_task(self._watched)
+            self._watched = None
 
     def step(self, row: Mapping[str, Any]) -> None:
         """A step is done."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -14,7 +14,7 @@ from coterie import data as datasets
 from coterie import models
 from coterie.data.federated import FederatedData
 from coterie.errors import SpecError
-from coterie.federation import Desk, Faulty, Sequential, Vectorised
+from coterie.federation import Attacked, Desk, Faulty, Sequential, Vectorised
 from coterie.federation.order import Carrier
 from coterie.methods import build as build_method
 from coterie.methods.protocol import Method
@@ -88,16 +88,39 @@ def build(
         spec = dataclasses.replace(spec, run=run)
     seed = Seed(run.seed)
     sampler = Sampler(able, run.cohort, seed, run.sampler, run.stragglers, _newcomers(run, able, seed))
+    known = {} if data.truth is None else dict(zip(data.clients, data.truth.tolist(), strict=True))
+    liars = spec.attack.by(able, known, seed.fold("attack"))
+    if spec.attack.name == "labels":
+        data = _mislabelled(data, spec, liars)
     world = World(data, spec.shift, seed)
     truth = Truth(world)
     if method is None:
         given = {"truth": truth, "rounds": run.rounds, "cohort": run.cohort, "clients": len(able)}
         method = build_method(spec.method.name, spec.local, given, **_tuples(spec.method))
     carrier: Carrier = _carrier(run, world.data, task)
+    if spec.attack.name not in ("none", "labels"):
+        carrier = Attacked(carrier, spec.attack, liars, seed.fold("attack"))
     if any(dataclasses.asdict(spec.faults).values()):
         carrier = Faulty(carrier, spec.faults, seed.fold("faults"))
     moving = world if spec.shift.name != "none" else None
-    return Built(spec, data, task, Play(method, Desk(carrier), seed, sampler, moving), truth, idle)
+    play = Play(method, Desk(carrier, robust=spec.robust), seed, sampler, moving, eval_model=run.eval_model)
+    return Built(spec, data, task, play, truth, idle)
+
+
+def _mislabelled(data: FederatedData, spec: Spec, liars: Collection[ClientId]) -> FederatedData:
+    """The data with the training labels y of some clients turned into C - 1 - y."""
+    if data.classes is None or spec.shift.name != "none":
+        why = (
+            "the data have none" if data.classes is None else "examples that move between clients would take them along"
+        )
+        raise SpecError(f"attack.name = 'labels' turns labels round, but {why}; use sign, scale or noise")
+    bad = np.isin(data.fit.owners(), [data.position(client) for client in liars])
+    turned = np.unique(data.fit.order[bad])
+    if np.isin(data.fit.order[~bad], turned).any() or np.isin(data.test.order, turned).any():
+        raise SpecError(f"Clients of {data.name} share examples: attack.name = 'labels' would reach honest ones too")
+    y = data.y.copy()
+    y[turned] = data.classes - 1 - y[turned]
+    return dataclasses.replace(data, y=y)
 
 
 class Truth(Mapping[ClientId, int]):
@@ -151,6 +174,7 @@ def _task(spec: Spec, data: FederatedData) -> tuple[Spec, Task]:
     name = spec.model.name
     if name == "auto":
         name = "mclr" if data.classes is not None else "linear-regression"
+        name = name if data.ids is None else "char-lstm"
     options = {**model_defaults(name), **spec.model.options}
     shown = Named(name, options)
     made = {**options, "normalise": _normalise(str(options["normalise"]), data)}
@@ -160,9 +184,13 @@ def _task(spec: Spec, data: FederatedData) -> tuple[Spec, Task]:
 
 def _normalise(rule: str, data: FederatedData) -> Normalise | None:
     """As the data's publishers do; otherwise whole numbers are divided by the largest of them."""
+    if data.tokens is not None and rule in ("unit", "standard"):
+        raise SpecError(
+            f"model.normalise must be 'auto' or 'none', since {data.name} holds ids of tokens, got {rule!r}"
+        )
     if rule == "auto" and data.normalise is not None:
         return Normalise(*data.normalise)
-    if rule == "none" or (rule == "auto" and data.x.dtype.kind == "f"):
+    if rule == "none" or (rule == "auto" and (data.x.dtype.kind == "f" or data.tokens is not None)):
         return None
     if rule in ("auto", "unit"):
         return Normalise(0.0, float(data.x.max()) or 1.0)

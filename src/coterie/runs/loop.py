@@ -111,9 +111,8 @@ class _Loop:
             return self._played()
 
     def _played(self) -> RunRecord:
-        play, limit = self._built.play, self._built.spec.run.rounds
         try:
-            while play.stage == "prepare" or (play.stage == "train" and play.t < limit):
+            while self._goes_on():
                 self._step()
             if self._scores is None:
                 self._score({})
@@ -127,6 +126,10 @@ class _Loop:
                 raise
             raise Diverged(f"{fault}\nThe record up to then is in {self._writer.path}") from fault
 
+    def _goes_on(self) -> bool:
+        play = self._built.play
+        return play.stage == "prepare" or (play.stage == "train" and play.t < self._built.spec.run.rounds)
+
     def _step(self) -> None:
         play, spec = self._built.play, self._built.spec
         welcome = play.welcome()
@@ -136,11 +139,11 @@ class _Loop:
         # What is not spent waiting for clients is the server's own: clustering, averaging.
         self._seconds["training"] += play.asking - asking
         self._seconds["clustering"] += max(0.0, spent - (play.asking - asking))
-        row = figures.step_row(step, play.traffic, spent)
+        row = figures.step_row(step, play.traffic, spent, self._built.truth)
         if welcome is not None:
             row["newcomers"] = figures.welcome_row(welcome, self._built.truth, self._built.task.classes)
-        last = step.stage == "train" and (play.t >= spec.run.rounds or play.stage == "done")
-        if step.stage == "train" and (last or play.t % spec.run.evaluate_every == 0):
+        due = step.stage == "train" and play.t % spec.run.evaluate_every == 0
+        if due or (step.round is not None and step.round.closes) or not self._goes_on():
             self._score(row)
         self._rows.append(row)
         if self._writer is not None:
@@ -178,6 +181,7 @@ class _Loop:
             "status": status,
             "method": spec.method.name,
             "data": spec.data.name,
+            "source": built.data.source,
             "model": spec.model.name,
             "seed": spec.run.seed,
             "rounds": built.play.t,
@@ -185,6 +189,7 @@ class _Loop:
             "clients_without_examples": len(built.idle),
             "parameters": built.play.parameters,
             **figures.final(self._rows, spec.run.target),
+            "drift": figures.drift_of(self._rows, built.data) if spec.shift.name != "none" else None,
             "traffic": figures.traffic_of(built.play.traffic),
             "refused_replies": dict(built.play.refused),
             "seconds": {key: round(value, 4) for key, value in self._times().items()},

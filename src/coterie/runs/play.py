@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from coterie.errors import Diverged, TooFewReplies
 from coterie.federation import Cohort, Desk, Rows, Traffic
 from coterie.federation.traffic import Direction
 from coterie.methods.protocol import Method, Placement, Round, Stage
+from coterie.runs.received import Received
 from coterie.runs.sampling import Sampler
 from coterie.seeds import Seed
 from coterie.shift import World
@@ -89,7 +90,14 @@ class Play(Generic[State]):
     """A method, a federation, and how far they are."""
 
     def __init__(
-        self, method: Method[State], fed: Desk, seed: Seed, sampler: Sampler, world: World | None = None
+        self,
+        method: Method[State],
+        fed: Desk,
+        seed: Seed,
+        sampler: Sampler,
+        world: World | None = None,
+        *,
+        eval_model: Literal["group", "last_received"] = "group",
     ) -> None:
         """Before the first step.
 
@@ -99,6 +107,7 @@ class Play(Generic[State]):
             seed: Of the run.
             sampler: Who takes part when.
             world: What happens to the clients' data meanwhile; None for nothing.
+            eval_model: Clients are scored with the model that they are served, or that they last received.
         """
         self._world = world
         self._assigned: set[ClientId] = set()
@@ -107,6 +116,7 @@ class Play(Generic[State]):
         self._fed = fed
         self._seed = seed
         self._sampler = sampler
+        self._received = Received(fed.task.init(seed.fold("init"))) if eval_model == "last_received" else None
         self.state: State = method.start(fed.task, seed)
         self.t = 0
         self.prepared = 0
@@ -145,12 +155,13 @@ class Play(Generic[State]):
         """Prepare, or play a round; a round that too few answered is skipped and leaves no trace but its bytes."""
         stage = self.stage
         preparing = stage == "prepare"
-        cohort = self._sampler.everyone(self.prepared) if preparing else self._sampler.cohort(self.t)
+        cohort = self._sampler.everyone(self.prepared, self.t) if preparing else self._sampler.cohort(self.t)
         seed = self._seed.fold("prepare", self.prepared) if preparing else self._seed.fold("round", self.t)
         when = "While preparing" if preparing else f"Round {self.t}"
         shifted = () if preparing else self._shift()
         result: Round[State] | None = None
         reason = None
+        sent = None if self._received is None or preparing else self._place(()).bank
         self._fed.begin()
         try:
             result = self._method.round(self.state, self._fed, cohort, seed)
@@ -165,6 +176,8 @@ class Play(Generic[State]):
                 raise Diverged(f"{when}: the new models are not finite; lower the rate. {_who(cohort)}")
             self.state = result.state
             self._assigned.update(result.assignment)
+            if self._received is not None and sent is not None:
+                self._received.note(sent, {c: row for c, row in result.assignment.items() if c in set(cohort)})
         self._unanswered = self._unanswered + 1 if preparing and result is None else 0
         if self._unanswered == PATIENCE:
             raise TooFewReplies(f"Preparing was tried {PATIENCE} times and too few clients answered: {reason}")
@@ -195,21 +208,25 @@ class Play(Generic[State]):
         return Welcome(self._scored(new, placement, self._fed.evaluating()), sent, spent)
 
     def place(self, clients: Sequence[ClientId]) -> Placement:
-        """Serve these clients a model, whatever it costs: for newcomers."""
-        return self._method.place(self.state, self._fed, clients, self._seed.fold("place", self.t))
+        """Serve these clients a model, whatever it costs: for newcomers. Who does not answer is not placed."""
+        return self._method.place(self.state, self._fed.placing(), clients, self._seed.fold("place", self.t))
 
     def evaluate(self, clients: Sequence[ClientId] | None = None) -> Scores:
         """Score the clients on their test examples with the models they are served; nobody trains for it."""
         everyone = self._sampler.present(self._fed.clients, self.t) if clients is None else tuple(clients)
-        fed = self._fed.evaluating()
-        placement = self._method.place(self.state, fed, everyone, self._seed.fold("place", self.t))
-        return self._scored(everyone, placement, fed)
+        return self._scored(everyone, self._place(everyone), self._fed.evaluating(), self._received)
 
-    def _scored(self, everyone: tuple[ClientId, ...], placement: Placement, fed: Desk) -> Scores:
+    def _place(self, clients: Sequence[ClientId]) -> Placement:
+        return self._method.place(self.state, self._fed.evaluating(), clients, self._seed.fold("place", self.t))
+
+    def _scored(
+        self, everyone: tuple[ClientId, ...], placement: Placement, fed: Desk, received: Received | None = None
+    ) -> Scores:
         seed = self._seed.fold("place", self.t)
         placed = tuple(client for client in everyone if client in placement.row)
-        if placement.adapt is None:
-            got = fed.ask(placed, score, seed, part="test", params=Rows(placement.bank, placement.row))
+        if placement.adapt is None or received is not None:
+            served = placement if received is None else received.instead_of(placement)
+            got = fed.ask(placed, score, seed, part="test", params=Rows(served.bank, served.row))
         else:
             got = fed.ask(placed, score, seed, part="test", after=placement.adapt)
         rows = np.array([placement.row[client] for client in got.clients], np.int64)
@@ -221,6 +238,8 @@ class Play(Generic[State]):
         kept = {"state": self.state, "t": self.t, "prepared": self.prepared, "federation": self._fed.save()}
         if self._world is not None:
             kept |= {"world": self._world.save(), "assigned": sorted(self._assigned)}
+        if self._received is not None:
+            kept["received"] = self._received.save()
         return kept
 
     def save(self) -> bytes:
@@ -237,6 +256,8 @@ class Play(Generic[State]):
             self._world.load(kept["world"])
             self._assigned = set(kept["assigned"])
             self._fed.move(self._world.data)
+        if self._received is not None:
+            self._received.load(kept["received"])
 
 
 def _who(cohort: Cohort) -> str:

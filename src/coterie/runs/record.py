@@ -106,7 +106,8 @@ class RunRecord:
             import pandas
         except ImportError as fault:
             raise RecordError("to_frame needs pandas: pip install 'coterie[table]'") from fault
-        keep = [{key: value for key, value in row.items() if key != "assignment"} for row in self.rounds]
+        by_client = ("assignment", "kinds")
+        keep = [{key: value for key, value in row.items() if key not in by_client} for row in self.rounds]
         return pandas.json_normalize(keep)
 
 

@@ -61,9 +61,9 @@ class Sampler:
         efforts = dict(zip(who, slow.fold("share").uniform(late).tolist(), strict=True))
         return Cohort(t, clients, seed, available, efforts)
 
-    def everyone(self, step: int) -> Cohort:
-        """All clients that are there from the beginning, for a step of preparing."""
-        here = self.present(self.clients, 0)
+    def everyone(self, step: int, t: int = 0) -> Cohort:
+        """All clients that have joined by round t, for a step of preparing before it."""
+        here = self.present(self.clients, t)
         return Cohort(-1, here, self.seed.fold("prepare", step), here)
 
     def present(self, clients: Sequence[ClientId], t: int) -> tuple[ClientId, ...]:

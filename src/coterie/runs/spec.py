@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from coterie.aggregation import Robust
 from coterie.clients import LocalSGD
 from coterie.data.loading import loader_options
 from coterie.errors import SpecError, unknown
-from coterie.federation import Faults
+from coterie.federation import Attack, Faults
 from coterie.methods import method_class, settings_of
 from coterie.models.library import model_options
 from coterie.runs.convert import convert, parse_value
@@ -51,6 +52,8 @@ class RunSettings:
         target: An accuracy to reach: rounds and bytes to it are reported; 0 for none.
         newcomers: The share of clients that is held back and joins later.
         newcomers_join: The rounds in which they join, in equal parts; empty for half of the rounds.
+        eval_model: Clients are scored with the model that they are served, which is their group's as it is now; or,
+            to compare with FlexCFL's published code, with the one that they last received to train from.
     """
 
     rounds: int = 50
@@ -65,6 +68,7 @@ class RunSettings:
     target: float = 0.0
     newcomers: float = 0.0
     newcomers_join: tuple[int, ...] = ()
+    eval_model: Literal["group", "last_received"] = "group"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -92,9 +96,18 @@ SECTIONS: dict[str, str] = {
     "run": "how long, with whom, from which seed",
     "shift": "how the clients' data drift meanwhile",
     "faults": "what goes wrong on the way, by probability",
+    "attack": "which clients do harm, and how",
+    "robust": "how models are averaged so that bad ones do little",
 }
 
-_FIXED: dict[str, type] = {"local": LocalSGD, "run": RunSettings, "shift": ShiftSettings, "faults": Faults}
+_FIXED: dict[str, type] = {
+    "local": LocalSGD,
+    "run": RunSettings,
+    "shift": ShiftSettings,
+    "faults": Faults,
+    "attack": Attack,
+    "robust": Robust,
+}
 
 
 @dataclass(frozen=True)
@@ -108,6 +121,8 @@ class Spec:
     run: RunSettings = field(default_factory=RunSettings)
     shift: ShiftSettings = field(default_factory=ShiftSettings)
     faults: Faults = field(default_factory=Faults)
+    attack: Attack = field(default_factory=Attack)
+    robust: Robust = field(default_factory=Robust)
 
     @classmethod
     def of(cls, source: Spec | Mapping[str, Any] | str | os.PathLike[str] | None) -> Spec:
@@ -234,12 +249,14 @@ def _default(entry: dataclasses.Field[Any]) -> Any:
 def _options(section: str, part: Named, defaults: Mapping[str, Any]) -> dict[str, Any]:
     kind = "data set" if section == "data" else section
     given = dict(part.options)
+    types = method_types(part.name) if section == "method" else {}
     for key, value in given.items():
         if key not in defaults and part.name != "auto":
             raise SpecError(unknown(f"setting of {kind} {part.name}", key, defaults))
-        wanted = type(defaults.get(key))
-        if wanted in (bool, int, float, str):  # a default has the type that its setting is declared with
-            given[key] = convert(value, wanted, f"{section}.{key}")
+        # The default of data or a model has the type that its setting is declared with; a method says more itself.
+        wanted = types.get(key, type(defaults.get(key)))
+        if key in types or wanted in (bool, int, float, str):
+            given[key] = _plain(convert(value, wanted, f"{section}.{key}"))
     missing = [key for key, value in defaults.items() if value is inspect.Parameter.empty and key not in given]
     if missing:
         raise SpecError(f"{kind} {part.name} needs a value for {', '.join(missing)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import resource
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from coterie import metrics
+from coterie.data.federated import FederatedData
+from coterie.drift import Look, measure
 from coterie.federation import Traffic
 from coterie.runs.play import Scores, Step, Welcome
 from coterie.types import ClientId
 
 
-def step_row(step: Step[Any], traffic: Traffic, seconds: float) -> dict[str, Any]:
-    """The line of one step, before it is scored."""
+def step_row(step: Step[Any], traffic: Traffic, seconds: float, truth: Mapping[ClientId, int]) -> dict[str, Any]:
+    """The line of one step, before it is scored; `truth` is as the world is now."""
     result = step.round
     row: dict[str, Any] = {"t": step.t, "stage": step.stage, "asked": len(step.cohort), "skipped": step.skipped}
     row["seconds"] = round(seconds, 6)
@@ -28,8 +31,14 @@ def step_row(step: Step[Any], traffic: Traffic, seconds: float) -> dict[str, Any
             "assignment": dict(result.assignment),
             "counts": dict(result.counts),
         }
+        if result.flagged is not None:
+            row["flagged"] = list(result.flagged)
+        if result.label:
+            row |= {"label": result.label, "closes": result.closes}
     if step.shifted:
         row["shifted"] = list(step.shifted)
+        if truth:
+            row["kinds"] = {client: truth[client] for client in step.shifted}
     if step.stage == "train":
         row["traffic"] = traffic.by_purpose(step.t)
     return row
@@ -113,12 +122,14 @@ def final(rows: Sequence[Mapping[str, Any]], target: float) -> dict[str, Any]:
     """The keys of a summary that come from the lines of a run."""
     scored = [row for row in rows if row.get("coverage") is not None]
     last: Mapping[str, Any] = scored[-1] if scored else {}
-    weighted = curve(rows, "accuracy", "weighted")
+    # What a method scores before its first round is no round of it.
+    begun = next((place for place, row in enumerate(rows) if row["stage"] == "train"), 0)
+    weighted = curve(rows[begun:], "accuracy", "weighted")
     shown = dict(last["accuracy"]) if last.get("accuracy") else None
     if shown is not None:
         shown["weighted_best"] = max(weighted)
         shown["weighted_last_ten"] = metrics.final_score(weighted, "last_ten")
-        shown["mean_last_ten"] = metrics.final_score(curve(rows, "accuracy", "mean"), "last_ten")
+        shown["mean_last_ten"] = metrics.final_score(curve(rows[begun:], "accuracy", "mean"), "last_ten")
     spread = curve(rows, "discrepancy")
     result: dict[str, Any] = {
         "accuracy": shown,
@@ -129,6 +140,7 @@ def final(rows: Sequence[Mapping[str, Any]], target: float) -> dict[str, Any]:
         "discrepancy": {"last": spread[-1], "mean": float(np.mean(spread)), "variance": float(np.var(spread))}
         if spread
         else None,
+        "parts": [_part(row) for row in rows if row.get("closes")],
         "newcomers": [{"joined": row["t"], **row["newcomers"]} for row in rows if row.get("newcomers")],
         "shifts": sum(len(row.get("shifted") or ()) for row in rows),
         "skipped_rounds": sum(1 for row in rows if row.get("skipped")),
@@ -144,6 +156,21 @@ def final(rows: Sequence[Mapping[str, Any]], target: float) -> dict[str, Any]:
             "bytes": None if reached is None else int(sum(sent)),
         }
     return result
+
+
+def drift_of(rows: Sequence[Mapping[str, Any]], data: FederatedData) -> dict[str, Any]:
+    """What the method made of the shifts of a run; `data` are those of its beginning."""
+    truth = None if data.truth is None else dict(zip(data.clients, data.truth.tolist(), strict=True))
+    looks = [
+        Look(
+            shifted=row.get("shifted") or (),
+            kinds=row.get("kinds") or {},
+            flagged=row.get("flagged"),
+            assignment=row.get("assignment") or {},
+        )
+        for row in rows
+    ]
+    return dataclasses.asdict(measure(looks, truth))
 
 
 def traffic_of(traffic: Traffic) -> dict[str, Any]:
@@ -168,6 +195,12 @@ def versions() -> dict[str, str]:
 
     names = ("coterie", "jax", "jaxlib", "numpy", "scikit-learn", "scipy")
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}
+
+
+def _part(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a part of a method that has parts ended with."""
+    kept = {key: row.get(key) for key in ("label", "t", "accuracy", "test_loss", "coverage", "truth")}
+    return {**kept, "clusters": (row.get("clusters") or {}).get("count")}
 
 
 def _bytes(row: Mapping[str, Any]) -> list[int]:

@@ -1,0 +1,93 @@
+"""coterie suggest-threshold: the histogram, the proposal, and what it leads to."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+#: Twelve clients of two kinds that are told apart at once.
+TWO = ["--data", "blobs", "--set", "data.clients=12", "--set", "data.clusters=2", "--set", "data.samples=30"]
+QUICK = [*TWO, "--set", "local.rate=0.1", "--set", "method.init_steps=40"]
+
+
+@pytest.fixture
+def found(coterie):
+    done = coterie("suggest-threshold", *QUICK, "--json")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_proposal_lies_in_the_gap_and_names_the_clusters(found):
+    assert found["gap"]["low"] < found["threshold"] < found["gap"]["high"]
+    assert sorted(map(len, found["clusters"])) == [6, 6]
+    assert found["truth"]["adjusted_rand"] == 1
+    assert found["unassigned"] == []
+    assert found["distance"] == "cross"
+    assert len(f"{found['threshold']}") <= 6  # a number that one can type
+
+
+def test_the_histogram_holds_every_pair_once(found):
+    assert found["distances"]["pairs"] == 12 * 11 // 2 == sum(bar["pairs"] for bar in found["histogram"])
+    edges = [bar["from"] for bar in found["histogram"]] + [found["histogram"][-1]["to"]]
+    assert (edges[0], edges[-1]) == pytest.approx((found["distances"]["min"], found["distances"]["max"]))
+    assert np.allclose(np.diff(edges), (edges[-1] - edges[0]) / 20)
+
+
+def test_what_is_shown_leads_to_the_run_with_these_clusters(coterie, found):
+    shown = coterie("suggest-threshold", *QUICK)
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("12 clients of blobs, 66 pairs: losses of each one's model on the other's examples")
+    assert len(re.findall(r"^ ?\d\S* – \d", shown.stdout, re.MULTILINE)) == 20
+    assert shown.stdout.count("← threshold") == 1
+    assert "clusters   2, of 6, 6 clients; adjusted Rand 1.00 with the true ones" in shown.stdout
+    command = shown.stdout.splitlines()[-1].removeprefix("Run it: coterie ").split()
+    assert command == [
+        "run",
+        *TWO[:2],
+        "--method",
+        "srfca",
+        *QUICK[2:],
+        "--set",
+        f"method.threshold={found['threshold']}",
+    ]
+    done = coterie(*command, "--rounds", 4, "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["clusters"]["sizes"] == [6, 6]
+
+
+def test_the_settings_of_a_spec_count_but_for_its_threshold_and_its_rounds(coterie, tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        '[data]\nname = "blobs"\nclients = 8\nclusters = 2\nsamples = 30\n[local]\nrate = 0.1\n'
+        '[run]\nrounds = 1\nseed = 3\n[method]\nname = "srfca"\nthreshold = 1e-9\ndistance = "l2"\n'
+        "init_steps = 30\nrefines = 3\n"
+    )
+    done = coterie("suggest-threshold", "mine.toml", "--json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["distance"], found["clients"], found["spec"]["run"]["seed"]) == ("l2", 8, 3)
+    assert found["spec"]["method"]["init_steps"] == 30
+    assert "mine.toml --method srfca --set method.threshold=" in coterie("suggest-threshold", "mine.toml").stdout
+
+
+def test_help_teaches_by_examples(coterie):
+    done = coterie("suggest-threshold", "--help")
+    assert done.exit_code == 0
+    assert done.stdout.partition("Examples:")[2].count("coterie suggest-threshold") >= 3
+    assert "two hills with a gap" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--set", "method.thrshold=3"], "No setting of method srfca 'thrshold'. Did you mean 'threshold'?"),
+        (["--data", "digitz"], "No data set 'digitz'. Did you mean 'digits'?"),
+        (["--set", "method.min_size=0"], "method.min_size must be at least 1, got 0"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_so(args, said, coterie):
+    done = coterie("suggest-threshold", *args)
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.split())

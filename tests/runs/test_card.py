@@ -1,0 +1,58 @@
+"""What a method costs and reveals, by what it is seen to ask."""
+
+from __future__ import annotations
+
+from coterie.clients import LocalSGD
+from coterie.clients.schema import Model, Ragged, Settings, Values
+from coterie.runs.card import Card, card, in_words
+
+
+def test_fedavg_sends_a_model_each_way_and_the_server_sees_sums():
+    seen = card("fedavg")
+    assert seen.round == {"train": (1.0, 1.0)}
+    assert seen.preparing == {}
+    assert seen.sums_are_enough
+    assert not seen.grouped
+    (fit,) = [ask for ask in seen.asks if ask.when == "round"]
+    assert (fit.work, set(fit.summed)) == ("fit", {"params"})
+    assert "params" not in fit.single
+    assert "It sees models only as sums: secure aggregation would do." in seen.sentences()
+
+
+def test_ifca_sends_as_many_models_as_it_has_clusters_and_sums_by_group():
+    seen = card("ifca", {"clusters": 3})
+    assert seen.round == {"train": (3.0, 1.0)}
+    assert seen.sums_are_enough
+    assert seen.grouped
+    assert "The sum over a group of one client is that client's model." in seen.sentences()
+
+
+def test_fedgroup_sees_single_updates_while_it_prepares():
+    seen = card("fedgroup", {"groups": 2, "alpha": 2})
+    # 15 clients: 4 founders are sent w_0 and give an update, all 15 are sent 2 directions, the 11 others w_0 as `base`.
+    assert seen.preparing == {"base": (0.73, 0.0), "directions": (2.0, 0.0), "pretrain": (0.27, 0.27)}
+    assert not seen.sums_are_enough
+    assert any(ask.when == "preparing" and "update" in ask.single for ask in seen.asks)
+    assert any(ask.when == "newcomer" and "choice" in ask.single for ask in seen.asks)
+
+
+def test_of_local_no_model_leaves_the_client():
+    seen = card("local")
+    assert "No model leaves the client." in seen.sentences()
+    assert "In the client's memory, and nowhere else, stays local.own." in seen.sentences()
+    assert all(up == 0 for _, up in seen.round.values())
+
+
+def test_schemas_in_words():
+    assert in_words(Model()) == "a model"
+    assert in_words(Model(("k",), partial=True)) == "k of layers of a model"
+    assert in_words(Values("float32")) == "a number"
+    assert in_words(Values("float32", ("classes",))) == "classes numbers"
+    assert in_words(Ragged("float32", ("inputs", "p"), "classes")) == "up to classes arrays of inputs × p numbers"
+    assert in_words(Settings(LocalSGD)) == "settings"
+
+
+def test_a_card_without_costs_says_nothing():
+    lines = Card((), {}, {}, True, False).sentences()
+    assert lines[0] == "A round costs, in models, 0 down and 0 up for each client of the cohort (nothing)."
+    assert lines[1] == "Of each single client the server sees its number of examples."

@@ -1,0 +1,35 @@
+"""Fifty roles learn to write, a little."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import coterie
+from coterie.data import load
+from coterie.data.presets import at_hand
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_fifty_roles_learn_more_than_the_most_frequent_character():
+    if not at_hand("shakespeare"):
+        pytest.skip("shakespeare.json.gz is not in the folder that COTERIE_DATA names")
+    few = {"name": "shakespeare", "clients": 50, "most": 200}
+    data = load(**few)
+    frequent = np.bincount(data.y[data.fit.order]).argmax()
+    tested = data.y[data.test.order]
+    guessed = float((tested == frequent).mean())
+    # Of some 2,400 characters about a sixth are spaces: three deviations of that share are 2.3 %.
+    margin = 3 * math.sqrt(guessed * (1 - guessed) / len(tested))
+    record = coterie.run(
+        {
+            "data": few,
+            "model": {"name": "char-lstm", "units": 64},
+            "local": {"steps": 20, "batch": 10, "rate": 0.01, "optimiser": "adam"},
+            "run": {"rounds": 12, "cohort": 10, "evaluate_every": 12},
+        }
+    )
+    assert record.summary["accuracy"]["weighted"] > guessed + margin

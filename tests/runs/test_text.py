@@ -1,0 +1,70 @@
+"""Runs on text: which model they take, how inputs are scaled, what the record says of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+import coterie
+from coterie.errors import SpecError
+
+RUN = {"local": {"steps": 2}, "run": {"rounds": 1, "cohort": 2}}
+
+
+@pytest.fixture(autouse=True)
+def texts(tmp_path, monkeypatch):
+    """Two roles and two reviewers."""
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with gzip.open(tmp_path / "shakespeare.json.gz", "wt") as stream:
+        json.dump({name: {"lines": ["a rose is a rose "] * 6} for name in ("A", "B")}, stream)
+    parts = {"y": np.array([0, 1]), "offsets": np.array([0, 1, 2]), "text": np.array(["The end.", "He dies."])}
+    np.savez(
+        tmp_path / "fed_goodreads.npz", **{f"{k}_{part}": v for k, v in parts.items() for part in ("train", "test")}
+    )
+
+
+@pytest.mark.slow
+def test_characters_are_learned_by_an_lstm_of_characters():
+    data = {"name": "shakespeare", "clients": 0, "most": 12}
+    record = coterie.run({**RUN, "data": data, "model": {"name": "auto"}})
+    assert record.summary["model"] == "char-lstm"
+    assert record.summary["parameters"] == 819_920
+    # A model down and one up for each of two clients, of 4 bytes a parameter.
+    by_purpose = record.summary["traffic"]["by_purpose"]["train"]
+    assert by_purpose == {"down": 2 * 4 * 819_920, "up": 2 * 4 * 819_920}
+    ids = np.zeros((3, 80), np.uint8)
+    assert record.predict("A", ids).shape == (3,)
+
+
+@pytest.mark.slow
+def test_a_run_on_words_says_which_vectors_it_used_and_sends_none(caplog):
+    record = coterie.run({**RUN, "data": "goodreads-sentences", "model": "rnn"})
+    assert "glove.6B.300d.txt is not at hand: words have random vectors instead" in caplog.text
+    assert record.summary["source"].endswith(
+        "words as random vectors by their hash, for glove.6B.300d.txt is not at hand"
+    )
+    assert record.summary["traffic"]["by_purpose"]["train"]["up"] == 2 * 4 * 55_041
+    assert record.predict("0", np.zeros((3, 40, 300), np.float32)).shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"data": "shakespeare", "model": "mclr"}, "Model mclr takes quantities, but the inputs are ids of 80 tokens"),
+        (
+            {"data": "goodreads-sentences", "model": {"name": "rnn", "normalise": "unit"}},
+            "model.normalise must be 'auto' or 'none', since goodreads-sentences holds ids of tokens, got 'unit'",
+        ),
+        ({"data": "goodreads-sentences", "model": "char-lstm"}, "char-lstm takes ids of characters in a row"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(spec, text):
+    spec = {**RUN, **spec}
+    if spec["data"] == "shakespeare":
+        spec["data"] = {"name": "shakespeare", "clients": 0}
+    with pytest.raises(SpecError, match=text):
+        coterie.run(spec)
