@@ -45,8 +45,13 @@ def losses_per_example(task: Task, x: Any, y: Any, *, centres: Bank) -> dict[str
     count = tree.rows(centres)
     numbers = sum(leaf.size for leaf in tree.leaves(centres)) // count
     abreast = max(1, min(count, ABREAST // numbers))
-    losses = lax.map(lambda centre: task.losses(centre, x, y), centres, batch_size=abreast if abreast > 1 else None)
-    return {"losses": jnp.transpose(losses)}
+    # Once for all models: XLA would otherwise move it into the loop and repeat it for each of them.
+    inputs = lax.optimization_barrier(task.inputs(x))
+
+    def losses(centre: Params) -> Any:
+        return task.losses_of(task.apply(centre, inputs, None), y)
+
+    return {"losses": jnp.transpose(lax.map(losses, centres, batch_size=abreast if abreast > 1 else None))}
 
 
 def mean_losses(client: Client) -> Any:

@@ -81,9 +81,10 @@ class Task:
 
     def outputs(self, params: Params, x: Any, key: Any = None) -> Any:
         """Logits or predictions for stored inputs."""
-        return self.apply(params, self._inputs(x), key)
+        return self.apply(params, self.inputs(x), key)
 
-    def _inputs(self, x: Any) -> Any:
+    def inputs(self, x: Any) -> Any:
+        """Stored inputs as `apply` takes them."""
         if self.tokens is not None:
             return x.astype(np.int32)
         inputs = x.astype(np.float32)
@@ -93,7 +94,7 @@ class Task:
         """Outputs while a client trains, and new statistics, an empty dict for most models."""
         if self.learn is None:
             return self.outputs(params, x, key), {}
-        return self.learn(params, self._inputs(x), key, weight)
+        return self.learn(params, self.inputs(x), key, weight)
 
     def losses(self, params: Params, x: Any, y: Any, key: Any = None) -> Any:
         """The data loss of each example."""
