@@ -28,7 +28,8 @@ def page(name: str) -> str:
         for each in own_settings(name)
     ]
     asks = [
-        f"| {ask.when} | `{ask.work}` | {_names(ask.sent)} | {_names(ask.single)} | {_names(ask.summed)} |"
+        f"| {ask.when}{', beyond the cohort' if ask.beyond else ''} | `{ask.work}` | {_names(ask.sent)} "
+        f"| {_names(ask.single)} | {_names(ask.summed)} |"
         for ask in seen.asks
     ]
     parts = [
@@ -42,7 +43,7 @@ def page(name: str) -> str:
         else "It has no settings of its own.",
         "## What it costs and what the server sees",
         "Seen in a run of 25 rounds with these defaults on 15 clients of four planted kinds, in cohorts of 8, and one\n"
-        "newcomer; the model is a small logistic regression. Costs are in models.",
+        "newcomer; the model is a logistic regression with 104 parameters. Costs are in models of that size.",
         "\n".join(f"- {line}" for line in seen.sentences()),
         "\n".join(["| when | asked to | sent | seen of each client | seen as a sum |", "|---|---|---|---|---|", *asks]),
     ]

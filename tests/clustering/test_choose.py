@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coterie.clustering import choose, edc_embedding, elbow, madc
+from coterie.clustering import choose, cosine, edc_embedding, elbow, madc
 from coterie.errors import SpecError
 from coterie.seeds import Seed
 
@@ -79,6 +79,16 @@ def test_groups_of_equal_clients_are_counted(rule: Any) -> None:
 def test_the_same_seed_gives_the_same_scores(rule: Any) -> None:
     points = edc_embedding(updates(3, 1, n=20), 4)
     assert choose(points, 4, rule, seed=Seed(5)) == choose(points, 4, rule, seed=Seed(5))
+
+
+def test_the_draws_of_the_bar_do_not_decide_what_the_gap_says() -> None:
+    # Four directions in noise. One sample in a hundred without groups has a stray point and a gap several times the
+    # usual one; that sample alone must not lift the bar above groups that all other samples are far below.
+    draw = np.random.default_rng(0)
+    centres = draw.normal(size=(4, 600))
+    updates = draw.normal(size=(40, 600)) + 0.65 * centres[np.arange(40) % 4]
+    apart = np.maximum(1 - cosine(updates), 0)
+    assert {choose(apart, 10, "eigengap", seed=Seed(s), kind="distances").k for s in range(40)} == {4}
 
 
 def test_the_elbow_of_the_specification_is_at_four() -> None:

@@ -57,7 +57,14 @@ def test_the_same_seed_gives_the_same_bytes(value: int) -> None:
 @pytest.mark.parametrize(
     ("linkage", "last"),
     # 0 and 1 merge at 1. Then 3: single 2, complete 3, average (3 + 2)/2. Then 6: 3; 6; (6+5+3)/3; ((6+5)/2 + 3)/2.
-    [("single", [2, 3]), ("complete", [3, 6]), ("average", [2.5, 14 / 3]), ("weighted", [2.5, 4.25])],
+    # Ward: √(2 n m/(n + m)) times the distance of the centres, √(4/3)·(3 - 1/2), then √(6/4)·(6 - 4/3).
+    [
+        ("single", [2, 3]),
+        ("complete", [3, 6]),
+        ("average", [2.5, 14 / 3]),
+        ("weighted", [2.5, 4.25]),
+        ("ward", [2.5 * (4 / 3) ** 0.5, 14 / 3 * 1.5**0.5]),
+    ],
 )
 def test_groups_merge_while_their_distance_is_at_most_the_threshold(linkage, last) -> None:  # type: ignore[no-untyped-def]
     def found(threshold: float) -> list[int]:

@@ -9,8 +9,8 @@ import pytest
 
 from coterie import data, models, tree
 from coterie.clients import LocalSGD, fit, score
-from coterie.errors import SpecError
-from coterie.federation import sequential, vectorised
+from coterie.errors import SpecError, TooFewReplies
+from coterie.federation import Desk, Sequential, sequential, vectorised
 from coterie.federation.protocol import Mean
 from coterie.methods.trials import accuracies_of, light_task, mean_accuracies, train, validation_accuracies
 from coterie.models import Normalise
@@ -123,6 +123,21 @@ def test_who_has_nothing_to_spare_trains_but_does_not_judge(cohort):
     arrays = {"a": (np.ones((1, 2), np.float32), np.zeros(1, int)), "b": (np.eye(2, dtype=np.float32), np.arange(2))}
     fed = sequential(data.from_arrays(arrays, test={}, classes=2), models.mclr((2,), 2))
     assert set(validation_accuracies([["a", "b"]], fed, cohort(fed, -1), Seed(0), **HOW)) == {"b"}
+
+
+def test_a_trial_that_was_lost_is_tried_again_and_no_fault_of_the_data(cohort):
+    class Losing(Sequential):
+        def on(self, task):
+            return Losing(self._data, task)
+
+        def carry(self, order):
+            lost = "b" if order.work.name == "trial.score" else ""
+            return (block for block in super().carry(order) if block.clients[0] != lost)
+
+    arrays = {"a": (np.ones((1, 2), np.float32), np.zeros(1, int)), "b": (np.eye(2, dtype=np.float32), np.arange(2))}
+    fed = Desk(Losing(data.from_arrays(arrays, test={}, classes=2), models.mclr((2,), 2)))
+    with pytest.raises(TooFewReplies, match="1 of 2 clients did not judge, and the others have no examples"):
+        validation_accuracies([["a", "b"]], fed, cohort(fed, -1), Seed(0), **HOW)
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coterie.clients import LocalSGD
 from coterie.clients.schema import Model, Ragged, Settings, Values
 from coterie.runs.card import Card, card, in_words
@@ -11,29 +13,63 @@ def test_fedavg_sends_a_model_each_way_and_the_server_sees_sums():
     seen = card("fedavg")
     assert seen.round == {"train": (1.0, 1.0)}
     assert seen.preparing == {}
-    assert seen.sums_are_enough
+    assert seen.newcomer == {}
+    assert seen.handed_over == ()
     assert not seen.grouped
     (fit,) = [ask for ask in seen.asks if ask.when == "round"]
-    assert (fit.work, set(fit.summed)) == ("fit", {"params"})
+    assert (fit.work, set(fit.summed), fit.beyond) == ("fit", {"params"}, False)
     assert "params" not in fit.single
     assert "It sees models only as sums: secure aggregation would do." in seen.sentences()
+    # The distance of each reply to the mean is measured, which a secure sum could not give.
+    assert "distance to the mean" in fit.single
+    assert "Distances to the mean are for the record; with secure sums there would be none." in seen.sentences()
 
 
 def test_ifca_sends_as_many_models_as_it_has_clusters_and_sums_by_group():
     seen = card("ifca", {"clusters": 3})
     assert seen.round == {"train": (3.0, 1.0)}
-    assert seen.sums_are_enough
+    assert seen.newcomer == {"train": (3.0, 0.0)}
+    assert seen.handed_over == ()
     assert seen.grouped
     assert "The sum over a group of one client is that client's model." in seen.sentences()
 
 
-def test_fedgroup_sees_single_updates_while_it_prepares():
+def test_fedgroup_sees_single_updates_while_it_prepares_and_only_then():
     seen = card("fedgroup", {"groups": 2, "alpha": 2})
     # 15 clients: 4 founders are sent w_0 and give an update, all 15 are sent 2 directions, the 11 others w_0 as `base`.
     assert seen.preparing == {"base": (0.73, 0.0), "directions": (2.0, 0.0), "pretrain": (0.27, 0.27)}
-    assert not seen.sums_are_enough
-    assert any(ask.when == "preparing" and "update" in ask.single for ask in seen.asks)
-    assert any(ask.when == "newcomer" and "choice" in ask.single for ask in seen.asks)
+    # A newcomer is sent w_0 and 2 directions, and gives numbers.
+    assert seen.newcomer == {"base": (1.0, 0.0), "directions": (2.0, 0.0)}
+    assert seen.handed_over == ("preparing",)
+    (choose,) = [ask for ask in seen.asks if ask.when == "newcomer"]
+    assert choose.sent["w0"] == "a model, once"
+    assert "choice" in choose.single
+    lines = seen.sentences()
+    assert "Models or arrays of single clients reach it while preparing: there, sums would not be enough." in lines
+    assert "In rounds it sees models only as sums: secure aggregation would do." in lines
+
+
+def test_cfl_asks_everybody_looks_at_each_model_and_has_newcomers_go_down_its_tree():
+    seen = card("cfl")
+    # All 15 clients train in a round whose cohort is 8.
+    assert seen.round["train"] == pytest.approx((15 / 8, 15 / 8), abs=0.01)
+    assert seen.handed_over == ("round", "newcomer")
+    (fit,) = [ask for ask in seen.asks if ask.when == "round"]
+    assert fit.beyond
+    assert "params" in fit.single
+    assert not fit.summed
+    down, up = seen.newcomer["pretrain"]
+    assert down == up
+    assert down >= 1, "a model each way at each split"
+    lines = seen.sentences()
+    assert "In a round, clients outside of the cohort are asked, too: fit." in lines
+    assert not any("secure aggregation" in line for line in lines)
+
+
+def test_what_is_made_of_examples_is_handed_over_like_a_model():
+    seen = card("pacfl")
+    assert "preparing" in seen.handed_over
+    assert any("arrays of" in what for ask in seen.asks for what in ask.single.values())
 
 
 def test_of_local_no_model_leaves_the_client():
@@ -53,6 +89,6 @@ def test_schemas_in_words():
 
 
 def test_a_card_without_costs_says_nothing():
-    lines = Card((), {}, {}, True, False).sentences()
+    lines = Card((), {}, {}, {}, (), False).sentences()
     assert lines[0] == "A round costs, in models, 0 down and 0 up for each client of the cohort (nothing)."
     assert lines[1] == "Of each single client the server sees its number of examples."

@@ -32,7 +32,6 @@ from typing import Any, Literal
 import numpy as np
 
 from coterie import tree
-from coterie.aggregation import weighted_mean
 from coterie.clients import LocalSGD, fit
 from coterie.clients.directions import pretrain
 from coterie.clustering import agglomerative, choose, cosine, l1, l2, pairwise_quantile
@@ -168,7 +167,7 @@ class FLHC:
         labels, evidence = self._labels(apart(updates, self.metric), seed)
         counts = got.samples[able] if self.weights == "samples" else np.ones(len(able))
         members = [np.flatnonzero(labels == j) for j in range(labels.max() + 1)]
-        bank = tree.stack(weighted_mean(tree.take(models, each), counts[each]) for each in members)
+        bank = tree.stack(fed.average(tree.take(models, each), counts[each]) for each in members)
         clients = [got.clients[place] for place in able]
         row = dict(zip(clients, labels.tolist(), strict=True))
         after = State(now.w, bank, updates, labels, Kept(row), now.prepared + 1)

@@ -15,7 +15,7 @@ import numpy as np
 
 from coterie import tree
 from coterie.clients import LocalSGD, fit, score
-from coterie.errors import SpecError
+from coterie.errors import SpecError, TooFewReplies
 from coterie.federation.protocol import Cohort, Federation, Mean, Rows
 from coterie.methods.fedavg import move_groups
 from coterie.models import Task, build
@@ -62,6 +62,9 @@ def validation_accuracies(
         light: Which model.
         local: How clients train.
         rounds: Of averaging.
+
+    Raises:
+        TooFewReplies: If nobody judged, but some of those who were lost might have.
     """
     row = {client: j for j, members in enumerate(clusters) for client in members}
     asked = dataclasses.replace(cohort.of(row), efforts={})
@@ -74,10 +77,11 @@ def validation_accuracies(
         got = there.ask(asked, train, name, part="rest", reduce=how, start=Rows(bank, row), local=local.at(r))
         bank = move_groups(bank, got)
     judged = there.ask(asked, judge, seed.fold("judge"), part="held", params=Rows(bank, row))
-    correct = judged.by_client("correct")
-    return {
-        client: correct[client] / int(n) for client, n in zip(judged.clients, judged.samples.tolist(), strict=True) if n
-    }
+    correct, sizes = judged.by_client("correct"), dict(zip(judged.clients, judged.samples.tolist(), strict=True))
+    found = {client: correct[client] / n for client, n in sizes.items() if n}
+    if not found and judged.lost:
+        raise TooFewReplies(f"{len(judged.lost)} of {len(row)} clients did not judge, and the others have no examples")
+    return found
 
 
 def accuracies_of(
