@@ -33,7 +33,7 @@ def said_by(kind, spec, **more):
         ({"method": "ifac"}, r"No method 'ifac'\. Did you mean 'ifca'\? Known: "),
         ({"data": "digitz"}, r"No data set 'digitz'\. Did you mean 'digits'\? Known: "),
         ({"model": "mlpp"}, r"No model 'mlpp'\. Did you mean 'mlp'\? Known: "),
-        ({"rnu": {}}, r"No section of a spec 'rnu'\. Did you mean 'run'\? Known: data, "),
+        ({"rnu": {}}, r"No section of a spec 'rnu'\. Did you mean 'run'\? Known: attack, data, "),
         ({"run": {"round": 3}}, r"No setting in \[run\] 'round'\. Did you mean 'rounds'\? Known: "),
         ({"data": {**BLOBS, "sampels": 3}}, r"No setting of data set blobs 'sampels'\. Did you mean 'samples'\?"),
         ({"model": {"name": "mlp", "width": 3}}, r"No setting of model mlp 'width'\. Did you mean 'widths'\?"),
