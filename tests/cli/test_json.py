@@ -75,9 +75,11 @@ def test_the_list_of_data_says_what_is_at_hand(coterie):
     assert {"description", "clients", "samples", "classes", "source"} <= set(found["mnist-powerlaw"])
 
 
-def test_every_method_data_set_and_model_has_a_page(coterie):
+def test_everything_that_is_listed_has_a_page(coterie):
+    # A page about a method plays it, and tests/docs does that for all of them.
+    few = {"methods": ["fedavg", "flexcfl"]}
     for what in ("methods", "data", "models"):
-        for name in strict(coterie(what, "--json").stdout):
+        for name in few.get(what, strict(coterie(what, "--json").stdout)):
             done = coterie(what, name, "--json")
             assert done.exit_code == 0, done.output
             page = strict(done.stdout)
