@@ -24,7 +24,7 @@ import numpy as np
 from coterie import tree
 from coterie.clients.schema import Model
 from coterie.errors import SpecError
-from coterie.federation.order import Block, Carrier, Order
+from coterie.federation.order import Around, Block, Carrier, Order
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import ClientId, Params
@@ -74,7 +74,7 @@ class Attack:
         return frozenset(found)
 
 
-class Attacked:
+class Attacked(Around):
     """A carrier of whose clients some lie."""
 
     def __init__(self, carrier: Carrier, attack: Attack, liars: frozenset[ClientId], seed: Seed) -> None:
@@ -84,31 +84,9 @@ class Attacked:
         self._liars = liars
         self._seed = seed
 
-    @property
-    def clients(self) -> Sequence[ClientId]:
-        """All clients, sorted."""
-        return self._carrier.clients
-
-    @property
-    def task(self) -> Task:
-        """What they learn."""
-        return self._carrier.task
-
     def on(self, task: Task) -> Attacked:
         """The same liars with another task."""
         return Attacked(self._carrier.on(task), self._attack, self._liars, self._seed)
-
-    def move(self, data: Any) -> None:
-        """Give the clients other examples."""
-        self._carrier.move(data)
-
-    def save(self) -> Any:
-        """What the clients keep."""
-        return self._carrier.save()
-
-    def load(self, saved: Any) -> None:
-        """Take over what was saved."""
-        self._carrier.load(saved)
 
     def carry(self, order: Order) -> Iterator[Block]:
         """The replies, those of liars changed. Scoring is the simulator's business and stays as it is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,9 @@ import numpy as np
 
 from coterie import tree
 from coterie.errors import SpecError
-from coterie.federation.order import Block, Carrier, Order
+from coterie.federation.order import Around, Block, Carrier, Order
 from coterie.models import Task
 from coterie.seeds import Seed
-from coterie.types import ClientId
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Faults:
         return None
 
 
-class Faulty:
+class Faulty(Around):
     """A carrier whose replies suffer; the clients did their work and remember it all the same."""
 
     def __init__(self, carrier: Carrier, faults: Faults, seed: Seed) -> None:
@@ -54,31 +53,9 @@ class Faulty:
         self._faults = faults
         self._seed = seed
 
-    @property
-    def clients(self) -> Sequence[ClientId]:
-        """All clients, sorted."""
-        return self._carrier.clients
-
-    @property
-    def task(self) -> Task:
-        """What they learn."""
-        return self._carrier.task
-
     def on(self, task: Task) -> Faulty:
         """The same faults with another task."""
         return Faulty(self._carrier.on(task), self._faults, self._seed)
-
-    def move(self, data: Any) -> None:
-        """Give the clients other examples."""
-        self._carrier.move(data)
-
-    def save(self) -> Any:
-        """What the clients keep."""
-        return self._carrier.save()
-
-    def load(self, saved: Any) -> None:
-        """Take over what was saved."""
-        self._carrier.load(saved)
 
     def carry(self, order: Order) -> Iterator[Block]:
         """The replies that arrive, as they arrive. Scoring is the simulator's business and does not fail."""

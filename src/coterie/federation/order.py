@@ -146,3 +146,31 @@ class Carrier(Protocol):
 
     def load(self, saved: Any) -> None:
         """Take over what was saved."""
+
+
+class Around:
+    """What carriers around another carrier have in common: all but how they carry, which each says itself."""
+
+    _carrier: Carrier
+
+    @property
+    def clients(self) -> Sequence[ClientId]:
+        """All clients, sorted."""
+        return self._carrier.clients
+
+    @property
+    def task(self) -> Task:
+        """What they learn."""
+        return self._carrier.task
+
+    def move(self, data: Any) -> None:
+        """Give the clients other examples."""
+        self._carrier.move(data)
+
+    def save(self) -> Any:
+        """What the clients keep."""
+        return self._carrier.save()
+
+    def load(self, saved: Any) -> None:
+        """Take over what was saved."""
+        self._carrier.load(saved)
