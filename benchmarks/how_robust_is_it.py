@@ -24,7 +24,6 @@ def accuracy(seed, rounds, attack, rule):
         {
             "data": "digits",
             "method": "oracle",
-            "local": {"epochs": 2, "batch": 10, "rate": 0.1},
             "run": {"rounds": rounds, "cohort": 40, "evaluate_every": rounds, "seed": seed},
             "attack": {"name": attack, "share": 0.2},
             "robust": {"rule": rule},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.datasets import load_digits
 
-CLIENTS, COHORT, ROUNDS, EPOCHS, BATCH, RATE = 40, 10, 30, 2, 10, 0.1
+CLIENTS, COHORT, ROUNDS, EPOCHS, BATCH, RATE = 40, 10, 30, 10, 10, 0.03
 
 
 def clients(draw):

@@ -8,9 +8,7 @@ import coterie
 def main(rounds=30):
     found = {}
     for method in ("fedavg", {"name": "ifca", "clusters": 4, "restarts": 5}, "oracle"):
-        record = coterie.run(
-            {"data": "digits", "method": method, "local": {"epochs": 2, "rate": 0.1}, "run": {"rounds": rounds}}
-        )
+        record = coterie.run({"data": "digits", "method": method, "run": {"rounds": rounds}})
         name, accuracy = record.summary["method"], record.summary["accuracy"]["weighted"]
         found[name] = accuracy
         print(f"{name}: {100 * accuracy:.0f} %, kinds found: {record.summary['truth']['adjusted_rand']:.2f}")

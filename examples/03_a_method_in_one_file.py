@@ -46,7 +46,7 @@ class Lots:
 def main(rounds=10):
     for check in CHECKS:
         check(Stand(lambda given: Lots(2)))
-    record = coterie.run({"data": "digits", "run": {"rounds": rounds}}, method=Lots(4, LocalSGD(rate=0.1)))
+    record = coterie.run({"data": "digits", "run": {"rounds": rounds}}, method=Lots(4, LocalSGD()))
     print(f"{len(CHECKS)} checks passed; drawing lots reaches {100 * record.summary['accuracy']['weighted']:.0f} %")
     return record.summary
 

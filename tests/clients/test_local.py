@@ -140,9 +140,9 @@ def test_the_steps_and_losses_by_hand_are_those_of_a_count_on_the_fingers():
     # 7 examples in batches of 3: 3 + 3 + 1, three steps a pass; 1,300 in batches of 600: 600 + 600 + 100.
     assert [len(batch) for batch in batches(7, LocalSGD(epochs=2, batch=3), "few")[0]] == [3, 3, 1, 3, 3, 1]
     assert [len(batch) for batch in batches(7, LocalSGD(steps=4, batch=3), "few")[0]] == [3, 3, 1, 3]
-    assert [len(batch) for batch in batches(1300, LocalSGD(batch=600), "many")[0]] == [600, 600, 100]
+    assert [len(batch) for batch in batches(1300, LocalSGD(epochs=1, batch=600), "many")[0]] == [600, 600, 100]
     assert trained(LocalSGD(epochs=2, batch=3))[2] == 6
-    assert trained(LocalSGD(batch=600), "many")[2] == 3
+    assert trained(LocalSGD(epochs=1, batch=600), "many")[2] == 3
 
 
 def test_the_penalty_of_the_task_pulls_kernels_and_not_biases():
@@ -370,8 +370,8 @@ def test_every_pass_has_an_order_of_its_own():
 
 
 def test_batches_of_up_to_512_have_their_own_width_and_larger_ones_go_over_rows_of_128():
-    assert plan(3, Seed(0), 1.0, local=LocalSGD(batch=512))["local"].index.shape == (1, 512)
-    steps = plan(1300, Seed(0), 1.0, local=LocalSGD(batch=600))["local"]
+    assert plan(3, Seed(0), 1.0, local=LocalSGD(epochs=1, batch=512))["local"].index.shape == (1, 512)
+    steps = plan(1300, Seed(0), 1.0, local=LocalSGD(epochs=1, batch=600))["local"]
     # 600 = 4·128 + 88: five rows a batch, for the short one of 100 too
     assert steps.index.shape == (15, 128)
     assert steps.last.tolist() == 3 * [False, False, False, False, True]

@@ -398,8 +398,6 @@ def test_what_cannot_be_meant_is_refused(settings, text):
 
 # Planted clusters ----------------------------------------------------------------------------------------------------
 
-# Local training of the demonstration. In the four steps at rate 0.03 of LocalSGD(), updates are mostly noise.
-DIGITS = LocalSGD(epochs=2, batch=10, rate=0.1)
 TASK = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
 
 
@@ -414,7 +412,7 @@ def test_rotated_digits_are_recovered(play):
     scores = []
     for seed in range(10):
         images, task, truth = digits(seed)
-        state, _ = play(CFL(DIGITS), vectorised(images, task), 56, seed=seed)
+        state, _ = play(CFL(), vectorised(images, task), 50, seed=seed)
         scores.append(adjusted_rand(state_rows(state, images.clients), truth))
     assert scores.count(1.0) >= 9, scores
 
@@ -424,8 +422,8 @@ def test_rotated_digits_are_recovered_and_newcomers_placed_while_three_replies_i
     images, task, truth = digits(0)
     fed = Desk(Faulty(Vectorised(images, task), Faults(drop=0.3), Seed(0).fold("faults")))
     old = [client for place, client in enumerate(sorted(images.clients)) if place % 8]
-    state, _ = play(CFL(DIGITS), fed, 60, among=old)
-    everyone = CFL(DIGITS).place(state, vectorised(images, task), images.clients, Seed(1)).row
+    state, _ = play(CFL(), fed, 60, among=old)
+    everyone = CFL().place(state, vectorised(images, task), images.clients, Seed(1)).row
     assert set(everyone) == set(images.clients)
     assert adjusted_rand(everyone, truth) == 1
 
@@ -434,5 +432,5 @@ def test_rotated_digits_are_recovered_and_newcomers_placed_while_three_replies_i
 def test_equal_clients_are_never_split(play):
     for seed in range(3):
         images, task, _ = digits(seed, partition="iid")
-        state, _ = play(CFL(DIGITS), vectorised(images, task), 50, seed=seed)
+        state, _ = play(CFL(), vectorised(images, task), 50, seed=seed)
         assert not state.splits

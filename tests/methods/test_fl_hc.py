@@ -278,8 +278,6 @@ def test_what_cannot_be_meant_is_refused(settings, text):
 
 # Planted clusters ----------------------------------------------------------------------------------------------------
 
-# Local training of the demonstration. In the four steps at rate 0.03 of LocalSGD(), updates are mostly noise.
-DIGITS = LocalSGD(epochs=2, batch=10, rate=0.1)
 TASK = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
 
 
@@ -292,7 +290,7 @@ def test_rotated_digits_are_recovered(play):
     scores = []
     for seed in range(10):
         images = data.load("digits", clients=40, clusters=4, seed=seed)
-        state, _ = play(FLHC(DIGITS, cohort=10), vectorised(images, TASK), 0, seed=seed)
+        state, _ = play(FLHC(cohort=10), vectorised(images, TASK), 0, seed=seed)
         scores.append(adjusted_rand(dict(state.assignment), _truth(images)))
     assert scores.count(1.0) >= 9, scores
 
@@ -302,7 +300,7 @@ def test_the_number_of_clusters_is_found_and_is_one_for_equal_clients(play):
     for partition, clusters, expected in (("inverted", 2, 2), ("iid", 4, 1)):
         for seed in range(3):
             images = data.load("digits", clients=40, partition=partition, clusters=clusters, seed=seed)
-            state, done = play(FLHC(DIGITS, cohort=10), vectorised(images, TASK), 0, seed=seed)
+            state, done = play(FLHC(cohort=10), vectorised(images, TASK), 0, seed=seed)
             assert tree.rows(state.bank) == expected, (partition, seed, done[-1].evidence["scores"])
 
 
@@ -311,7 +309,7 @@ def test_newcomers_and_the_lost_join_their_kind_while_three_replies_in_ten_are_l
     images = data.load("digits", clients=40, clusters=4, seed=0)
     fed = Desk(Faulty(Vectorised(images, TASK), Faults(drop=0.3), Seed(0).fold("faults")))
     old = [client for place, client in enumerate(sorted(images.clients)) if place % 8]
-    method = FLHC(DIGITS, cohort=10)
+    method = FLHC(cohort=10)
     state, _ = play(method, fed, 3, size=10, among=old)
     assert len(state.labels) < len(old), "some were lost in the step with everybody"
     everyone = method.place(state, vectorised(images, TASK), images.clients, Seed(1)).row

@@ -9,7 +9,7 @@ import pytest
 
 from coterie import tree
 from coterie.errors import SpecError
-from coterie.models import MODELS, Task, build, linear_regression, mclr, mlp
+from coterie.models import MODELS, Normalise, Task, build, linear_regression, mclr, mlp
 from coterie.models.library import glorot
 from coterie.seeds import Seed
 
@@ -186,3 +186,24 @@ def test_every_model_that_is_described_can_be_built():
     for name, description in MODELS.items():
         assert description
         assert isinstance(some(name), Task)
+
+
+def test_the_same_settings_give_the_same_object_so_that_the_next_run_compiles_nothing():
+    unit = Normalise(0.0, 16.0)
+    task = build("mlp", (8, 8), 10, widths=(4,), normalise=unit)
+    assert build("mlp", (8, 8), 10, widths=(4,), normalise=Normalise(0.0, 16.0)) is task
+    for shape, classes, other in (
+        ((8, 8), 10, {"widths": (5,), "normalise": unit}),
+        ((8, 8), 10, {"widths": (4,), "normalise": Normalise(0.0, 17.0)}),
+        ((8, 8), 9, {"widths": (4,), "normalise": unit}),
+        ((4, 16), 10, {"widths": (4,), "normalise": unit}),
+    ):
+        assert build("mlp", shape, classes, **other) is not task
+    assert build("mclr", (8,), 2, l2=1).l2 == 1
+    with pytest.raises(SpecError, match=r"l2 must be a finite number of at least 0, got True"):
+        build("mclr", (8,), 2, l2=True)  # which equals the 1 that was built
+
+
+def test_a_normalisation_by_arrays_is_built_anew():
+    by_pixel = Normalise(np.zeros(8), np.ones(8))
+    assert build("mclr", (8,), 2, normalise=by_pixel) is not build("mclr", (8,), 2, normalise=by_pixel)

@@ -31,7 +31,7 @@ WIDE = 128
 @state
 @dataclass(frozen=True)
 class LocalSGD:
-    """How a client trains.
+    """How a client trains; as in FlexCFL's experiments where nothing is said.
 
     Attributes:
         epochs: Passes over its examples; ignored where `steps` is given.
@@ -46,7 +46,7 @@ class LocalSGD:
         layers: Only these layers of the model move; empty for all of them.
     """
 
-    epochs: int = 1
+    epochs: int = 10
     steps: int = 0
     batch: int = 10
     rate: float = 0.03

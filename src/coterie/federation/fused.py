@@ -32,7 +32,7 @@ def gather(x: Any, y: Any, table: Any, index: Any, turned: Any, names: tuple[str
     return Batch(images, y.at[safe].get(mode="promise_in_bounds"), (index >= 0).astype(np.float32))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def compiled_each(work: Work, task: Task, structure: Any, names: tuple[str, ...], rowed: tuple[str, ...]) -> Any:
     """A function of single examples, compiled over products of rows, each with the models of its clients."""
     import jax
@@ -70,7 +70,7 @@ def compiled_each(work: Work, task: Task, structure: Any, names: tuple[str, ...]
     return jax.jit(run)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def compiled_body(work: Work, task: Task, structure: Any, names: tuple[str, ...], rowed: tuple[str, ...]) -> Any:
     """A traced body, compiled over the clients of one call, one after the other."""
     import jax

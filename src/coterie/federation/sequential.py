@@ -137,7 +137,7 @@ def _sums(work: Work, task: Task, structure: Any, x: Array, y: Array, numbers: A
     return tree.map(lambda leaf: np.asarray(leaf, np.float32), total)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def _compiled_each(work: Work, task: Task, structure: Any) -> Any:
     import jax
 
@@ -146,7 +146,7 @@ def _compiled_each(work: Work, task: Task, structure: Any) -> Any:
     return jax.jit(lambda x, y, numbers, sent: each(task, x, y, **sent, **setting.join_all(structure, numbers)))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def _compiled_body(work: Work, task: Task, structure: Any) -> Any:
     import jax
 

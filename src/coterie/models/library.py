@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,16 @@ def build(name: str, shape: tuple[int, ...], classes: int | None, /, **options: 
     for option in options:
         if option not in known:
             raise SpecError(unknown(f"setting of model {name}", option, known))
+    try:
+        hash(tuple(options.values()))
+    except TypeError:  # a normalisation by arrays
+        return _BUILDERS[name](shape, classes, **options)
+    return _built(name, shape, classes, **options)
+
+
+@lru_cache(maxsize=64, typed=True)
+def _built(name: str, shape: tuple[int, ...], classes: int | None, **options: Any) -> Task:
+    """The same object for the same settings: what is compiled belongs to a task, and serves the next run too."""
     return _BUILDERS[name](shape, classes, **options)
 
 

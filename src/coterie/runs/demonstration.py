@@ -16,7 +16,6 @@ METHODS = ("fedavg", "fedprox", "local", "ifca", "fedgroup", "flexcfl", "oracle"
 _SHARED: dict[str, Any] = {
     "data": {"name": "digits"},  # as its loader deals them: 40 clients, four rotations
     "run": {"rounds": 60, "cohort": 10},
-    "local": {"epochs": 2, "batch": 10, "rate": 0.1},
 }
 
 #: One random start in a few collapses into fewer clusters; restarts keep the one with the lowest training loss.
