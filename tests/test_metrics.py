@@ -532,3 +532,54 @@ def test_importing_the_module_loads_neither_scipy_nor_scikit_learn() -> None:
     code = "import sys, coterie.metrics; print(sorted({'scipy', 'sklearn'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# Curves of several runs -----------------------------------------------------------------------------------------------
+
+
+def test_a_loss_has_converged_when_it_changed_little_over_the_last_rounds() -> None:
+    falling = [1.0 - 0.01 * t for t in range(60)]
+    assert not metrics.converged(falling)
+    assert metrics.converged([*falling, *[0.41] * 51])
+    assert not metrics.converged([*falling, *[0.41] * 49])  # 0.40 + 0.02 = 0.42 fifty rounds before
+    assert not metrics.converged([0.5] * 50), "fifty rounds have no round fifty rounds before the last"
+    assert metrics.converged([3.0, 1.0, 1.5], tolerance=0.5, rounds=1)
+    assert not metrics.converged([3.0, 1.0, 1.5], tolerance=0.49, rounds=1)
+
+
+def test_an_improvement_is_the_mean_over_rounds_of_curves_that_are_means_over_seeds() -> None:
+    # Means over seeds (0.2, 0.6) and (0.1, 0.3): differences 0.1 and 0.3, of mean 0.2 and deviation 0.1.
+    found = metrics.mean_improvement([[0.1, 0.5], [0.3, 0.7]], [[0.1, 0.3]])
+    assert found.mean == pytest.approx(0.2)
+    assert found.deviation == pytest.approx(0.1)
+
+
+def test_p_values_are_corrected_as_holm_has_it() -> None:
+    # Sorted 0.01, 0.03, 0.04: times 3, 2, 1 are 0.03, 0.06, 0.04, and none may be below an earlier one.
+    assert metrics.holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
+    assert metrics.holm([0.6, 0.7]) == [1.0, 1.0]
+    assert metrics.holm([0.2]) == [0.2]
+
+
+def test_gradients_differ_by_their_distance_from_the_weighted_mean() -> None:
+    # Mean (1·(0, 0) + 3·(4, 0))/4 = (3, 0): squared distances 9 and 1, of mean 5.
+    assert metrics.gradient_dissimilarity(np.array([[0.0, 0.0], [4.0, 0.0]]), [1, 3]) == pytest.approx(5.0)
+    assert metrics.gradient_dissimilarity(np.ones((3, 2)), [1, 1, 2]) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: metrics.converged([1.0], rounds=0), "rounds must be at least 1"),
+        (lambda: metrics.mean_improvement([[0.1]], [[0.1, 0.2]]), "Curves must be of the same rounds, got 1 and 2"),
+        (lambda: metrics.mean_improvement([[np.nan]], [[0.1]]), "curves of finite scores"),
+        (lambda: metrics.mean_improvement([], [[0.1]]), "curves of finite scores"),
+        (lambda: metrics.holm([1.2]), "p_values must lie between 0 and 1"),
+        (lambda: metrics.holm([]), "at least one number"),
+        (lambda: metrics.gradient_dissimilarity(np.ones((2, 2)), [1]), "a row for each of the 1 clients"),
+        (lambda: metrics.gradient_dissimilarity(np.ones((2, 2)), [0, 0]), "not all 0"),
+    ],
+)
+def test_curves_and_gradients_that_cannot_be_measured_are_refused(call, text) -> None:
+    with pytest.raises(SpecError, match=text):
+        call()

@@ -57,7 +57,9 @@ def test_compare(coterie, tiny):
         keys_of_design(summary)
     assert [row["method"] for row in found["table"]] == ["fedavg", "oracle"]
     assert found["reference"] == "fedavg"
-    assert set(found["significance"]["oracle"]) == {"difference", "t_test", "wilcoxon"}
+    assert set(found["significance"]["oracle"]) == {
+        "difference", "t_test", "t_test_holm", "wilcoxon", "improvement", "improvement_deviation"
+    }  # fmt: skip
     assert found["sentence"].startswith("Clients fall into 4 kinds: one model for all reaches ")
 
 

@@ -75,9 +75,14 @@ def compare(
     if as_json:
         document({**found.to_dict(), "sentence": sentence(found), "path": None if out is None else str(out)})
         return
-    tests = [f"p: paired t-test that it is better than {found.reference}.", ""] if seeds > 1 else []
+    tests = [_what_p_is(found), ""] if seeds > 1 else []
     where = [] if out is None else [f"Records: {out}"]
     result(_table(found, seeds), *_drift_table(found), *tests, sentence(found), *where)
+
+
+def _what_p_is(found: Comparison) -> str:
+    corrected = f", corrected for {len(found.significance)} tests by Holm's rule" if len(found.significance) > 1 else ""
+    return f"p: paired t-test that the last ten rounds are better than those of {found.reference}{corrected}."
 
 
 def _specs(
@@ -150,7 +155,7 @@ def _table(found: Comparison, seeds: int) -> Any:
         cells += [number(row[name] / 1e6, "2f") for name in ("down_bytes", "up_bytes")]
         cells += [number(row["seconds"], "1f", spread["seconds"])]
         if seeds > 1:
-            cells += [number(found.significance.get(row["method"], {}).get("t_test"), "3f")]
+            cells += [number(found.significance.get(row["method"], {}).get("t_test_holm"), "3f")]
         shown.add_row(*cells)
     return shown
 

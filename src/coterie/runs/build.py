@@ -46,6 +46,7 @@ class Built:
         play: Method and federation, before the first step.
         truth: Client → true cluster as the world is now; empty where nobody knows.
         idle: Clients without training examples, which are kept and never drawn.
+        attackers: Clients that do harm, sorted.
     """
 
     spec: Spec
@@ -54,6 +55,7 @@ class Built:
     play: Play[Any]
     truth: Mapping[ClientId, int]
     idle: tuple[ClientId, ...]
+    attackers: tuple[ClientId, ...] = ()
 
 
 def build(
@@ -84,7 +86,8 @@ def build(
         log.warning("%d clients have no training examples; they are kept, scored, and never drawn", len(idle))
     run = spec.run
     if run.cohort == 0:
-        run = dataclasses.replace(run, cohort=min(USUAL_COHORT, len(able)))
+        held_back = round(run.newcomers * len(able))
+        run = dataclasses.replace(run, cohort=max(1, min(USUAL_COHORT, len(able) - held_back)))
         spec = dataclasses.replace(spec, run=run)
     seed = Seed(run.seed)
     sampler = Sampler(able, run.cohort, seed, run.sampler, run.stragglers, _newcomers(run, able, seed))
@@ -104,7 +107,7 @@ def build(
         carrier = Faulty(carrier, spec.faults, seed.fold("faults"))
     moving = world if spec.shift.name != "none" else None
     play = Play(method, Desk(carrier, robust=spec.robust), seed, sampler, moving, eval_model=run.eval_model)
-    return Built(spec, data, task, play, truth, idle)
+    return Built(spec, data, task, play, truth, idle, tuple(sorted(liars)))
 
 
 def _mislabelled(data: FederatedData, spec: Spec, liars: Collection[ClientId]) -> FederatedData:
@@ -183,7 +186,7 @@ def _task(spec: Spec, data: FederatedData) -> tuple[Spec, Task]:
 
 
 def _normalise(rule: str, data: FederatedData) -> Normalise | None:
-    """As the data's publishers do; otherwise whole numbers are divided by the largest of them."""
+    """As the data's publishers do; otherwise whole numbers are divided by the largest magnitude among them."""
     if data.tokens is not None and rule in ("unit", "standard"):
         raise SpecError(
             f"model.normalise must be 'auto' or 'none', since {data.name} holds ids of tokens, got {rule!r}"
@@ -193,7 +196,7 @@ def _normalise(rule: str, data: FederatedData) -> Normalise | None:
     if rule == "none" or (rule == "auto" and (data.x.dtype.kind == "f" or data.tokens is not None)):
         return None
     if rule in ("auto", "unit"):
-        return Normalise(0.0, float(data.x.max()) or 1.0)
+        return Normalise(0.0, max(abs(float(data.x.min())), abs(float(data.x.max()))) or 1.0)
     if rule == "standard":
         pool = data.x[np.unique(data.fit.order)]
         return Normalise(pool.mean(axis=0), pool.std(axis=0) + 0.001)

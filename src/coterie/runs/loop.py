@@ -134,12 +134,13 @@ class _Loop:
         play, spec = self._built.play, self._built.spec
         welcome = play.welcome()
         clock, asking = time.perf_counter(), play.asking
+        earlier = play.traffic.by_purpose(-1) if play.stage == "prepare" else {}
         step = play.step()
         spent = time.perf_counter() - clock
         # What is not spent waiting for clients is the server's own: clustering, averaging.
         self._seconds["training"] += play.asking - asking
         self._seconds["clustering"] += max(0.0, spent - (play.asking - asking))
-        row = figures.step_row(step, play.traffic, spent, self._built.truth)
+        row = figures.step_row(step, play.traffic, earlier, spent, self._built.truth)
         if welcome is not None:
             row["newcomers"] = figures.welcome_row(welcome, self._built.truth, self._built.task.classes)
         due = step.stage == "train" and play.t % spec.run.evaluate_every == 0
@@ -159,7 +160,8 @@ class _Loop:
     def _score(self, row: dict[str, Any]) -> None:
         clock = time.perf_counter()
         self._scores = self._built.play.evaluate()
-        row |= figures.score_row(self._scores, self._built.truth, self._built.task.classes)
+        truth, classes = self._built.truth, self._built.task.classes
+        row |= figures.score_row(self._scores, truth, classes, row.get("assignment"))
         self._seconds["evaluation"] += time.perf_counter() - clock
 
     def _save(self) -> dict[str, Any]:
@@ -187,6 +189,7 @@ class _Loop:
             "rounds": built.play.t,
             "clients": len(built.play.clients),
             "clients_without_examples": len(built.idle),
+            "attackers": list(built.attackers),
             "parameters": built.play.parameters,
             **figures.final(self._rows, spec.run.target),
             "drift": figures.drift_of(self._rows, built.data) if spec.shift.name != "none" else None,

@@ -58,7 +58,8 @@ class Scores:
         correct: Right answers of each.
         total: Test examples of each.
         loss: Summed loss of each.
-        coverage: The share of all clients that have a model.
+        everyone: Who was to be scored, with a model or without.
+        coverage: The share of them that have a model.
         placement: Which model each is served.
     """
 
@@ -67,6 +68,7 @@ class Scores:
     correct: Array
     total: Array
     loss: Array
+    everyone: tuple[ClientId, ...]
     coverage: float
     placement: Placement
 
@@ -231,7 +233,7 @@ class Play(Generic[State]):
             got = fed.ask(placed, score, seed, part="test", after=placement.adapt)
         rows = np.array([placement.row[client] for client in got.clients], np.int64)
         coverage = len(placed) / len(everyone) if everyone else 0.0
-        return Scores(got.clients, rows, got["correct"], got.samples, got["loss"], coverage, placement)
+        return Scores(got.clients, rows, got["correct"], got.samples, got["loss"], everyone, coverage, placement)
 
     def snapshot(self) -> dict[str, Any]:
         """All that is needed to go on, as plain data: method, federation, simulated clients."""

@@ -17,9 +17,22 @@ from coterie.federation import Traffic
 from coterie.runs.play import Scores, Step, Welcome
 from coterie.types import ClientId
 
+#: Purpose → bytes down and up.
+Purposes = Mapping[str, Mapping[str, int]]
 
-def step_row(step: Step[Any], traffic: Traffic, seconds: float, truth: Mapping[ClientId, int]) -> dict[str, Any]:
-    """The line of one step, before it is scored; `truth` is as the world is now."""
+
+def step_row(
+    step: Step[Any], traffic: Traffic, earlier: Purposes, seconds: float, truth: Mapping[ClientId, int]
+) -> dict[str, Any]:
+    """The line of one step, before it is scored.
+
+    Args:
+        step: What it was.
+        traffic: Every byte so far.
+        earlier: Those that earlier steps of preparing sent, which share a round, -1, in the account.
+        seconds: What it took.
+        truth: As the world is now.
+    """
     result = step.round
     row: dict[str, Any] = {"t": step.t, "stage": step.stage, "asked": len(step.cohort), "skipped": step.skipped}
     row["seconds"] = round(seconds, 6)
@@ -39,8 +52,7 @@ def step_row(step: Step[Any], traffic: Traffic, seconds: float, truth: Mapping[C
         row["shifted"] = list(step.shifted)
         if truth:
             row["kinds"] = {client: truth[client] for client in step.shifted}
-    if step.stage == "train":
-        row["traffic"] = traffic.by_purpose(step.t)
+    row["traffic"] = _since(earlier, traffic.by_purpose(step.t))
     return row
 
 
@@ -52,14 +64,31 @@ def welcome_row(welcome: Welcome, truth: Mapping[ClientId, int], classes: int | 
     return {"clients": len(welcome.scores.clients), **shown, **spent}
 
 
-def score_row(scores: Scores, truth: Mapping[ClientId, int], classes: int | None) -> dict[str, Any]:
-    """What a scoring adds to a line."""
+def score_row(
+    scores: Scores,
+    truth: Mapping[ClientId, int],
+    classes: int | None,
+    assignment: Mapping[ClientId, int] | None = None,
+) -> dict[str, Any]:
+    """What a scoring adds to a line.
+
+    Args:
+        scores: How clients fare.
+        truth: Client → true cluster; empty where nobody knows.
+        classes: How many, or None for regression.
+        assignment: The clusters of those who took part in the step: all that a method has which clusters its cohorts
+            and serves one model.
+    """
     row: dict[str, Any] = {"accuracy": accuracy(scores) if classes is not None else None}
     tested = float(scores.total.sum())
     row["test_loss"] = float(scores.loss.sum() / tested) if tested else None
     row["coverage"] = scores.coverage
     row["clusters"] = clusters(scores)
-    row["truth"] = against(dict(zip(scores.clients, scores.rows.tolist(), strict=True)), truth)
+    known = {client: truth[client] for client in scores.everyone} if truth else {}
+    row["truth"] = against(dict(zip(scores.clients, scores.rows.tolist(), strict=True)), known)
+    if row["truth"] is not None and assignment:
+        mine = {client: truth[client] for client in assignment}
+        row["truth"]["cohort_adjusted_rand"] = metrics.adjusted_rand(assignment, mine)
     return row
 
 
@@ -85,24 +114,24 @@ def clusters(scores: Scores) -> dict[str, Any]:
     """How many clusters serve somebody, and how many clients each."""
     held = len(next(iter(_leaves(scores.placement.bank))))
     sizes = np.bincount(scores.rows, minlength=held) if len(scores.rows) else np.zeros(held, int)
-    own = scores.placement.adapt is not None
+    used = int((sizes > 0).sum())
     return {
-        "count": int((sizes > 0).sum()),
+        "count": used,
         "sizes": sizes.tolist(),
-        "collapsed": bool((sizes == 0).any()) and held > 1,
-        "adapted": own,
+        "empty": held - used,
+        "collapsed": held > 1 and used <= 1,
+        "adapted": scores.placement.adapt is not None,
     }
 
 
 def against(found: Mapping[ClientId, int], truth: Mapping[ClientId, int]) -> dict[str, Any] | None:
-    """How well the clusters match the true ones; None where nobody knows those."""
+    """How well the clusters match the true ones of all clients that count; None where nobody knows those."""
     if not truth or not found:
         return None
-    known = {client: truth[client] for client in found}
     return {
-        "adjusted_rand": metrics.adjusted_rand(found, known),
-        "misclustering": metrics.misclustering(found, known),
-        "clusters": len(set(known.values())),
+        "adjusted_rand": metrics.adjusted_rand(found, truth),
+        "misclustering": metrics.misclustering(found, truth),
+        "clusters": len(set(truth.values())),
     }
 
 
@@ -118,16 +147,25 @@ def curve(rows: Sequence[Mapping[str, Any]], *path: str) -> list[float]:
     return values
 
 
+def trained_curve(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """The weighted accuracies of a run, from its first round on."""
+    return curve(rows[_begun(rows) :], "accuracy", "weighted")
+
+
+def _begun(rows: Sequence[Mapping[str, Any]]) -> int:
+    """Where the first round stands: what a method scores before it is no round of it."""
+    return next((place for place, row in enumerate(rows) if row["stage"] == "train"), 0)
+
+
 def final(rows: Sequence[Mapping[str, Any]], target: float) -> dict[str, Any]:
     """The keys of a summary that come from the lines of a run."""
     scored = [row for row in rows if row.get("coverage") is not None]
     last: Mapping[str, Any] = scored[-1] if scored else {}
-    # What a method scores before its first round is no round of it.
-    begun = next((place for place, row in enumerate(rows) if row["stage"] == "train"), 0)
-    weighted = curve(rows[begun:], "accuracy", "weighted")
+    begun = _begun(rows)
+    weighted = trained_curve(rows)
     shown = dict(last["accuracy"]) if last.get("accuracy") else None
     if shown is not None:
-        shown["weighted_best"] = max(weighted)
+        shown["weighted_best"] = max(_covered(rows[begun:]) or weighted)
         shown["weighted_last_ten"] = metrics.final_score(weighted, "last_ten")
         shown["mean_last_ten"] = metrics.final_score(curve(rows[begun:], "accuracy", "mean"), "last_ten")
     spread = curve(rows, "discrepancy")
@@ -147,15 +185,30 @@ def final(rows: Sequence[Mapping[str, Any]], target: float) -> dict[str, Any]:
         "counts": _total([row.get("counts") or {} for row in rows]),
     }
     if target and weighted:
-        trained = [row for row in rows if row["stage"] == "train"]
-        reached = next((r for r in trained if (r.get("accuracy") or {}).get("weighted", 0.0) >= target), None)
-        sent = [sum(_bytes(r)) for r in trained if reached is None or r["t"] <= reached["t"]]
-        result["target"] = {
-            "accuracy": target,
-            "rounds": None if reached is None else reached["t"] + 1,
-            "bytes": None if reached is None else int(sum(sent)),
-        }
+        result["target"] = _to_target(rows, target)
     return result
+
+
+def _to_target(rows: Sequence[Mapping[str, Any]], target: float) -> dict[str, Any]:
+    """Rounds and bytes until a round reached an accuracy; what preparing sent before it counts."""
+    sent = np.cumsum([sum(_bytes(row)) for row in rows])
+    scored = [
+        (row["t"], row["accuracy"]["weighted"], int(total))
+        for row, total in zip(rows, sent, strict=True)
+        if row["stage"] == "train" and row.get("accuracy")
+    ]
+    rounds, accuracies, totals = zip(*scored, strict=True)
+    reached = metrics.rounds_to_target(accuracies, target)
+    return {
+        "accuracy": target,
+        "rounds": None if reached is None else rounds[reached] + 1,
+        "bytes": metrics.bytes_to_target(accuracies, totals, target),
+    }
+
+
+def _covered(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """The accuracies of the rounds in which every client had a model."""
+    return curve([row for row in rows if row.get("coverage") == 1.0], "accuracy", "weighted")
 
 
 def drift_of(rows: Sequence[Mapping[str, Any]], data: FederatedData) -> dict[str, Any]:
@@ -201,6 +254,15 @@ def _part(row: Mapping[str, Any]) -> dict[str, Any]:
     """What a part of a method that has parts ended with."""
     kept = {key: row.get(key) for key in ("label", "t", "accuracy", "test_loss", "coverage", "truth")}
     return {**kept, "clusters": (row.get("clusters") or {}).get("count")}
+
+
+def _since(earlier: Purposes, now: Purposes) -> dict[str, dict[str, int]]:
+    """What was sent since, by purpose; purposes for which nothing was are left out."""
+    sent = {
+        what: {way: count - earlier.get(what, {}).get(way, 0) for way, count in ways.items()}
+        for what, ways in now.items()
+    }
+    return {what: ways for what, ways in sent.items() if any(ways.values())}
 
 
 def _bytes(row: Mapping[str, Any]) -> list[int]:

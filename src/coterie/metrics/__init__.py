@@ -1,0 +1,66 @@
+"""What is measured of a run: accuracy, final scores, discrepancy, how well clusters were found, cost to a target.
+
+Pure functions of NumPy arrays, sequences or mappings by client. Where two values belong to each client, both are
+given in the same order, or both as mappings with the same clients. In an assignment, None or -1 stands for a client
+without a cluster, and in a mapping a client may also be missing. Rounds are positions in a curve, from 0. Every
+function raises `SpecError` for input that it cannot measure.
+
+The measures come from FedGroup (arXiv:2010.06870), FlexCFL ("Flexible Clustered Federated Learning for Client-Level
+Data Distribution Shift"), SR-FCA ("An Improved Federated Clustering Algorithm with Model-based Clustering") and
+FedSim (doi:10.1016/j.neucom.2021.08.141).
+"""
+
+from __future__ import annotations
+
+from coterie.metrics.accuracy import mean_accuracy, training_loss, weighted_accuracy, worst_share_accuracy
+from coterie.metrics.clusters import (
+    ClusterStats,
+    MisclusteringVariant,
+    adjusted_rand,
+    cluster_stats,
+    migrations,
+    misclustering,
+    nmi,
+)
+from coterie.metrics.curves import (
+    FinalRule,
+    Improvement,
+    bytes_to_target,
+    converged,
+    final_score,
+    holm,
+    mean_improvement,
+    rounds_to_target,
+)
+from coterie.metrics.given import Assignment, Values
+from coterie.metrics.likeness import PNI, Discrepancy, discrepancy, gradient_dissimilarity, label_rmse, pni
+
+__all__ = [
+    "PNI",
+    "Assignment",
+    "ClusterStats",
+    "Discrepancy",
+    "FinalRule",
+    "Improvement",
+    "MisclusteringVariant",
+    "Values",
+    "adjusted_rand",
+    "bytes_to_target",
+    "cluster_stats",
+    "converged",
+    "discrepancy",
+    "final_score",
+    "gradient_dissimilarity",
+    "holm",
+    "label_rmse",
+    "mean_accuracy",
+    "mean_improvement",
+    "migrations",
+    "misclustering",
+    "nmi",
+    "pni",
+    "rounds_to_target",
+    "training_loss",
+    "weighted_accuracy",
+    "worst_share_accuracy",
+]

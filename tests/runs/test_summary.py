@@ -1,0 +1,87 @@
+"""The figures of a summary, from lines that are written by hand and from small runs."""
+
+from __future__ import annotations
+
+import pytest
+
+import coterie
+from coterie import data
+from coterie.metrics import adjusted_rand
+from coterie.runs.summary import against, final
+
+
+def line(t, accuracy=None, coverage=1.0, stage="train", down=0, **more):
+    scored = {} if accuracy is None else {"accuracy": {"weighted": accuracy, "mean": accuracy}, "coverage": coverage}
+    traffic = {"train": {"down": down, "up": 1}, "evaluate": {"down": 1000, "up": 0}}
+    return {"t": t, "stage": stage, "traffic": traffic, **scored, **more}
+
+
+def test_a_client_without_a_cluster_is_in_a_wrong_one():
+    # Of five clients a, b and c, d are of two kinds; e, of a third, has no cluster.
+    truth = {"a": 0, "b": 0, "c": 1, "d": 1, "e": 2}
+    found = against({"a": 5, "b": 5, "c": 3, "d": 3}, truth)
+    assert found == {"adjusted_rand": 1.0, "misclustering": pytest.approx(1 / 5), "clusters": 3}
+    assert against({"a": 5}, {}) is None
+    assert against({}, truth) is None
+
+
+def test_clients_that_were_lost_count_as_misclustered_in_a_run():
+    spec = {
+        "data": {"name": "blobs", "clients": 8},
+        "method": {"name": "localkmeans", "clusters": 4},
+        "local": {"epochs": 1},
+        "faults": {"drop": 0.3},
+        "run": {"rounds": 1},
+    }
+    summary = coterie.run(spec).summary
+    assert 0 < summary["coverage"] < 1
+    assert summary["truth"]["misclustering"] >= 1 - summary["coverage"] - 1e-9
+    assert summary["truth"]["clusters"] == 4
+
+
+def test_the_best_round_is_one_in_which_everybody_had_a_model():
+    rows = [line(0, 0.9, 0.5), line(1, 0.6), line(2, 0.7), line(3, 0.8, 0.99)]
+    assert final(rows, 0.0)["accuracy"]["weighted_best"] == 0.7
+    assert final([line(0, 0.9, 0.5), line(1, 0.6, 0.5)], 0.0)["accuracy"]["weighted_best"] == 0.9
+
+
+def test_what_preparing_sends_counts_on_the_way_to_a_target():
+    rows = [
+        line(-1, stage="prepare", down=100),
+        line(0, 0.2, down=10),
+        line(-1, 0.9, stage="prepare", down=200),  # between rounds, as where a method refines
+        line(1, down=10),
+        line(2, 0.5, down=10),
+        line(3, 0.9, down=10),
+    ]
+    # 100 + 10 + 200 + 10 + 10 down until round 2 was over, and 5 lines with 1 up; scoring costs nothing.
+    assert final(rows, 0.5)["target"] == {"accuracy": 0.5, "rounds": 3, "bytes": 335}
+    assert final(rows, 0.95)["target"] == {"accuracy": 0.95, "rounds": None, "bytes": None}
+
+
+@pytest.mark.parametrize("method", ["srfca", "flhc", "pacfl"])
+def test_the_lines_of_a_run_hold_every_byte_of_it(method):
+    spec = {"data": {"name": "blobs", "clients": 8}, "method": method, "local": {"epochs": 1}, "run": {"rounds": 12}}
+    record = coterie.run(spec)
+    sent = {"down": 0, "up": 0}
+    for row in record.rounds:
+        for what, ways in row["traffic"].items():
+            for way, count in ways.items() if what != "evaluate" else ():
+                sent[way] += count
+    assert sent == {"down": record.summary["traffic"]["down_bytes"], "up": record.summary["traffic"]["up_bytes"]}
+
+
+def test_a_method_that_clusters_its_cohorts_is_measured_on_them():
+    # One model for all: nobody is told apart in what is served. The clusters of the cohort are FedSim's own.
+    spec = {"data": {"name": "blobs", "clients": 12}, "method": "fedsim", "run": {"rounds": 3, "cohort": 12}}
+    record, blobs = coterie.run(spec), data.load("blobs", clients=12)
+    truth, found = dict(zip(blobs.clients, blobs.truth.tolist(), strict=True)), record.rounds[-1]["assignment"]
+    assert record.summary["truth"]["adjusted_rand"] == 0
+    assert len(set(found.values())) > 1
+    assert record.summary["truth"]["cohort_adjusted_rand"] == adjusted_rand(found, truth) > 0.5
+
+
+def test_where_newcomers_are_held_back_the_usual_cohort_is_of_the_others():
+    spec = {"data": {"name": "blobs", "clients": 8}, "run": {"rounds": 2, "newcomers": 0.5}, "local": {"epochs": 1}}
+    record = coterie.run(spec)
+    assert record.rounds[0]["asked"] == 4
