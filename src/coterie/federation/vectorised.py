@@ -339,8 +339,8 @@ class Vectorised:
         most = max(1, min(MOST_CLIENTS, power(MOST_BYTES // self._model_bytes + 1) // 2))
         if order.work.lengths is None:
             return Capacity(most, {})
-        fixed = tuple(sorted(order.settings.items()))
-        key = (order.work.name, order.part, fixed)
+        # Without the numbers, of which a rate that decays has another in every round.
+        key = (order.work.name, order.part, setting.split_all(order.settings)[0])
         moves, steps = self._lengths.get(key, (-1, {}))
         if moves != self._homes.moves:
             sizes = self._data.sizes(order.part)
