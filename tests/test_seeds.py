@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coterie.errors import SpecError
 from coterie.seeds import Seed
 
 VALUES = st.integers(0, 2**128 - 1)
@@ -168,7 +170,7 @@ def test_a_seed_that_is_no_whole_number_is_refused(value):
 
 @pytest.mark.parametrize("value", [-1, 2**128])
 def test_a_seed_of_more_than_128_bits_is_refused(value):
-    with pytest.raises(ValueError, match=r"A seed lies between 0 and 2\*\*128 - 1"):
+    with pytest.raises(SpecError, match=r"A seed lies between 0 and 2\*\*128 - 1"):
         Seed(value)
 
 
@@ -177,3 +179,16 @@ def test_a_generator_starts_at_the_beginning_each_time_and_keys_are_two_words():
     low, high = (int(word) for word in Seed(4).key())
     assert low + (high << 32) == int(Seed(4).words(1)[0])
     assert Seed(4).key().dtype == np.uint32
+
+
+@given(VALUES, st.integers(0, 40))
+def test_words_are_those_of_a_generator_of_its_own(value, count):
+    assert Seed(value).words(count).tolist() == np.random.Philox(key=value).random_raw(count).tolist()
+
+
+def test_threads_that_draw_at_the_same_time_do_not_disturb_each_other():
+    seeds = [Seed(value) for value in range(64)]
+    alone = [seed.words(500).tolist() for seed in seeds]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda seed: [seed.words(500).tolist() for _ in range(20)], seeds))
+    assert all(each == [words] * 20 for each, words in zip(together, alone, strict=True))

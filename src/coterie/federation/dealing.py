@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,19 +75,26 @@ def deal(clients: list[Member], costs: list[dict[str, int]], caps: Capacity, thr
     work = [max(cost.values(), default=1) for cost in costs]
     order = sorted(range(len(clients)), key=lambda i: -work[i])
     bins: list[list[int]] = [[] for _ in range(min(threads, max(len(clients), 1)))]
-    loads = [{name: 0 for name in caps.steps} for _ in bins]
+    loads = [dict.fromkeys(caps.steps, 0) for _ in bins]
+    least = [(0, b) for b in range(len(bins))]  # a heap of those that take more clients, by load
     for i in order:
-        for b in sorted(range(len(bins)), key=lambda b: (max(loads[b].values(), default=len(bins[b])), b)):
-            fits = all(loads[b][name] + costs[i][name] <= room for name, room in caps.steps.items())
-            if fits and len(bins[b]) < caps.clients:
+        passed = []
+        while least:
+            load, b = heapq.heappop(least)
+            if all(loads[b][name] + costs[i][name] <= room for name, room in caps.steps.items()):
                 break
+            passed.append((load, b))
         else:
+            b = len(bins)
             bins.append([])
-            loads.append({name: 0 for name in caps.steps})
-            b = len(bins) - 1
+            loads.append(dict.fromkeys(caps.steps, 0))
         bins[b].append(i)
         for name in caps.steps:
             loads[b][name] += costs[i][name]
+        for entry in passed:
+            heapq.heappush(least, entry)
+        if len(bins[b]) < caps.clients:
+            heapq.heappush(least, (max(loads[b].values(), default=len(bins[b])), b))
     return [[clients[i] for i in sorted(each)] for each in bins if each] or [[]]
 
 
