@@ -53,7 +53,7 @@ def offline(monkeypatch, tmp_path):
 def test_offline_a_run_ends_with_the_address_the_file_and_the_place(coterie, offline):
     done = coterie("run", "--data", "svhn")
     assert done.exit_code == 3
-    for part in ("http://ufldl.stanford.edu/housenumbers/train_32x32.mat", "no connection", "Put train_32x32.mat into"):
+    for part in ("http://ufldl.stanford.edu/housenumbers/train_32x32.mat", "no connection", "Put train_32x32.mat ("):
         assert part in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -77,6 +77,36 @@ def test_types_are_kept_but_for_double_precision():
         assert data.x.dtype == kept
 
 
+@pytest.mark.parametrize("given_type", [np.int64, np.uint32, np.uint64])
+@pytest.mark.parametrize("low", [-2, 0])
+def test_whole_numbers_beyond_32_bits_do_not_wrap_round(given_type, low):
+    low = low if given_type is np.int64 else 0
+    fits = np.array([[low], [2**31 - 1]], given_type)
+    data = from_arrays({"a": (fits, np.zeros(2, int))}, test_share=0)
+    assert (data.x.dtype, sorted(data.x.ravel().tolist())) == (np.int32, [low, 2**31 - 1])
+    # A moment in nanoseconds; 2**32 - 1 for 32 bits without a sign. Both are more than int32 holds.
+    large = 2**32 - 1 if given_type is np.uint32 else 1_700_000_000_000_000_000
+    data = from_arrays({"a": (np.array([[low], [large]], given_type), np.zeros(2, int))}, test_share=0)
+    assert data.x.dtype == np.float32
+    assert sorted(data.x.ravel().tolist()) == [low, float(np.float32(large))]
+
+
+def test_codes_are_not_taken_for_classes():
+    clients = {"a": (np.zeros((3, 1)), np.array([0, 1, 90210123]))}
+    with pytest.raises(DataError, match=r"3 distinct labels, the largest 90210123: number them 0\.\.2 or set data\.cl"):
+        from_arrays(clients)
+    assert from_arrays(clients, classes=90210124).classes == 90210124
+    # Above 1,000, but 150 distinct ones are a tenth of the largest: words of a vocabulary, perhaps.
+    rare = np.append(np.arange(149), 1490)
+    assert from_arrays({"a": (np.zeros((150, 1)), rare)}).classes == 1491
+    assert from_arrays({"a": (np.zeros((1, 1)), np.array([1000]))}).classes == 1001
+
+
+def test_a_client_id_that_cannot_be_written_is_refused():
+    with pytest.raises(DataError, match=r"The client id 'caf\\udce9' is no text that can be written as UTF-8"):
+        from_arrays({"caf\udce9": client(3)})
+
+
 def test_floats_are_targets_unless_classes_are_named():
     assert from_arrays({"a": (np.zeros((2, 1)), np.array([0.0, 1.0]))}).classes is None
     data = from_arrays({"a": (np.zeros((2, 1)), np.array([0.0, 1.0]))}, classes=2)
@@ -107,6 +137,7 @@ def bad(x=None, y=None):
         (bad(x=np.array([[0, 1], [2, np.nan], [0, 0]])), "Client 'b': x is NaN or infinite in row 1. Remove"),
         (bad(x=np.full((3, 2), 1e300)), "Client 'b', example 3: x is NaN or infinite"),
         (bad(x=np.full((3, 2), "a")), "Client 'b': x must hold numbers, got <U1"),
+        (bad(x=np.array(1.0)), "Client 'b': y must hold one label for each example, got x of shape ()"),
         (bad(x=np.zeros((2, 2))), "Client 'b': y must hold one label for each example, got x of shape (2, 2)"),
         (bad(y=np.array([0, -1, 0])), "Client 'b', row 1: the label is -1; labels must be whole numbers 0..0"),
         (bad(y=np.array(["x", "y", "z"])), "Client 'b': y must hold numbers, got <U1. Encode"),

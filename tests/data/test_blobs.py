@@ -73,7 +73,7 @@ def test_a_hundred_thousand_clients_are_built():
         ({"relation": "inverted"}, "Inverted images make 2 clusters, got clusters=4"),
         ({"relation": "permuted_labels", "classes": 3}, "clusters must be at most 3, the number of classes"),
         ({"relation": "shifted", "side": 3}, "clusters must be at most 3, the side of the images"),
-        ({"clients": 3}, "clients must be at least 4, got 3"),
+        ({"clients": 3}, "data.clients must be at least data.clusters (4), got 3"),
         ({"samples": 0}, "samples must be at least 1, got 0"),
         ({"noise": float("nan")}, "noise must be at least 0, got nan"),
         ({"side": 1}, "side must be at least 2, got 1"),

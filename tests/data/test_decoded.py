@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 
+from coterie.data import copies as copying
 from coterie.data import decoded as module
 from coterie.data import files, load
 from coterie.data.archives import read_split
@@ -66,7 +67,7 @@ def test_the_folder_is_named_after_the_source_and_the_note_tells_what_is_in_it(s
     (folder,) = copies()
     note = json.loads((folder / "copy.json").read_text())
     assert folder.name == f"mnist-{note['source'][:16]}"
-    assert (note["format"], note["train"], note["test"]) == (module.FORMAT, 400, 100)
+    assert (note["format"], note["train"], note["test"]) == (copying.FORMAT, 400, 100)
     assert {name: entry["shape"] for name, entry in note["arrays"].items()} == {"x": [500, 28, 28], "y": [500]}
 
 
@@ -139,15 +140,15 @@ def test_a_damaged_copy_is_built_anew(source, harm):
 
 def test_a_copy_of_another_version_is_built_anew(source, monkeypatch):
     with monkeypatch.context() as earlier:
-        earlier.setattr(module, "FORMAT", 0)
+        earlier.setattr(copying, "FORMAT", 0)
         decoded("mnist", source)
     decoded("mnist", source)
     (folder,) = copies()
-    assert json.loads((folder / "copy.json").read_text())["format"] == module.FORMAT
+    assert json.loads((folder / "copy.json").read_text())["format"] == copying.FORMAT
 
 
 SCRIPT = """
-import hashlib, os, sys, time
+import errno, fcntl, hashlib, sys, time
 import numpy as np
 from pathlib import Path
 from coterie.data.archives import read_split
@@ -155,20 +156,36 @@ from coterie.data.decoded import decoded
 
 me, everyone, meeting = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 
-def read_together(paths):
-    (meeting / me).touch()
+def no_locks(*_):
+    raise OSError(errno.ENOLCK, "No locks available")
+
+if sys.argv[5] == "without locks":
+    fcntl.flock = no_locks
+
+def wait(what):
+    (meeting / (what + me)).touch()
     deadline = time.monotonic() + 30
-    while len(list(meeting.iterdir())) < everyone and time.monotonic() < deadline:
+    while len(list(meeting.glob(what + "*"))) < everyone and time.monotonic() < deadline:
         time.sleep(0.001)
+
+def read_together(paths):
+    if sys.argv[5] == "without locks":
+        wait("read")
+    else:
+        (meeting / ("read" + me)).touch()
+        time.sleep(0.5)
     return read_split(paths)
 
+wait("here")
 got = decoded("mnist", [Path(sys.argv[4])], read_together)
 print(hashlib.sha256(got.x).hexdigest(), isinstance(got.x.base, np.memmap))
 """
 
 
+@pytest.mark.parametrize(("locks", "built"), [("with locks", 1), ("without locks", 3)])
 @pytest.mark.parametrize("damaged", [False, True], ids=["nothing there", "a damaged copy there"])
-def test_processes_can_build_the_copy_at_the_same_time(source, tmp_path, damaged):
+def test_of_several_processes_one_builds_the_copy_or_without_locks_each(source, tmp_path, damaged, locks, built):
+    pytest.importorskip("fcntl", reason="there are locks on POSIX only")
     if damaged:
         decoded("mnist", source)
         flip(copies()[0] / "x.npy")
@@ -176,17 +193,20 @@ def test_processes_can_build_the_copy_at_the_same_time(source, tmp_path, damaged
     meeting.mkdir()
     together = [
         subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(i), "3", str(meeting), str(source)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", SCRIPT, str(i), "3", str(meeting), str(source), locks],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for i in range(3)
     ]
     said = [process.communicate(timeout=60)[0] for process in together]
     assert [process.returncode for process in together] == [0, 0, 0]
-    assert len(list(meeting.iterdir())) == 3  # all of them built a copy
-    # The same images for all. Who looks while another process moves the copy into place keeps them in memory.
+    assert len(list(meeting.glob("read*"))) == built
+    # The same images for all. Without locks, who looks while another moves the copy into place keeps them in memory.
     assert len({line.split()[0] for line in said}) == 1
     assert any(line.endswith("True\n") for line in said)
-    assert len(copies()) == 1
+    assert built == 3 or all(line.endswith("True\n") for line in said)
+    assert len([path for path in copies() if path.suffix != ".lock"]) == 1
 
 
 def test_a_cache_that_cannot_be_written_leaves_the_images_in_memory(source, tmp_path, monkeypatch, caplog):
@@ -202,7 +222,7 @@ def test_a_full_disk_leaves_the_images_in_memory_and_nothing_behind(source, monk
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.np, "save", full)
+    monkeypatch.setattr(copying.Writing, "add", full)
     assert len(decoded("mnist", source).x) == 500
     assert "No space left on device" in caplog.text
     assert copies() == []
@@ -228,6 +248,7 @@ def test_what_a_killed_process_left_behind_is_removed_after_a_day(source):
         ({"x_test": np.zeros((100, 784), np.uint8)}, "x_test must hold images of bytes"),
         ({"x_test": np.zeros((100, 8, 8), np.uint8)}, "differ in shape"),
         ({"y_train": np.zeros(3, int)}, "y_train must hold a whole number for each image"),
+        ({"y_test": np.full(100, 2**32)}, "y_test must hold whole numbers of 32 bits, got 4294967296 to 4294967296"),
         ({"y_test": np.zeros(100)}, "y_test must hold a whole number for each image"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_test_share_of_a_fifth_is_set_aside():
         ({"partition": "rotatd"}, "No partition 'rotatd'. Did you mean 'rotated'?"),
         ({"partition": "inverted"}, "Inverted images make 2 clusters, got clusters=4"),
         ({"clusters": 5}, "clusters must be at most 4"),
-        ({"clients": 0}, "clients must be at least 4, got 0"),
+        ({"clients": 0}, "clients must be at least 4, the number of clusters, got 0"),
         ({"test_share": 1}, "test_share must be at least 0 and less than 1, got 1"),
     ],
 )

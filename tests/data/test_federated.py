@@ -288,3 +288,18 @@ def test_tokens_that_cannot_be_meant_are_refused(fields, text):
     with pytest.raises(DataError) as caught:
         spoken(**fields)
     assert str(caught.value).startswith(text)
+
+
+def test_more_classes_than_labels_of_32_bits_can_tell_are_refused():
+    with pytest.raises(DataError, match=r"classes must be at most 2147483647, got 4294967296\. Number the classes"):
+        small(y=np.array([0, 1, 0, 1, 2**32 - 1, 0, 1]), classes=2**32)
+
+
+def test_ids_of_tokens_beyond_32_bits_are_refused():
+    x = np.zeros((7, 2), np.int64)
+    assert small(x=x, tokens=2**40).x.dtype == np.int32
+    x[3, 1] = 2**31
+    with pytest.raises(
+        DataError, match=r"ids of tokens, whole numbers 0\.\.2147483647, got int64 from 0 to 2147483648"
+    ):
+        small(x=x, tokens=2**40)

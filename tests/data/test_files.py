@@ -37,6 +37,13 @@ def test_a_missing_file_is_named_with_the_variable_and_the_places(folders):
     assert caught.value.exit_code == 3
 
 
+def test_a_variable_that_names_no_folder_is_warned_of_once(folders, monkeypatch, caplog):
+    monkeypatch.setenv("COTERIE_DATA", str(folders / "typo"))
+    for _ in range(2):
+        assert files.found("a.npz") is None
+    assert caplog.messages == [f"COTERIE_DATA names {folders / 'typo'}, and there is no such folder"]
+
+
 def test_a_variable_that_is_not_set_is_said_to_be_so(folders, monkeypatch):
     monkeypatch.delenv("COTERIE_DATA")
     with pytest.raises(DataError, match=r"COTERIE_DATA \(it is not set\)"):

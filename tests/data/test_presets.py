@@ -15,7 +15,7 @@ from coterie.errors import SpecError
 ON_FILES = [name for name, preset in PRESETS.items() if preset.needs]
 
 #: Small enough for 400 + 100 images.
-FEW = {"cifar10-rotated": 8, "mnist-writers": 6, "fed-mex": 6, "femnist-200": 8}
+FEW = {"cifar10-rotated": 8, "cifar10-classes": 8, "mnist-writers": 6, "fed-mex": 6, "femnist-200": 8}
 
 
 def once(name):

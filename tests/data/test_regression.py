@@ -39,7 +39,7 @@ def test_a_seed_fixes_everything_and_a_client_does_not_depend_on_how_many_there_
 
 
 def test_impossible_settings_are_refused():
-    with pytest.raises(SpecError, match="clients must be at least 2, got 1"):
+    with pytest.raises(SpecError, match=r"data\.clients must be at least data\.clusters \(2\), got 1"):
         regression(clients=1)
     with pytest.raises(SpecError, match="radius must be more than 0, got 0"):
         regression(radius=0)

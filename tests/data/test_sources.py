@@ -68,19 +68,36 @@ def test_offline_the_error_names_address_file_and_place(folders):
     with pytest.raises(DataError) as caught:
         load("mnist-powerlaw")
     text = str(caught.value)
-    first = PUBLISHED["mnist.npz"].files[0]
-    for part in (*first.addresses, "no connection", first.name, str(folders / "data" / "mnist")):
+    for file in PUBLISHED["mnist.npz"].files:  # all four are missing, not only the one that was tried
+        assert f"{file.name} ({' or '.join(file.addresses)})" in text
+    for part in ("no connection", str(folders / "data" / "mnist")):
         assert part in text
     assert len(text.splitlines()) == 2
     assert caught.value.exit_code == 3
     assert not list(folders.rglob("*.gz*"))
 
 
+def test_only_what_is_missing_is_named(folders):
+    put(folders / "data" / "mnist", *MNIST[:3])
+    with pytest.raises(DataError) as caught:
+        load("mnist")
+    assert MNIST[3] in str(caught.value)
+    assert not any(name in str(caught.value) for name in MNIST[:3])
+
+
+def test_an_archive_that_somebody_made_says_from_what(folders):
+    with pytest.raises(
+        DataError, match=r"There is no file chars74k_hnd\.npz.* github\.com/aparrish/chars74k-json-dump"
+    ):
+        load("chars74k")
+    assert "github.com/aparrish/chars74k-json-dump" in sources.advice("chars74k_hnd.npz")
+
+
 def test_a_variable_that_is_not_set_is_explained(folders, monkeypatch):
     monkeypatch.delenv("COTERIE_DATA")
     with pytest.raises(DataError) as caught:
         load("svhn")
-    assert f"Put train_32x32.mat into {files.cache() / 'svhn'}" in str(caught.value)
+    assert f"test_32x32.mat) into {files.cache() / 'svhn'}" in str(caught.value)
     assert "set COTERIE_DATA to that folder" in str(caught.value)
 
 

@@ -83,3 +83,11 @@ def test_more_than_ten_thousand_clients_have_twenty_examples_each_and_it_is_said
     data = synthetic(clients=10_001)
     assert set(data.sizes("fit") + data.sizes("test")) == {20}
     assert "20 examples for each client" in data.source
+
+
+@pytest.mark.parametrize(("samples", "share", "fit"), [(4, 0.1, 3), (10, 0.99, 1), (10, 0.0, 10), (1, 0.5, 1)])
+def test_equally_many_examples_are_split_as_everywhere(samples, share, fit):
+    # max(1, floor((1 - share)·samples)) for training, and at least one for testing where there are two and a share.
+    data = synthetic(clients=3, samples=samples, test_share=share)
+    assert data.sizes("fit").tolist() == [fit] * 3
+    assert data.sizes("test").tolist() == [samples - fit] * 3

@@ -87,7 +87,9 @@ def test_whoever_asks_for_hashed_vectors_is_not_warned(folders, caplog):
 
 
 def test_whoever_asks_for_glove_is_told_where_to_put_it(folders):
-    with pytest.raises(DataError, match=r"There is no file glove\.6B\.300d\.txt; looked in .*data and .*COTERIE_DATA"):
+    with pytest.raises(
+        DataError, match=r"There is no file glove\.6B\.300d\.txt; looked in .*data and .*projects/glove"
+    ):
         embedded(["a"], 2, vectors="glove", fill="after", seed=0)
 
 

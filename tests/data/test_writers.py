@@ -56,6 +56,15 @@ def test_a_file_for_another_mnist_is_refused(tiny):
         load("mnist-writers")
 
 
+@pytest.mark.parametrize("wrong", [np.array(["a"] * 100), np.array(3), np.zeros(100)], ids=["text", "one", "floats"])
+@pytest.mark.parametrize("field", ["writer_test", "hsf_test"])
+def test_writers_that_are_no_list_of_whole_numbers_are_refused(tiny, field, wrong):
+    path = tiny / "data" / "mnist_writers.npz"
+    np.savez(path, **{**np.load(path), field: wrong})
+    with pytest.raises(DataError, match=r"mnist_writers\.npz: .*hsf_test must each be a list of whole numbers"):
+        load("mnist-writers")
+
+
 @pytest.mark.data
 def test_real_writers_are_in_two_series(real):
     data = real("mnist-writers")

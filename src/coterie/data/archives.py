@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coterie.data.checks import fits_int32
 from coterie.data.decoded import Decoded, joined
 from coterie.data.federated import aligned
 from coterie.data.readers.archive import read_arrays
@@ -53,9 +54,10 @@ def read_testpart(paths: Sequence[Path]) -> Decoded:
     """Arrays x, y and offsets of one archive, all of them test examples; subject k has rows offsets[k]:offsets[k+1]."""
     (path,) = paths
     x, y, offsets = read_arrays(path, lambda _: _PARTIAL, how(_PARTIAL))
-    if x.dtype.kind != "f" or x.ndim < 2 or y.dtype.kind not in "iu" or y.shape != x.shape[:1]:
-        raise DataError(f"{path}: x must hold a row of numbers and y a whole number for each example")
-    if offsets.dtype.kind not in "iu" or offsets.ndim != 1 or len(offsets) < 2 or (np.diff(offsets) < 0).any():
+    if x.dtype.kind != "f" or x.ndim < 2:
+        raise DataError(f"{path}: x must hold a row of numbers for each example")
+    _check_numbers(path, y, x, "y", "x", "example")
+    if offsets.dtype.kind not in "iu" or offsets.ndim != 1 or len(offsets) < 2 or (offsets[1:] < offsets[:-1]).any():
         raise DataError(f"{path}: offsets must be whole numbers that rise, one more than there are subjects")
     if offsets[0] != 0 or offsets[-1] != len(y):
         raise DataError(f"{path}: offsets must go from 0 to {len(y)}, the number of examples")
@@ -72,6 +74,8 @@ def _check_images(path: Path, images: Array, labels: Array, part: str) -> None:
     _check_numbers(path, labels, images, f"y{part}", f"x{part}")
 
 
-def _check_numbers(path: Path, numbers: Array, images: Array, field: str, whose: str) -> None:
-    if numbers.dtype.kind not in "iu" or numbers.shape != images.shape[:1]:
-        raise DataError(f"{path}: {field} must hold a whole number for each image in {whose}")
+def _check_numbers(path: Path, numbers: Array, x: Array, field: str, whose: str, what: str = "image") -> None:
+    if numbers.dtype.kind not in "iu" or numbers.shape != x.shape[:1]:
+        raise DataError(f"{path}: {field} must hold a whole number for each {what} in {whose}")
+    if not fits_int32(numbers):
+        raise DataError(f"{path}: {field} must hold whole numbers of 32 bits, got {numbers.min()} to {numbers.max()}")

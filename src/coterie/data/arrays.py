@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from coterie.data.checks import first_bad_label, first_bad_row, label_text
+from coterie.data.checks import check_ids, classes_of, first_bad_label, first_bad_row, label_text
 from coterie.data.federated import FederatedData, Index, Integers, aligned
 from coterie.data.splitting import check_share, split
 from coterie.errors import DataError
@@ -40,7 +40,7 @@ def from_arrays(
     """Federated data from the arrays of each client.
 
     A client may have no training examples, a single one, a single class, or no test examples. Numbers in float64 are
-    stored as float32, in which models compute; other types of `x` are kept.
+    stored as float32, in which models compute, and 64-bit whole numbers as `FederatedData` says.
 
     Args:
         clients: id → (x, y), of which a share becomes test examples; or id → (x, y, x_test, y_test), kept as given.
@@ -56,6 +56,7 @@ def from_arrays(
     ids = tuple(ClientId(str(client)) for client in clients)
     if not ids:
         raise DataError("There are no clients. Give at least one, as {id: (x, y)}")
+    check_ids(ids)
     strangers = {str(client) for client in test or {}} - set(ids)
     if strangers:
         raise DataError(f"Test examples for {min(strangers)!r}, which is not among the clients. Add it there, too")
@@ -107,7 +108,7 @@ def _pieces(client: str, parts: Sequence[npt.ArrayLike], test: Sequence[npt.Arra
 
 def _piece(client: str, what: str, x_like: npt.ArrayLike, y_like: npt.ArrayLike) -> _Piece:
     x, y = np.asarray(x_like), np.asarray(y_like)
-    if y.ndim != 1 or len(x) != len(y):
+    if y.ndim != 1 or x.ndim == 0 or len(x) != len(y):
         raise DataError(
             f"Client {client!r}: {what}y must hold one label for each example,"
             f" got x of shape {x.shape} and y of shape {y.shape}"
@@ -144,7 +145,7 @@ def _joined(pieces: list[_Piece], classes: int | None) -> tuple[Array, Array, in
                 f" {first.y.dtype}. Use whole numbers for labels, floats for targets, and one of them for all"
             )
     if classes is None and first.y.dtype.kind != "f":
-        classes = max(1, 1 + max(int(piece.y.max()) for piece in filled))
+        classes = classes_of(np.concatenate([piece.y for piece in filled]))
     for piece in filled:
         row = None if classes is None else first_bad_label(piece.y.astype(np.float64), classes)
         if row is not None and classes is not None:

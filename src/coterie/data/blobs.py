@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from coterie.data.federated import FederatedData, Index, aligned
 from coterie.data.partition import inversions, numbered, rotations
-from coterie.data.partition.counting import at_least, at_most
+from coterie.data.partition.counting import a_client_each, at_least, at_most
 from coterie.data.splitting import check_share, kept
 from coterie.errors import SpecError, unknown
 from coterie.seeds import Seed
@@ -51,8 +51,9 @@ def blobs(
         test_share: Share of each client's examples for testing.
         seed: Fixes every draw.
     """
-    for name, value, least in (("clusters", clusters, 1), ("clients", clients, clusters), ("samples", samples, 1)):
-        at_least(name, value, least)
+    at_least("clusters", clusters, 1)
+    a_client_each(clients, clusters)
+    at_least("samples", samples, 1)
     for name, number, least in (("side", side, 2), ("classes", classes, 1), ("noise", noise, 0)):
         at_least(name, number, least)
     check_share(test_share)

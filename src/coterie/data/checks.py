@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,7 +16,42 @@ from coterie.types import Array
 if TYPE_CHECKING:
     from coterie.data.federated import FederatedData
 
+log = logging.getLogger(__name__)
+
 _BLOCK = 1 << 22  # numbers looked at in one go, so that a check needs little memory
+_INT32 = np.iinfo(np.int32)
+_CODES = 1000  # labels above this, and above ten times their number, are codes rather than numbers of classes
+
+
+def is_text(name: str) -> bool:
+    """Whether a name can be written as UTF-8; bytes of another encoding come from the file system as what cannot."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_ids(clients: Sequence[str]) -> None:
+    """Names that can be written, for draws and records go by them."""
+    if not is_text("".join(clients)):
+        bad = next(client for client in clients if not is_text(client))
+        raise DataError(f"The client id {bad!a} is no text that can be written as UTF-8. Rename the client")
+
+
+def fits_int32(numbers: Array) -> bool:
+    """Whether none of these numbers is beyond 32 bits."""
+    return not numbers.size or bool(numbers.min() >= _INT32.min and numbers.max() <= _INT32.max)
+
+
+def classes_of(labels: Array) -> int:
+    """One more than the largest label; codes are refused, since every number up to the largest would be a class."""
+    largest = int(labels.max()) if len(labels) else 0
+    if largest > _CODES and largest > 10 * (distinct := len(np.unique(labels))):
+        raise DataError(
+            f"{distinct} distinct labels, the largest {largest}: number them 0..{distinct - 1} or set data.classes"
+        )
+    return max(1, largest + 1)
 
 
 def first_bad_row(x: Array) -> int | None:
@@ -52,6 +89,8 @@ def check_labels(data: FederatedData) -> None:
         return
     if data.classes < 1:
         raise DataError(f"classes must be at least 1, got {data.classes}")
+    if data.classes > _INT32.max:
+        raise DataError(f"classes must be at most {_INT32.max}, got {data.classes}. Number the classes from 0")
     row = first_bad_label(y, data.classes)
     if row is not None:
         raise DataError(f"{_whose(data, row)}: {label_text(y[row], data.classes)}")
@@ -68,6 +107,17 @@ def first_bad_label(y: Array, classes: int) -> int | None:
 def label_text(label: object, classes: int) -> str:
     """What is wrong with a label, and what to do."""
     return f"the label is {label}; labels must be whole numbers 0..{classes - 1}. Number the classes from 0"
+
+
+def note_targets(what: str, y: Array) -> None:
+    """Say so where numbers that are taken as targets look like labels: nine in ten of them are whole numbers."""
+    odd = np.flatnonzero(y != np.floor(y))
+    if len(odd) > len(y) / 10 or len(y) == 0:
+        return
+    why = "labels are whole numbers written as floats, and"
+    if len(odd):
+        why = f"{len(odd)} of {len(y)} labels {'is' if len(odd) == 1 else 'are'} not whole, such as {y[odd[0]]}, so all"
+    log.warning("%s: %s are taken as numbers to predict; for classes set data.classes=N", what, why)
 
 
 def check_index(data: FederatedData, part: Literal["fit", "test"]) -> None:
@@ -127,8 +177,9 @@ def check_tokens(data: FederatedData) -> None:
         if data.table is not None:
             raise DataError("A table of vectors needs tokens: say how many ids there are, as many as it has rows")
         return
-    if data.x.dtype.kind not in "iu" or (data.x.size and not 0 <= int(data.x.min()) <= int(data.x.max()) < data.tokens):
-        raise DataError(f"x must hold ids of tokens, whole numbers 0..{data.tokens - 1}, got {_range(data.x)}")
+    top = min(data.tokens - 1, _INT32.max)
+    if data.x.dtype.kind not in "iu" or (data.x.size and not 0 <= int(data.x.min()) <= int(data.x.max()) <= top):
+        raise DataError(f"x must hold ids of tokens, whole numbers 0..{top}, got {_range(data.x)}")
     if data.normalise is not None:
         raise DataError("Ids of tokens are no quantities: leave normalise out")
     if data.table is not None:

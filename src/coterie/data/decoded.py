@@ -1,40 +1,30 @@
 """Examples as memory maps: a decoded copy of what a file, or several, hold is kept in the user's cache.
 
 The copy is a folder `<data set>-<sha256 of the files>` with `x.npy` (training examples followed by test examples),
-`y.npy` (int32), an array for each further column, and `copy.json`, which says the version of this format and the
-checksums of all arrays. It is built under another name and moved into place whole, so that processes can build it at
-the same time. A copy that is damaged or of another version is built anew; where nothing can be written, the examples
-are kept in memory.
+`y.npy` (int32), an array for each further column, and a note (see `copies`). One that is damaged or of another version
+is built anew; where nothing can be written, the examples are kept in memory.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-import os
 import shutil
-import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from coterie.data import files
+from coterie.data import copies, files
+from coterie.data.copies import Writing
 from coterie.data.federated import aligned
+from coterie.data.making import making
 from coterie.errors import DataError
 from coterie.types import Array
 
 log = logging.getLogger(__name__)
 
-#: Version of the format; copies of any other version are built anew.
-FORMAT = 2
-
-_NOTE = "copy.json"
-_TRIES = 5
-_STALE = 24 * 3600  # seconds after which an unfinished copy is taken to be abandoned
 _LARGE = 1 << 30  # bytes above which files are known by names, sizes and times, for reading them would take too long
 
 
@@ -48,6 +38,7 @@ class Decoded:
         train: How many are for training.
         columns: Further whole numbers, one for each example, such as its writer.
         names: What the numbers of a column stand for, where they stand for names.
+        digests: The SHA-256 of each file that they were read from, where it was computed.
     """
 
     x: Array
@@ -55,6 +46,7 @@ class Decoded:
     train: int
     columns: Mapping[str, Array] = field(default_factory=dict)
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    digests: Sequence[str] = ()
 
 
 #: From the paths of files to what they hold.
@@ -82,107 +74,67 @@ def decoded(name: str, paths: Sequence[Path], read: Read) -> Decoded:
         read: Reads them where there is no copy yet.
     """
     try:
-        digest = _digest(paths)
+        source, digests = _known_by(paths)
     except OSError as error:
         raise DataError(f"{error.filename} cannot be read: {error.strerror}") from error
-    folder = files.cache() / f"{name}-{digest[:16]}"
-    kept = _opened(folder, digest)
-    if kept is not None:
-        return kept
+    folder = files.cache() / f"{name}-{source[:16]}"
+    kept = _opened(folder, source)
+    if kept is None:
+        with making(folder) as work:
+            kept = _opened(folder, source)  # another process may have built it
+            if kept is None:
+                kept = _built(folder, work, source, paths, read)
+    return replace(kept, digests=digests)
+
+
+def _built(folder: Path, work: Path, source: str, paths: Sequence[Path], read: Read) -> Decoded:
     fresh = read(paths)
     try:
-        _store(folder, digest, fresh)
+        _store(folder, work, source, fresh)
     except OSError as error:
         what = paths[0].name
         log.warning("No decoded copy of %s can be kept in %s (%s); it stays in memory", what, folder, error)
         return fresh
-    return _opened(folder, digest) or fresh
+    return _opened(folder, source) or fresh
 
 
-def _digest(paths: Sequence[Path]) -> str:
-    """A text that is another one if any of the files changes."""
+def _known_by(paths: Sequence[Path]) -> tuple[str, list[str]]:
+    """A text that is another one if any of the files changes, and the checksum of each where they are computed."""
     states = [path.stat() for path in paths]
+    digests: list[str] = []
     if sum(state.st_size for state in states) > _LARGE:
         lines = [f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in zip(paths, states, strict=True)]
-    elif len(paths) == 1:
-        return _sha256(paths[0])
     else:
-        lines = [f"{path.name} {_sha256(path)}" for path in paths]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        digests = [_sha256(path) for path in paths]
+        if len(paths) == 1:
+            return digests[0], digests
+        lines = [f"{path.name} {digest}" for path, digest in zip(paths, digests, strict=True)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest(), digests
 
 
-def _opened(folder: Path, digest: str) -> Decoded | None:
+def _opened(folder: Path, source: str) -> Decoded | None:
     """The copy in a folder, or None if there is none, or none that is whole and of this version."""
-    try:
-        note = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
-        if (note["format"], note["source"]) != (FORMAT, digest):
-            return None
-        arrays: dict[str, Array] = {}
-        for name, entry in note["arrays"].items():
-            path = folder / f"{name}.npy"
-            if _sha256(path) != entry["sha256"]:
-                return None
-            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-            if list(mapped.shape) != entry["shape"] or len(mapped) != note["train"] + note["test"]:
-                return None
-            arrays[name] = np.asarray(mapped)  # the same memory without the subclass, whose slices are slow
-        return Decoded(arrays.pop("x"), arrays.pop("y"), int(note["train"]), arrays, note["names"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, cut short, or not what was written
+    kept = copies.opened(folder, source)
+    if kept is None:
         return None
+    arrays, note = kept
+    if any(len(array) != note["train"] + note["test"] for array in arrays.values()):
+        return None
+    return Decoded(arrays.pop("x"), arrays.pop("y"), note["train"], arrays, note["names"])
 
 
-def _store(folder: Path, digest: str, fresh: Decoded) -> None:
+def _store(folder: Path, work: Path, source: str, fresh: Decoded) -> None:
     """Write a copy and move it into place."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(folder)
-    work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        arrays = {"x": fresh.x, "y": fresh.y, **fresh.columns}
-        entries = {}
-        for name, array in arrays.items():
-            np.save(work / f"{name}.npy", array)  # plain writes: through a map, a full disk would kill the process
-            entries[name] = {"shape": list(array.shape), "sha256": _sha256(work / f"{name}.npy")}
-        note: dict[str, object] = {"format": FORMAT, "source": digest, "train": fresh.train}
-        note |= {"test": len(fresh.y) - fresh.train, "arrays": entries}
-        note["names"] = {column: list(names) for column, names in fresh.names.items()}
-        (work / _NOTE).write_text(json.dumps(note, indent=1), encoding="utf-8")
-        _move(work, folder, digest)
+        copies.begin(work)
+        written: dict[str, Writing] = {}
+        for name, array in {"x": fresh.x, "y": fresh.y, **fresh.columns}.items():
+            with Writing(work / f"{name}.npy", array.dtype, array.shape) as written[name]:
+                written[name].add(array)
+        names = {column: list(names) for column, names in fresh.names.items()}
+        copies.finish(work, folder, source, written, train=fresh.train, test=len(fresh.y) - fresh.train, names=names)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _move(work: Path, folder: Path, digest: str) -> None:
-    """Give the finished copy its name, unless another process was faster."""
-    for _ in range(_TRIES):
-        try:
-            os.rename(work, folder)  # refused if there is a folder of that name with something in it
-        except OSError:
-            if not folder.exists():
-                raise
-        else:
-            return
-        if _opened(folder, digest) is not None:
-            return
-        # It is damaged or old. Whoever has mapped its files goes on reading them.
-        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        try:
-            os.rename(folder, aside / "old")
-        except FileNotFoundError:
-            log.debug("%s was moved by another process", folder)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-    raise OSError(f"{folder} is replaced again and again")
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what killed processes have left behind."""
-    for left in folder.parent.glob(f".{folder.name}-*"):
-        try:
-            stale = time.time() - left.stat().st_mtime > _STALE
-        except OSError:  # gone in the meantime
-            continue
-        if stale:
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def _sha256(path: Path) -> str:

@@ -23,11 +23,13 @@ import numpy.typing as npt
 from coterie.data import transforms as transforming
 from coterie.data.checks import (
     check_examples,
+    check_ids,
     check_index,
     check_labels,
     check_normalise,
     check_tokens,
     check_transforms,
+    fits_int32,
 )
 from coterie.errors import DataError, unknown
 from coterie.seeds import Seed
@@ -96,7 +98,8 @@ class FederatedData:
 
     Attributes:
         name: What the data set is called.
-        x: (examples, *shape), of any real type, as it is read; normalisation belongs to the task.
+        x: (examples, *shape), of any real type, as it is read; normalisation belongs to the task. Whole numbers of 64
+            bits, which models would cut off, and uint32 are stored as int32, or as float32 where one does not fit.
         y: (examples,) labels 0..classes-1 as int32, or targets as float32.
         clients: The ids; a client's place here is its position everywhere else.
         fit: Training examples of each client.
@@ -139,6 +142,7 @@ class FederatedData:
             )
         if len(self._positions) != len(self.clients):
             raise DataError("Client ids must be unique; some id occurs twice. Rename one of the two clients")
+        check_ids(self.clients)
         if not 0 <= self.held_share < 1:
             raise DataError(f"held_share must be at least 0 and less than 1, got {self.held_share}")
         check_index(self, "fit")
@@ -148,7 +152,7 @@ class FederatedData:
         check_transforms(self)
         check_normalise(self)
         check_tokens(self)
-        object.__setattr__(self, "x", aligned(self.x))
+        object.__setattr__(self, "x", aligned(_computable(self.x)))
         if self.table is not None:
             object.__setattr__(self, "table", aligned(self.table.astype(np.float32, copy=False)))
         object.__setattr__(
@@ -270,6 +274,13 @@ class FederatedData:
         cells = index.owners() * self.classes + self.y[index.order]
         counts = np.bincount(cells, minlength=len(self.clients) * self.classes)
         return counts.reshape(len(self.clients), self.classes)
+
+
+def _computable(x: Array) -> Array:
+    """Examples in a type in which models compute; what they cannot hold would wrap round without a word."""
+    if x.dtype.kind not in "iu" or np.can_cast(x.dtype, np.int32):
+        return x
+    return x.astype(np.int32 if fits_int32(x) else np.float32)
 
 
 def _held(sizes: npt.NDArray[np.int64], share: float) -> npt.NDArray[np.int64]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 from pathlib import Path
 
 from coterie.errors import DataError
+
+log = logging.getLogger(__name__)
 
 #: The environment variable that names the folder with the files.
 VARIABLE = "COTERIE_DATA"
@@ -20,7 +24,18 @@ def cache() -> Path:
 def folders() -> list[Path]:
     """The folders in which a file is looked for, in this order."""
     named = os.environ.get(VARIABLE)
-    return [*([Path(os.path.expanduser(named))] if named else []), cache()]
+    if not named:
+        return [cache()]
+    folder = Path(os.path.expanduser(named))
+    if not folder.is_dir():
+        _warn(folder)
+    return [folder, cache()]
+
+
+@functools.cache
+def _warn(folder: Path) -> None:
+    """Once for each folder: it is looked for again and again."""
+    log.warning("%s names %s, and there is no such folder", VARIABLE, folder)
 
 
 def found(file: str) -> Path | None:
@@ -31,14 +46,14 @@ def found(file: str) -> Path | None:
     return None
 
 
-def find(file: str) -> Path:
-    """The path of a file; it is an error if it is nowhere."""
+def find(file: str, how: str = "") -> Path:
+    """The path of a file; it is an error if it is nowhere, which says how the file can be had."""
     path = found(file)
     if path is None:
         is_set = "" if os.environ.get(VARIABLE) else " (it is not set)"
         places = " and ".join(str(folder) for folder in folders())
         raise DataError(
             f"There is no file {file}; looked in {places}."
-            f" Set the environment variable {VARIABLE}{is_set} to the folder that holds it"
+            f" Set the environment variable {VARIABLE}{is_set} to the folder that holds it{how and f'. {how}'}"
         )
     return path

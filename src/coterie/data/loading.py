@@ -31,6 +31,7 @@ _LOADERS: dict[str, str] = {
     "mnist-inverted": "coterie.data.papers.srfca:mnist_inverted",
     "mnist-rotated-ifca": "coterie.data.papers.srfca:mnist_rotated_ifca",
     "cifar10-rotated": "coterie.data.papers.srfca:cifar10_rotated",
+    "cifar10-classes": "coterie.data.papers.srfca:cifar10_classes",
     "mnist-skew20": "coterie.data.papers.flag:mnist_skew20",
     "mnist-skew30": "coterie.data.papers.flag:mnist_skew30",
     "mnist-dirichlet": "coterie.data.papers.flag:mnist_dirichlet",

@@ -121,5 +121,5 @@ def pool(name: str) -> Pool:
     if kept.x.shape[1:] != images.shape:
         path = origin.paths[0]
         raise DataError(f"{path}: images of {images.title} have shape {images.shape}, got {kept.x.shape[1:]}")
-    text = images.text(origin, (kept.train, len(kept.y) - kept.train))
+    text = images.text(origin.checked(kept.digests), (kept.train, len(kept.y) - kept.train))
     return Pool(images, kept.x, kept.y, kept.train, text, images.classes, kept.columns, kept.names)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from coterie.data.federated import FederatedData, Index, aligned
 from coterie.data.partition import numbered
-from coterie.data.partition.counting import above, at_least
+from coterie.data.partition.counting import a_client_each, above, at_least
 from coterie.seeds import Seed
 
 
@@ -38,11 +38,12 @@ def regression(
         radius: What the planted weights are if not 0, r.
         seed: Fixes every draw.
     """
-    for name, value, least in (("clusters", clusters, 1), ("clients", clients, clusters), ("dimension", dimension, 1)):
+    for name, value, least in (("clusters", clusters, 1), ("dimension", dimension, 1)):
         at_least(name, value, least)
     for name, number, least in (("samples", samples, 0), ("test_samples", test_samples, 0), ("noise", noise, 0)):
         at_least(name, number, least)
     above("radius", radius, 0)
+    a_client_each(clients, clusters)
     truth = np.arange(clients) % clusters
     theta = planted_weights(clusters, dimension, radius=radius, seed=seed)
     each = samples + test_samples

@@ -25,7 +25,7 @@ from coterie.data.federated import FederatedData, Index
 from coterie.data.mapped import IN_MEMORY, mapped
 from coterie.data.partition import assemble
 from coterie.data.partition.counting import at_least
-from coterie.data.splitting import check_share
+from coterie.data.splitting import check_share, kept
 from coterie.seeds import Seed
 from coterie.types import Array
 
@@ -124,11 +124,10 @@ def _drawn(name: str, law: _Law, clients: int, test_share: float, samples: int =
     if not samples:
         return assemble(name, (x, y), fit, test_share=test_share, **common)
     # As many for everyone, drawn independently: the last ones are as good for testing as any.
-    tested = round(test_share * samples)
     order = np.arange(len(y)).reshape(clients, samples)
     parts = [
         Index.from_sizes(part.ravel(), np.full(clients, part.shape[1]))
-        for part in np.split(order, [samples - tested], 1)
+        for part in np.split(order, [kept(samples, test_share)], 1)
     ]
     return assemble(name, (x, y), parts[0], tested=parts[1], **common)
 

@@ -35,6 +35,9 @@ CHARACTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijk
 
 #: The file of vectors, and how many numbers each has.
 GLOVE = "glove.6B.300d.txt"
+_HOW = (
+    "GloVe's publishers hand it out at nlp.stanford.edu/projects/glove; or set data.vectors=hashed for random vectors"
+)
 WIDTH = 300
 
 #: `auto` takes GloVe's where the file is at hand and hashed ones otherwise.
@@ -50,7 +53,8 @@ _IDS[[ord(character) for character in CHARACTERS]] = np.arange(len(CHARACTERS))
 
 def characters(text: str) -> npt.NDArray[np.uint8]:
     """The ids of a text's characters."""
-    points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    # Half of a pair of surrogates, which JSON can hold, is another character like any other.
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     return np.where(points < len(_IDS), _IDS[np.minimum(points, len(_IDS) - 1)], np.uint8(_LAST))
 
 
@@ -114,7 +118,7 @@ def _glove(vectors: Vectors) -> Path | None:
     """Where the vectors are, or None for hashed ones."""
     if vectors == "hashed":
         return None
-    return files.find(GLOVE) if vectors == "glove" else files.found(GLOVE)
+    return files.find(GLOVE, _HOW) if vectors == "glove" else files.found(GLOVE)
 
 
 def hashed(known: Sequence[str], seed: int) -> dict[str, npt.NDArray[np.float32]]:

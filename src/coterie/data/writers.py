@@ -91,9 +91,11 @@ def _with_writers(mnist: Pool) -> tuple[Pool, Array, Array]:
         how = f"It must hold arrays {', '.join(_MEMBERS)}, in the order of mnist.npz"
         held = read_arrays(origin.paths[0], lambda _: _MEMBERS, how)
     who, series, who_test, series_test = held
+    if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in held):
+        raise DataError(f"{origin.paths[0]}: {', '.join(_MEMBERS)} must each be a list of whole numbers")
     writer, hsf = np.concatenate([who, who_test]).astype(np.int64), np.concatenate([series, series_test])
     if len(who) != mnist.train or len(writer) != len(mnist.y) or len(hsf) != len(writer):
         raise DataError(
             f"{origin.paths[0]} has {len(writer)} writers for {len(mnist.y)} images. Take the file made for this MNIST"
         )
-    return dataclasses.replace(mnist, source=f"{mnist.source} and {origin}"), writer, hsf
+    return dataclasses.replace(mnist, source=f"{mnist.source} and {origin.checked()}"), writer, hsf

@@ -31,8 +31,10 @@ GOOD = {"x": np.zeros((4, 5, 16, 16), np.float32), "y": np.zeros(4, int), "offse
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"x": np.zeros((4, 5, 16, 16), int)}, "x must hold a row of numbers and y a whole number"),
-        ({"y": np.zeros(3, int)}, "x must hold a row of numbers and y a whole number"),
+        ({"x": np.zeros((4, 5, 16, 16), int)}, "x must hold a row of numbers for each example"),
+        ({"y": np.full(4, 2**32)}, "y must hold whole numbers of 32 bits"),
+        ({"offsets": np.array([0, 3, 1, 4], np.uint8)}, "offsets must be whole numbers that rise"),
+        ({"y": np.zeros(3, int)}, "y must hold a whole number for each example in x"),
         ({"offsets": np.array([0, 5, 4])}, "offsets must be whole numbers that rise"),
         ({"offsets": np.array([0, 1, 3])}, "offsets must go from 0 to 4, the number of examples"),
         ({"offsets": None}, "has no array 'offsets'"),

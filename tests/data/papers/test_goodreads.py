@@ -76,8 +76,8 @@ def changed(path, **arrays):
 @pytest.mark.parametrize(
     ("arrays", "text"),
     [
-        ({"offsets_train": np.array([0, 5, 3])}, "x, y and offsets must belong together"),
-        ({"y_test": np.zeros(7, np.uint8)}, "x, y and offsets must belong together"),
+        ({"offsets_train": np.array([0, 5, 3])}, "offsets must be whole numbers that rise from 0 to"),
+        ({"y_test": np.zeros(7, np.uint8)}, "y must hold 0 or 1 for each of the"),
         ({"offsets_test": np.array([0, 2])}, "different numbers of reviewers"),
     ],
 )
@@ -104,6 +104,29 @@ def test_publishers_files_in_the_wrong_form_are_refused(folders, name, place, x,
     path.write_text(json.dumps(held))
     with pytest.raises(DataError, match=text):
         load(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "text"),
+    [
+        (
+            "goodreads",
+            {"x_train": np.array(1, np.uint8)},
+            "x must hold rows of counts, whole numbers from 0 on, got uint8",
+        ),
+        ("goodreads", {"y_test": np.array(["spoiler"] * 25)}, "y must hold 0 or 1 for each of the 25 examples"),
+        ("goodreads", {"y_test": np.full(25, 2**32)}, "y must hold 0 or 1 for each of the 25 examples"),
+        ("goodreads", {"offsets_test": np.array(25)}, "offsets must be whole numbers that rise from 0 to 25"),
+        ("goodreads", {"offsets_test": np.array([0, 9, 3, 25], np.uint8)}, "offsets must be whole numbers that rise"),
+        ("goodreads-sentences", {"text_train": np.array("He dies.")}, "text must hold a sentence for each example"),
+    ],
+)
+def test_an_archive_in_the_wrong_form_is_refused_and_named(tiny, name, change, text):
+    path = tiny / "data" / "fed_goodreads.npz"
+    np.savez(path, **{**np.load(path), **change})
+    with pytest.raises(DataError, match=text) as caught:
+        load(name)
+    assert str(path) in str(caught.value)
 
 
 def test_a_missing_file_is_named_with_its_place_and_where_it_is_from(folders):

@@ -126,6 +126,20 @@ def test_a_damaged_archive_is_refused(folders, content, text):
         load("shakespeare")
 
 
+def test_half_a_pair_of_surrogates_is_a_character_that_is_none_of_leafs(folders):
+    content = json.dumps({"A": {"lines": ["a\ud83d" * 100]}}).encode()
+    (folders / "data" / "shakespeare.json.gz").write_bytes(gzip.compress(content, mtime=0))
+    data = load("shakespeare", clients=1)
+    assert spelled(data.examples("A")[1][:4]) == "a}a}"  # what is not in LEAF's list counts as its last
+
+
+def test_a_role_whose_name_cannot_be_written_is_refused(folders):
+    content = json.dumps({"A\ud83d": {"lines": ["a" * 200]}}).encode()
+    (folders / "data" / "shakespeare.json.gz").write_bytes(gzip.compress(content, mtime=0))
+    with pytest.raises(DataError, match="is no text that can be written as UTF-8"):
+        load("shakespeare", clients=1)
+
+
 def test_a_missing_file_is_named_with_its_place_and_what_makes_it(folders):
     with pytest.raises(DataError) as caught:
         load("shakespeare")

@@ -53,6 +53,27 @@ def test_rotated_cifar_uses_eight_of_sixteen_pieces_in_each_cluster(tiny):
     np.testing.assert_array_equal(data.examples("01")[0], data.x[data.rows(1)][:, ::-1, ::-1])
 
 
+def test_in_the_variant_by_classes_the_clusters_share_two_classes(tiny):
+    data = load("cifar10-classes")
+    assert data.truth.tolist() == [0, 1] * 8
+    # 40 training and 10 test images a class: a cluster has 240 and 60, a piece 15, and 3 or 4.
+    assert data.sizes("fit").tolist() == [15] * 16
+    assert set(data.sizes("test")) <= {3, 4}
+    for cluster, classes in enumerate(({0, 1, 2, 3, 4, 5}, {4, 5, 6, 7, 8, 9})):
+        members = np.flatnonzero(data.truth == cluster)
+        for part in ("fit", "test"):
+            rows = np.concatenate([data.rows(i, part) for i in members])
+            assert distinct(rows)
+            assert set(data.y[rows]) == classes
+
+
+def test_with_as_many_pieces_as_clients_a_cluster_has_all_images_of_its_classes(tiny):
+    data = load("cifar10-classes", clients=8, chunks=4)
+    for cluster, classes in enumerate((range(6), range(4, 10))):
+        rows = np.concatenate([data.rows(i) for i in np.flatnonzero(data.truth == cluster)])
+        assert sorted(rows) == np.flatnonzero(np.isin(data.y[:400], classes)).tolist()
+
+
 @pytest.mark.data
 @pytest.mark.parametrize(("name", "clusters"), [("mnist-rotated", 4), ("mnist-inverted", 2)])
 def test_real_mnist_has_six_hundred_and_a_hundred_images_a_client(real, name, clusters):

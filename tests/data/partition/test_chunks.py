@@ -62,7 +62,7 @@ def test_clusters_turn_by_their_step():
     ("call", "text"),
     [
         (lambda: iid(5, 0), "clients must be at least 1, got 0"),
-        (lambda: clustered(9, 3, 4), "clients must be at least 4, got 3"),
+        (lambda: clustered(9, 3, 4), "clients must be at least 4, the number of clusters, got 3"),
         (lambda: clustered(9, 4, 2, chunks=3), "chunks goes with whole=True only"),
         (lambda: clustered(9, 4, 2, whole=True, chunks=1), "chunks must be at least 2, got 1"),
         (lambda: rotations(5), "clusters must be at most 4, for a step of 90° comes round again, got 5"),

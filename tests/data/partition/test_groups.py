@@ -138,7 +138,7 @@ def test_the_largest_remainder_gets_what_is_left_over():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: label_groups(LABELS, 3), "clients must be at least 5, got 3"),
+        (lambda: label_groups(LABELS, 3), "clients must be at least 5, the number of groups, got 3"),
         (lambda: label_groups(LABELS, 30, skew=0), "skew must be more than 0, got 0"),
         (lambda: label_groups(LABELS, 30, skew=1.5), "skew must be at most 1, all labels, got 1.5"),
         (lambda: label_groups(LABELS, 30, alpha=0), "alpha must be more than 0, got 0"),

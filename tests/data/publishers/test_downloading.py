@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from coterie.data import making
 from coterie.data.publishers.downloading import fetch
 from coterie.data.publishers.listing import File
 from coterie.data.watching import watched
@@ -270,17 +271,95 @@ print(fetch(File("a.gz", (sys.argv[1],), sys.argv[2]), Path(sys.argv[3])).stat()
 """
 
 
+def started(file, folder):
+    command = [sys.executable, "-c", SCRIPT, file.addresses[0], SHA256, str(folder)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def slow(server):
+    """Answers that stop after 300,000 bytes until the event is set."""
+    go_on = threading.Event()
+
+    def halting(request, content):
+        start = int((request.headers.get("Range") or "bytes=0-").removeprefix("bytes=").removesuffix("-"))
+        request.send_response(206 if start else 200)
+        request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        request.send_header("Content-Length", str(len(content) - start))
+        request.end_headers()
+        request.wfile.write(content[start:300_000])
+        go_on.wait(30)
+        request.wfile.write(content[max(start, 300_000) :])
+
+    server.answers["/a.gz"] = halting
+    yield go_on
+    go_on.set()
+
+
+def until_it_grows(part):
+    end = time.monotonic() + 30
+    while not (part.exists() and part.stat().st_size) and time.monotonic() < end:
+        time.sleep(0.01)
+    return part.stat().st_size
+
+
 @pytest.mark.network
-def test_two_processes_can_download_a_file_at_the_same_time(file, server, tmp_path):
+def test_of_two_processes_one_downloads_and_the_other_waits(file, server, slow, tmp_path):
+    pytest.importorskip("fcntl", reason="there are locks on POSIX only")
+    first = started(file, tmp_path)
+    until_it_grows(tmp_path / ".a.gz.part")
+    told = []
+
+    def watch(*now):
+        told.append(now)
+        slow.set()  # the first goes on when the second waits
+
+    with watched(watch):
+        assert fetch(file, tmp_path).read_bytes() == CONTENT
+    assert first.communicate(timeout=60)[0] == f"{len(CONTENT)}\n"
+    assert server.asked == [("/a.gz", None)]
+    assert {what for what, _, _ in told} == {"waiting for another process that makes a.gz"}
+    assert told[-1][1:] == (0, 0)  # whoever watches knows that the waiting is over
+    assert there(tmp_path) == ["a.gz"]
+
+
+@pytest.mark.network
+def test_the_download_of_a_killed_process_is_taken_up_where_it_stopped(file, server, slow, tmp_path):
+    pytest.importorskip("fcntl", reason="there are locks on POSIX only")
+    first = started(file, tmp_path)
+    until_it_grows(tmp_path / ".a.gz.part")
+    first.kill()
+    first.communicate(timeout=60)
+    there_already = (tmp_path / ".a.gz.part").stat().st_size
+    slow.set()
+    assert fetch(file, tmp_path).read_bytes() == CONTENT
+    assert server.asked == [("/a.gz", None), ("/a.gz", f"bytes={there_already}-")]
+    assert there(tmp_path) == ["a.gz"]
+
+
+@pytest.mark.network
+def test_without_locks_two_processes_download_a_file_at_the_same_time(file, server, tmp_path, monkeypatch):
+    monkeypatch.setattr(making, "_taken", lambda *_: None)
     server.meeting = threading.Barrier(2)  # neither gets an answer before both have asked
     (tmp_path / ".a.gz.part").write_bytes(CONTENT[:1000])  # which only one of them can have
-    command = [sys.executable, "-c", SCRIPT, file.addresses[0], SHA256, str(tmp_path)]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert [process.communicate(timeout=60)[0] for process in both] == [f"{len(CONTENT)}\n"] * 2
-    assert [process.returncode for process in both] == [0, 0]
+    both = [threading.Thread(target=fetch, args=(file, tmp_path)) for _ in range(2)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join(60)
     assert sorted(server.asked, key=str) == [("/a.gz", "bytes=1000-"), ("/a.gz", None)]
     assert there(tmp_path) == ["a.gz"]
     assert (tmp_path / "a.gz").read_bytes() == CONTENT
+
+
+def test_a_lock_that_is_held_for_too_long_is_not_waited_for(file, server, tmp_path, monkeypatch, caplog):
+    fcntl = pytest.importorskip("fcntl", reason="there are locks on POSIX only")
+    monkeypatch.setattr(making, "_PATIENCE", 0.0)
+    with (tmp_path / ".a.gz.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert fetch(file, tmp_path).read_bytes() == CONTENT
+    assert "has been held for an hour; going on without it" in caplog.text
+    assert there(tmp_path) == [".a.gz.lock", "a.gz"]
 
 
 def test_nothing_that_downloads_is_loaded_before_something_is_downloaded():

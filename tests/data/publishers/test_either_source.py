@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import shutil
 
 import numpy as np
@@ -74,13 +76,24 @@ def handed_out(originals, tmp_path_factory, write):
     return folder
 
 
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 @pytest.fixture
 def swapped(tiny, handed_out, monkeypatch):
-    """Take the archives away and put the publishers' files in their place."""
+    """Take the archives away and put the publishers' files in their place, as if they had been published so."""
 
     def swap():
         shutil.rmtree(tiny / "data")
         monkeypatch.setenv("COTERIE_DATA", str(handed_out))
+        for archive in PARTS:
+            listed = PUBLISHED[archive]
+            known = tuple(
+                dataclasses.replace(file, checksum=f"sha256:{sha256(handed_out / listed.folders[0] / file.name)}")
+                for file in listed.files
+            )
+            monkeypatch.setitem(PUBLISHED, archive, dataclasses.replace(listed, files=known))
 
     # LEAF's files have one writer after the other, and so must the archive for the same order of images.
     held = np.load(tiny / "data" / "femnist.npz")
@@ -91,7 +104,7 @@ def swapped(tiny, handed_out, monkeypatch):
 
 @pytest.mark.parametrize("name", BOTH)
 def test_a_preset_is_the_same_from_either_source_and_says_which(swapped, name):
-    few = 8 if name in ("cifar10-rotated", "femnist-200", "mnist-writers") else 20
+    few = 8 if name in ("cifar10-rotated", "cifar10-classes", "femnist-200", "mnist-writers") else 20
     before = load(name, clients=few)
     swapped()
     after = load(name, clients=few)
@@ -106,6 +119,23 @@ def test_a_preset_is_the_same_from_either_source_and_says_which(swapped, name):
     assert "as published" not in before.source
     assert "as published" in after.source
     assert "a subset: " in after.source  # 400 of 60,000 are no whole MNIST, in whatever format
+
+
+@pytest.mark.parametrize(
+    ("name", "altered"),
+    [("mnist", "t10k-labels-idx1-ubyte.gz"), ("mnist-writers", "qmnist-test-labels-idx2-int.gz")],
+)
+def test_files_that_are_not_as_published_are_not_called_so(tiny, handed_out, monkeypatch, caplog, name, altered):
+    # The true checksums stand in the list: these small files have others.
+    shutil.rmtree(tiny / "data")
+    monkeypatch.setenv("COTERIE_DATA", str(handed_out))
+    for _ in range(2):  # the second time from the decoded copy
+        caplog.clear()
+        assert "as published" not in load(name, clients=4).source
+        (warning,) = [text for text in caplog.messages if f"{altered} is not as published: its " in text]
+        assert warning.partition(" is not ")[0] == str(
+            handed_out / ("mnist" if name == "mnist" else "qmnist") / altered
+        )
 
 
 def test_a_second_load_does_not_read_the_publishers_files(swapped, monkeypatch):

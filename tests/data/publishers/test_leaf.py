@@ -91,6 +91,7 @@ def test_labels_may_be_written_with_a_point(tmp_path):
         (GOOD | {"user_data": {"a": {"x": [[0.5, 1]], "y": 3}}}, "and as many labels"),
         (GOOD | {"user_data": {"a": {"x": [[0.5, 1]], "y": [-1]}}}, "labels must be whole numbers from 0 on"),
         (GOOD | {"user_data": {"a": {"x": [[0.5, 1]], "y": [0.5]}}}, "labels must be whole numbers from 0 on"),
+        (GOOD | {"user_data": {"a": {"x": [[0.5, 1]], "y": [2**32]}}}, "labels must be whole numbers of 32 bits"),
         (GOOD | {"user_data": {"a": {"x": [[0.5, 1]], "y": ["b"]}}}, "labels must be whole numbers from 0 on"),
         (GOOD | {"user_data": {"a": {"x": [[0.5, float("nan")]], "y": [1]}}}, "all numbers finite"),
     ],

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coterie.data.publishers import pickled
 from coterie.data.publishers.pickled import read_pickle
 from coterie.errors import DataError
 
@@ -111,6 +112,7 @@ BYTES = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R"
         (b"].", "holds no dict"),
         (b".", "ends before its value is complete"),
         (b"e.", "a mark is missing"),
+        (rb"S'\ '" + b"\n.", "not a whole pickle"),
         (b"h\x07.", "not a whole pickle"),
         (b"", "not a whole pickle"),
     ],
@@ -118,6 +120,23 @@ BYTES = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R"
 def test_programs_that_are_not_tables_are_refused(program, text):
     with pytest.raises(DataError, match=text):
         read_pickle(program, "it")
+
+
+def test_a_name_that_is_no_text_is_refused_without_writing_it_out():
+    # A pair of the same pair, twenty times over: twenty instructions, and a million letters as text.
+    program = b"\x80\x04}" + b")" + b"\x94h\x00\x86" + b"".join(b"\x94h%c\x86" % place for place in range(1, 20))
+    with pytest.raises(DataError, match="it asks for a name that is no text"):
+        read_pickle(program + b"\x8c\x04name\x93.", "it")
+
+
+@pytest.mark.parametrize("fault", [RecursionError, MemoryError])
+def test_a_pickle_that_asks_for_too_much_is_refused(monkeypatch, fault):
+    def step(*_):
+        raise fault("too much")
+
+    monkeypatch.setattr(pickled._Machine, "step", step)
+    with pytest.raises(DataError, match="it is not a whole pickle of plain values: too much"):
+        read_pickle(b"}.", "it")
 
 
 def test_a_table_that_holds_itself_does_no_harm():

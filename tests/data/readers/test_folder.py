@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 
 import numpy as np
@@ -96,3 +97,29 @@ def test_wrong_values_name_the_client(tmp_path):
     save(tmp_path, "a")
     np.savez(tmp_path / "b.npz", x=np.array([[0, np.nan]]), y=np.zeros(1, int))
     assert "Client 'b': x is NaN or infinite in row 0" in refused(tmp_path)
+
+
+def test_an_array_that_is_a_single_number_is_refused(tmp_path):
+    np.savez(tmp_path / "b.npz", x=np.array(3.0), y=np.zeros(1, int))
+    assert "Client 'b': y must hold one label for each example, got x of shape ()" in refused(tmp_path)
+
+
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path):
+    save(tmp_path, "a")
+    try:
+        os.rename(os.fsencode(tmp_path / "a.npz"), os.path.join(os.fsencode(tmp_path), b"caf\xe9.npz"))
+    except OSError:
+        pytest.skip("this file system has names in UTF-8 only")
+    assert r"has a file whose name is not UTF-8, b'caf\xe9.npz'. Rename it" in refused(tmp_path)
+
+
+def test_targets_that_look_like_labels_are_said_to_be_targets(tmp_path, caplog):
+    np.savez(tmp_path / "a.npz", x=np.zeros((2, 1)), y=np.array([0.0, 3.0]))
+    assert load(tmp_path).classes is None
+    (said,) = caplog.messages
+    assert said.startswith(
+        f"{tmp_path}: labels are whole numbers written as floats, and are taken as numbers to predict"
+    )
+    caplog.clear()
+    assert load(tmp_path, classes=4).classes == 4
+    assert not caplog.messages

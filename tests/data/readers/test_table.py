@@ -52,6 +52,27 @@ def test_labels_with_a_decimal_point_are_targets(tmp_path):
     assert data.classes is None
 
 
+@pytest.mark.parametrize(
+    ("labels", "which"),
+    [
+        (["0", "1", "2.0"], "labels are whole numbers written as floats, and"),
+        ([*"0123456789", "3.5"], "1 of 11 labels is not whole, such as 3.5, so all"),
+    ],
+    ids=["all", "all but one"],
+)
+def test_targets_that_look_like_labels_are_said_to_be_targets(tmp_path, caplog, labels, which):
+    path = csv(tmp_path, "client,label,f\n" + "".join(f"a,{label},1\n" for label in labels))
+    assert load(path).classes is None
+    assert caplog.messages == [f"{path}: {which} are taken as numbers to predict; for classes set data.classes=N"]
+
+
+def test_targets_and_whole_numbers_with_a_number_of_classes_need_no_note(tmp_path, caplog):
+    assert load(csv(tmp_path, "client,label,f\na,0.5,1\na,2,1\n")).classes is None
+    data = load(csv(tmp_path, "client,label,f\na,0,1\na,1.0,1\n"), classes=2)
+    assert (data.classes, data.y.tolist(), data.y.dtype) == (2, [0, 1], np.int32)
+    assert not caplog.messages
+
+
 def test_quotes_blank_lines_spaces_and_a_byte_order_mark_do_no_harm(tmp_path):
     data = load(csv(tmp_path, '\ufeffclient, label ,f\n"a, b",0, 1\n\n"a, b",1,2\n'), test_share=0)
     assert data.clients == ("a, b",)
@@ -72,6 +93,10 @@ def test_a_table_longer_than_a_block_is_read_whole(tmp_path):
         ("client,f\na,1\n", "has no column 'label', only client, f"),
         ("client,label,f,f\na,1,2,3\n", "has two columns 'f'. Rename one"),
         ("client,label\na,1\n", "has no feature columns"),
+        (",client,label,f\n0,a,1,2\n", "column 1 is called '', as pandas calls the numbers of rows"),
+        ("client,label,f,Unnamed: 0\na,1,2,0\n", "column 4 is called 'Unnamed: 0', as pandas"),
+        ("client,label,f\na,0,1\na,100000000000000000000,1\n", "line 3: the label 100000000000000000000 is too large"),
+        ("client,label,f\na,0,1\na,1,1\na,90210123,1\n", "3 distinct labels, the largest 90210123: number them 0..2"),
         ("client,label,f\n", "has no rows below its header"),
         ("client,label,f\na,0,1\na,0\n", "line 3: 2 values in 3 columns"),
         ("client,label,f\na,0,1\n\na,0,red\n", "line 4, column 'f': 'red' is not a number. Encode categories"),
@@ -130,6 +155,8 @@ def test_parquet_knows_the_split_and_targets_too(tmp_path):
         ({"client": ["a", "a"], "label": [0, 1], "f": [1.0, None]}, "column 'f' has missing values"),
         ({"client": ["a", "a"], "label": [0, 1], "f": [1.0, float("inf")]}, "row 1: column 'f' is inf, not finite"),
         ({"client": ["a"], "label": ["x"], "f": [1.0]}, "column 'label' must hold numbers"),
+        ({"client": ["a"], "label": [0], "f": [1.0], "__index_level_0__": [0]}, "Write the table with index=False"),
+        ({"client": ["a"], "label": np.array([2**63], np.uint64), "f": [1.0]}, "the label 9223372036854775808 is too"),
         (
             {"client": ["a"], "label": [0], "f": [1.0], "split": ["dev"]},
             "row 0: split must be train or test, got 'dev'",
@@ -140,6 +167,13 @@ def test_a_wrong_parquet_table_is_refused(tmp_path, columns, message):
     with pytest.raises(DataError) as caught:
         load(parquet(tmp_path, **columns))
     assert message in str(caught.value)
+
+
+def test_clients_that_are_not_text_in_utf_8_are_refused(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    names = pa.array([b"caf\xe9"], pa.binary()).view(pa.string())
+    with pytest.raises(DataError, match=r"table\.parquet: column 'client' holds text that is not UTF-8"):
+        load(parquet(tmp_path, client=names, label=[0], f=[1.0]))
 
 
 def test_what_is_not_parquet_is_refused(tmp_path):

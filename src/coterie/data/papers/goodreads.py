@@ -104,9 +104,14 @@ def _of_archive(path: Path, what: str) -> _Parts:
     arrays = read_arrays(path, lambda _: wanted, f"It must hold arrays {', '.join(wanted)}, as numpy.savez writes them")
     parts = []
     for x, y, offsets in (arrays[:3], arrays[3:]):
-        rising = len(offsets) > 1 and offsets[0] == 0 and offsets[-1] == len(y) and (np.diff(offsets) >= 0).all()
-        if len(x) != len(y) or not rising or x.dtype.kind != ("u" if what == _COUNTS else "U"):
-            raise DataError(f"{path}: {field}, y and offsets must belong together, offsets rising from 0 to {len(y)}")
+        if x.ndim != (2 if what == _COUNTS else 1) or x.dtype.kind != ("u" if what == _COUNTS else "U"):
+            kind = "rows of counts, whole numbers from 0 on" if what == _COUNTS else "a sentence for each example"
+            raise DataError(f"{path}: {field} must hold {kind}, got {x.dtype} of shape {x.shape}")
+        if y.shape != x.shape[:1] or y.dtype.kind not in "iu" or not np.isin(y, (0, 1)).all():
+            raise DataError(f"{path}: y must hold 0 or 1 for each of the {len(x)} examples")
+        rising = offsets.ndim == 1 and len(offsets) > 1 and offsets.dtype.kind in "iu"
+        if not (rising and offsets[0] == 0 and offsets[-1] == len(y) and (offsets[1:] >= offsets[:-1]).all()):
+            raise DataError(f"{path}: offsets must be whole numbers that rise from 0 to {len(y)}")
         index = Index(np.arange(len(y)), offsets.astype(np.int64))
         parts.append((x if what == _COUNTS else x.tolist(), y.astype(np.int32), index))
     if len(parts[0][2]) != len(parts[1][2]):

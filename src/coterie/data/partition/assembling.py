@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from coterie.data.checks import check_ids, classes_of
 from coterie.data.federated import FederatedData, Index, aligned
 from coterie.data.splitting import check_share, split
 from coterie.errors import DataError
@@ -66,6 +67,7 @@ def assemble(
     ids = numbered(len(fit)) if clients is None else tuple(ClientId(str(client)) for client in clients)
     if len(ids) != len(fit):
         raise DataError(f"There are {len(ids)} client ids for {len(fit)} index lists; give one for each")
+    check_ids(ids)
     x, y = np.asarray(train[0]), np.asarray(train[1])
     if test is not None:
         if tested is None:
@@ -77,7 +79,7 @@ def assemble(
         pairs = [split(fit.of(i), test_share, Seed(seed).fold("split", client)) for i, client in enumerate(ids)]
         fit, tested = (Index.from_lists([pair[side] for pair in pairs]) for side in (0, 1))
     if classes is None and not targets:
-        classes = int(y.max()) + 1 if len(y) else 1
+        classes = classes_of(y)
     return FederatedData(
         name=name,
         x=x,

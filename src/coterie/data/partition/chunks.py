@@ -35,7 +35,7 @@ def clustered(
         seed: Fixes the order.
     """
     at_least("clusters", clusters, 1)
-    at_least("clients", clients, clusters)
+    at_least("clients", clients, clusters, "the number of clusters")
     if not whole:
         if chunks is not None:
             raise SpecError("chunks goes with whole=True only; leave it out")

@@ -5,15 +5,22 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from coterie.data.checks import classes_of
 from coterie.data.federated import Integers
 from coterie.errors import DataError, SpecError
 from coterie.types import Array
 
 
-def at_least(name: str, value: float, least: float) -> None:
-    """Refuse a setting that is too small."""
+def at_least(name: str, value: float, least: float, why: str = "") -> None:
+    """Refuse a setting that is too small, and say why."""
     if not value >= least:
-        raise SpecError(f"{name} must be at least {least}, got {value}")
+        raise SpecError(f"{name} must be at least {least}{why and f', {why}'}, got {value}")
+
+
+def a_client_each(clients: int, clusters: int) -> None:
+    """Refuse clusters without a client."""
+    if clients < clusters:
+        raise SpecError(f"data.clients must be at least data.clusters ({clusters}), got {clients}")
 
 
 def above(name: str, value: float, bound: float) -> None:
@@ -33,7 +40,7 @@ def labels_of(labels: Array) -> tuple[Integers, int]:
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) == 0 or labels.min() < 0:
         raise DataError("Labels must be a list of whole numbers from 0 on, at least one. Number the classes from 0")
-    return labels.astype(np.int64), int(labels.max()) + 1
+    return labels.astype(np.int64), classes_of(labels)
 
 
 def by_label(labels: Integers, classes: int) -> list[npt.NDArray[np.int64]]:

@@ -65,7 +65,7 @@ def label_groups(
     per_set = max(1, round(skew * classes))
     groups = math.ceil(1 / skew - 1e-9) if groups is None else groups
     at_least("groups", groups, 1)
-    at_least("clients", clients, groups)
+    at_least("clients", clients, groups, "the number of groups")
     stream = Seed(seed)
     owns = _label_sets(classes, per_set, groups, sets, stream.fold("sets"))  # (groups, classes)
     group = stream.fold("groups").permutation(clients) % groups

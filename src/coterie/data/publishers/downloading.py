@@ -2,8 +2,8 @@
 
 If the connection breaks, a download goes on where it stopped as long as each attempt brings something; if the server
 cannot begin in the middle, it starts again. What was received is left for the next call, unless there is no checksum
-to tell whether both pieces are of the same file. Several processes can download a file at the same time: each has a
-growing file of its own.
+to tell whether both pieces are of the same file. One process at a time downloads a file; others wait and find it there
+(see `making`).
 
 Progress is told to `watching`. Of pooch this takes the transfer alone: its `retrieve` writes to stderr and begins again
 whenever a connection breaks.
@@ -35,6 +35,9 @@ def fetch(file: File, folder: Path) -> Path:
     expected = file.checksum or recorded(final)
     faults = []
     with growing(final, keep=expected is not None) as part:
+        if final.is_file():  # another process has fetched it
+            part.unlink()
+            return final
         for address in file.addresses:
             fault = _attempt(address, part, file.name, expected)
             if fault is None:

@@ -6,21 +6,19 @@ import hashlib
 import logging
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from coterie.data.making import making, sweep
 from coterie.errors import DataError
 
 log = logging.getLogger(__name__)
 
-_STALE = 24 * 3600  # seconds after which a growing file is taken to be abandoned
-
 
 @contextmanager
 def growing(final: Path, *, keep: bool) -> Iterator[Path]:
-    """A file of one's own beside the final one, with another name.
+    """A file beside the final one, with another name, on which no other process works.
 
     Args:
         final: The path that the file is to have when it is whole (`place`).
@@ -28,26 +26,26 @@ def growing(final: Path, *, keep: bool) -> Iterator[Path]:
             end.
     """
     left = final.with_name(f".{final.name}.part")
-    part = final.with_name(f".{final.name}-{secrets.token_hex(4)}.part")
-    try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(final)
+    with making(final) as part:
         try:
-            os.replace(left, part)  # whoever moves it has it
-        except FileNotFoundError:
-            part.touch()
-        if not keep:
-            os.truncate(part, 0)
-    except OSError as error:
-        raise DataError(f"nothing can be kept in {final.parent}: {error.strerror}") from error
-    try:
-        yield part
-    finally:
-        if part.exists():
-            if keep and part.stat().st_size:
-                os.replace(part, left)
-            else:
-                part.unlink()
+            final.parent.mkdir(parents=True, exist_ok=True)
+            sweep(final.parent.glob(f".{final.name}-*.part"))
+            try:
+                os.replace(left, part)  # without a lock another name: whoever moves it has it
+            except FileNotFoundError:
+                part.touch()
+            if not keep:
+                os.truncate(part, 0)
+        except OSError as error:
+            raise DataError(f"nothing can be kept in {final.parent}: {error.strerror}") from error
+        try:
+            yield part
+        finally:
+            if part.exists():
+                if keep and part.stat().st_size:
+                    os.replace(part, left)
+                else:
+                    part.unlink()
 
 
 def place(part: Path, final: Path) -> None:
@@ -65,7 +63,7 @@ def wrong(part: Path, expected: str | None) -> str | None:
     if expected is None:
         return None
     kind, _, digits = expected.partition(":")
-    got = _digits(part, kind)
+    got = checksum(part, kind)
     if got == digits:
         return None
     os.truncate(part, 0)
@@ -85,7 +83,7 @@ def record(final: Path) -> None:
     beside = _record_of(final)
     work = beside.with_name(f".{beside.name}-{secrets.token_hex(4)}")
     try:
-        work.write_text(f"{_digits(final, 'sha256')}  {final.name}\n", encoding="ascii")
+        work.write_text(f"{checksum(final, 'sha256')}  {final.name}\n", encoding="ascii")
         os.replace(work, beside)
     except OSError as error:
         raise DataError(f"{beside} cannot be written: {error.strerror}") from error
@@ -96,16 +94,7 @@ def _record_of(final: Path) -> Path:
     return final.with_name(f"{final.name}.sha256")
 
 
-def _sweep(final: Path) -> None:
-    """Remove what killed processes have left behind."""
-    for left in final.parent.glob(f".{final.name}-*.part"):
-        try:
-            if time.time() - left.stat().st_mtime > _STALE:
-                left.unlink()
-        except OSError:  # gone in the meantime
-            continue
-
-
-def _digits(path: Path, kind: str) -> str:
+def checksum(path: Path, kind: str) -> str:
+    """The digits of a file's checksum, such as its sha256."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, kind).hexdigest()

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from coterie.data.checks import fits_int32
 from coterie.data.decoded import Decoded, joined
 from coterie.data.federated import aligned
 from coterie.errors import DataError
@@ -96,4 +97,6 @@ def _examples(path: Path, user: Any, data: dict[str, Any], size: Any, features: 
     # FedProx's scripts write labels as 3.0.
     if y.dtype.kind not in "iuf" or not np.isfinite(x).all() or (y != np.floor(y)).any() or (y < 0).any():
         raise DataError(f"{whose}: labels must be whole numbers from 0 on, and all numbers finite")
+    if not fits_int32(y):
+        raise DataError(f"{whose}: labels must be whole numbers of 32 bits, got {y.max()}")
     return x, y.astype(np.int32)

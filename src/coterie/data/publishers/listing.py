@@ -98,6 +98,12 @@ def _one(addresses: tuple[str, ...], name: str, checksum: str) -> File:
     return File(name, tuple(address + name for address in addresses), checksum)
 
 
+#: Name of an archive for which no publisher's files can stand → what it holds, and where that comes from.
+MADE: dict[str, str] = {
+    "chars74k_hnd.npz": "It holds x, 3,410 images of 28×28 bytes drawn from the pen strokes of Chars74K's EnglishHnd,"
+    " which char74k.json of github.com/aparrish/chars74k-json-dump has, y, the classes 0..61, and writer, 0..54",
+}
+
 #: Name of a file → the publisher's files that can stand for it.
 PUBLISHED: dict[str, Published] = {
     "mnist.npz": Published(

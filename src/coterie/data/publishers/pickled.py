@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import pickletools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,10 @@ _ENCODE = ("_codecs encode",)
 _NOTHING = ("__builtin__ bytes",)
 _KNOWN = (*_BLANK, *_ARRAY, *_DTYPE, *_ENCODE, *_NOTHING)
 _SHOWN = 80  # letters of a name in an error
+
+
+#: What goes wrong when the bytes are no pickle, or one that is built to take up all memory.
+_NOT_WHOLE = (ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError, Warning)
 
 
 class _Name(str):
@@ -52,12 +57,14 @@ def read_pickle(content: bytes, what: str) -> dict[Any, Any]:
     """
     machine = _Machine()
     try:
-        for opcode, argument, _ in pickletools.genops(content):
-            machine.step(opcode.name, argument)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # Python warns of texts with escapes that it does not know
+            for opcode, argument, _ in pickletools.genops(content):
+                machine.step(opcode.name, argument)
         return machine.result()
     except _Refused as error:
         raise DataError(f"{what} is refused: {error}. Nothing in it was run") from error
-    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+    except _NOT_WHOLE as error:
         raise DataError(f"{what} is not a whole pickle of plain values: {error}") from error
 
 
@@ -116,6 +123,8 @@ def _global(machine: _Machine, argument: str) -> None:
 
 def _stack_global(machine: _Machine, _: Any) -> None:
     module, name = machine.last(2)
+    if type(module) is not str or type(name) is not str:  # what else lies there may be endless as text
+        raise _Refused("it asks for a name that is no text")
     _global(machine, f"{module} {name}")
 
 

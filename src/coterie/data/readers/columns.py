@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -18,6 +19,8 @@ from coterie.types import Array
 
 _BLOCK = 4096  # rows converted in one go: text takes far more memory than numbers
 _ROLES = ("client", "label", "split")
+#: How pandas calls its row numbers in CSV, in a CSV that was read and written once more, and in Parquet.
+_ROW_NUMBERS = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +38,12 @@ def feature_names(file: Path, header: Sequence[str]) -> list[str]:
     for name in ("client", "label"):
         if name not in header:
             raise DataError(f"{file} has no column {name!r}, only {_some(header)}. Name the columns in the first line")
+    for place, name in enumerate(header, start=1):
+        if _ROW_NUMBERS.fullmatch(name):
+            raise DataError(
+                f"{file}: column {place} is called {name!r}, as pandas calls the numbers of rows, and would be a"
+                " feature. Write the table with index=False, or name the column"
+            )
     twice = [name for name in header if header.count(name) > 1]
     if twice:
         raise DataError(f"{file} has two columns {twice[0]!r}. Rename one of them")
@@ -101,10 +110,20 @@ def read_parquet(file: Path) -> Columns:
             )
     y = table.column("label").to_numpy()
     _check_numbers(file, "label", y)
+    if y.dtype.kind == "u" and len(y) and y.max() > np.iinfo(np.int64).max:
+        raise DataError(f"{file}: {_too_large(y.max())}")
     rows = list(range(table.num_rows))
-    client = np.asarray([str(value) for value in table.column("client").to_pylist()], str)
-    split = table.column("split").to_pylist() if "split" in table.column_names else []
+    client = np.asarray([str(value) for value in _texts(file, table, "client")], str)
+    split = _texts(file, table, "split") if "split" in table.column_names else []
     return Columns(client, x, y.astype(np.int64) if y.dtype.kind in "biu" else y, _split(file, split, rows, "row"))
+
+
+def _texts(file: Path, table: Any, name: str) -> list[Any]:
+    try:
+        values: list[Any] = table.column(name).to_pylist()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: column {name!r} holds text that is not UTF-8. Write it as UTF-8") from error
+    return values
 
 
 def _features(file: Path, columns: dict[str, tuple[str, ...]], lines: list[int]) -> npt.NDArray[np.float32]:
@@ -143,9 +162,18 @@ def _is_number(text: str) -> bool:
 
 def _labels(file: Path, labels: list[str], lines: list[int]) -> Array:
     try:
-        return np.asarray([int(label) for label in labels], np.int64)
-    except (ValueError, OverflowError):
+        whole = [int(label) for label in labels]
+    except ValueError:
         return _numbers(file, "label", labels, lines)
+    bounds = np.iinfo(np.int64)
+    for label, line in zip(whole, lines, strict=True):
+        if not bounds.min <= label <= bounds.max:
+            raise DataError(f"{file}, line {line}: {_too_large(label)}")
+    return np.asarray(whole, np.int64)
+
+
+def _too_large(label: object) -> str:
+    return f"the label {label} is too large for a class. Number the classes 0, 1, 2, ..."
 
 
 def _split(file: Path, split: Sequence[Any], lines: Sequence[int], unit: str = "line") -> npt.NDArray[np.bool_] | None:

@@ -9,7 +9,10 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
+import numpy as np
+
 from coterie.data.arrays import from_arrays
+from coterie.data.checks import is_text, note_targets
 from coterie.data.federated import FederatedData
 from coterie.data.readers.archive import read_arrays
 from coterie.errors import DataError
@@ -35,7 +38,13 @@ def read_folder(
     files = sorted(file for file in folder.iterdir() if file.suffix == ".npz")
     if not files:
         raise DataError(f"{folder} holds no .npz files. Put one for each client there, with arrays x and y")
+    for file in files:
+        if not is_text(file.stem):
+            raise DataError(f"{folder} has a file whose name is not UTF-8, {os.fsencode(file.name)!r}. Rename it")
     clients = {file.stem: read_client(file) for file in files}
+    targets = [array for arrays in clients.values() for array in arrays[1::2] if array.dtype.kind == "f"]
+    if classes is None and targets:
+        note_targets(str(folder), np.concatenate([array.ravel() for array in targets]))
     return from_arrays(
         clients,
         name=folder.resolve().name,

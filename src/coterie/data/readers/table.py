@@ -1,7 +1,8 @@
 """A table with the columns `client` and `label`, perhaps `split`, and a feature in every other column.
 
-Labels that are all whole numbers are classes and must be 0..C-1; with a decimal point they are targets. `split` says
-train or test for each row; without it a share of each client's rows is set aside for testing.
+Labels that are all whole numbers are classes and must be 0..C-1; if one has a decimal point, all are targets, unless
+the number of classes is given. `split` says train or test for each row; without it a share of each client's rows is set
+aside for testing. A column without a name, such as the row numbers that pandas writes, is refused.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coterie.data.checks import classes_of, note_targets
 from coterie.data.federated import FederatedData, Index
 from coterie.data.partition import assemble, by_column
 from coterie.data.readers.columns import Columns, read_csv, read_parquet
@@ -45,8 +47,11 @@ def read_table(
     if whole and table.y.min() < 0:
         client = table.client[np.argmin(table.y)]
         raise DataError(f"{file}: client {str(client)!r} has label {table.y.min()}; labels must be 0, 1, 2, ...")
-    if whole and classes is None:
-        classes = int(table.y.max()) + 1
+    if classes is None:
+        if whole:
+            classes = _classes(file, table.y)
+        else:
+            note_targets(str(file), table.y)
     index, names = by_column(table.client)
     source = f"a table of {len(table.y)} rows"
     if table.split is None:
@@ -72,6 +77,13 @@ def read_table(
         source=source,
         held_seed=Seed(seed),
     )
+
+
+def _classes(file: Path, labels: Array) -> int:
+    try:
+        return classes_of(labels)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from error
 
 
 def _only(index: Index, wanted: Array) -> Index:
