@@ -19,7 +19,7 @@ from common import arguments, finish
 import coterie
 from coterie import clustering, data, models, tree
 from coterie.clients import LocalSGD
-from coterie.clients.directions import pretrain
+from coterie.clients.directions import update
 from coterie.federation import Once, vectorised
 from coterie.seeds import Seed
 
@@ -107,7 +107,7 @@ def measures(tiny):
             for number in range(1 if tiny else 5):
                 seed = Seed(number)
                 founders = [fed.clients[i] for i in seed.sample(len(fed.clients), 20 * groups)]
-                got = fed.ask(founders, pretrain, seed, w0=Once(task.init(seed.fold("init"))), local=local)
+                got = fed.ask(founders, update, seed, w0=Once(task.init(seed.fold("init"))), local=local)
                 updates = tree.flatten_rows(got["update"])
                 pairs = np.triu_indices(len(updates), 1)
                 both = clustering.edc(updates, groups)[pairs], clustering.madc(updates)[pairs]

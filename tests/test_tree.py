@@ -111,6 +111,12 @@ def test_row_distances_go_over_all_arrays_of_a_model_jointly():
     assert tree.row_distances(one, other).tolist() == [13, 0]
 
 
+def test_of_no_models_there_are_no_rows_and_no_distances():
+    none = tree.take(tree.stack([model([[1, 2]], [3])]), [])
+    assert tree.flatten_rows(none).shape == (0, 3)
+    assert tree.row_distances(none, none).shape == (0,)
+
+
 def test_row_distances_and_norms_do_not_overflow_the_type_of_the_model():
     # (1e30)² is beyond float32, whose largest number is 3.4e38.
     large = tree.stack([model([[1e30, 0]], [0])])

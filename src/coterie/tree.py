@@ -6,6 +6,7 @@ is a tree of one leaf. The functions work on NumPy arrays and, inside works, on 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -150,8 +151,7 @@ def take(bank: Bank, indices: Any) -> Bank:
 
 def flatten_rows(bank: Bank) -> Array:
     """Each model of a bank as one row of a matrix."""
-    count = rows(bank)
-    return np.concatenate([np.asarray(leaf).reshape(count, -1) for leaf in leaves(bank)], axis=1)
+    return np.concatenate([_flat(np.asarray(leaf)) for leaf in leaves(bank)], axis=1)
 
 
 def where_rows(mask: Array, yes: Bank, no: Bank) -> Bank:
@@ -163,8 +163,13 @@ def where_rows(mask: Array, yes: Bank, no: Bank) -> Bank:
 def row_distances(bank: Bank, other: Bank) -> Array:
     """The l2 distance between the models of two banks, row by row, in float64."""
     squares = [
-        np.square(np.asarray(a, np.float64) - b).reshape(a.shape[0], -1).sum(axis=1)
+        _flat(np.square(np.asarray(a, np.float64) - b)).sum(axis=1)
         for a, b in zip(leaves(bank), leaves(other), strict=True)
     ]
     total: Array = np.sqrt(np.sum(squares, axis=0))
     return total
+
+
+def _flat(leaf: Array) -> Array:
+    """One row for each model; counted, since of no models -1 could be anything."""
+    return leaf.reshape(len(leaf), math.prod(leaf.shape[1:]))

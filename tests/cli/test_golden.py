@@ -30,11 +30,41 @@ def test_lists(what, coterie, golden):
     golden(what, done.stdout)
 
 
-@pytest.mark.parametrize(("what", "name"), [("methods", "fedprox"), ("data", "blobs"), ("models", "mlp")])
+@pytest.mark.parametrize(
+    ("what", "name"), [("methods", "fedprox"), ("data", "blobs"), ("models", "mlp"), ("models", "auto")]
+)
 def test_a_page_about_one(what, name, coterie, golden):
     done = coterie(what, name)
     assert done.exit_code == 0
     golden(f"{what}-{name}", done.stdout)
+
+
+def test_a_page_about_data_of_ones_own(coterie, golden, tmp_path):
+    rows = [f"{client},{place / 4},{place % 3 / 2},{place % 2}" for client in "abc" for place in range(10)]
+    (tmp_path / "mine.csv").write_text("\n".join(["client,width,height,label", *rows, "c,1,1,0"]))
+    done = coterie("data", "mine.csv")
+    assert done.exit_code == 0
+    golden("data-mine", done.stdout)
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "estimate", "suggest-threshold"])
+def test_the_help_of_commands_that_take_settings_names_every_section(command, coterie):
+    from coterie.runs.spec import SECTIONS
+
+    listed = " ".join(coterie(command, "--help").stdout.replace("│", " ").split())
+    names = [section for section in SECTIONS if command != "compare" or section != "method"]
+    assert f"Any setting of {', '.join(names)}" in listed
+
+
+def test_the_page_of_a_method_has_every_setting_of_every_fixed_section(coterie):
+    import dataclasses
+    import json
+
+    from coterie.runs.spec import SECTIONS, Spec
+
+    shared = [each["key"] for each in json.loads(coterie("methods", "fedavg", "--json").stdout)["shared"]]
+    fixed = [section for section in SECTIONS if section not in ("data", "model", "method")]
+    assert shared == [f"{part}.{each.name}" for part in fixed for each in dataclasses.fields(getattr(Spec(), part))]
 
 
 def test_the_result_of_a_run(coterie, tiny, golden):
@@ -81,6 +111,9 @@ WRONG = [
     ("zero jobs", ["compare", "--jobs", "0"], 2),
     ("more about an unknown method", ["methods", "ifac"], 2),
     ("more about an unknown data set", ["data", "digitz"], 2),
+    ("more about data that are not there", ["data", "./nope.csv"], 3),
+    ("more about data that cannot be read", ["data", "broken.csv"], 3),
+    ("a text for a number that may be left open", ["run", "--data", "broken.csv", "--set", "data.classes=abc"], 2),
     ("more about an unknown model", ["models", "mlpp"], 2),
     ("a folder that is no record", ["resume", "."], 2),
     ("an export of nothing", ["export", "nowhere"], 2),
@@ -89,6 +122,7 @@ WRONG = [
 
 def test_what_errors_say(coterie, golden, tmp_path):
     (tmp_path / "broken.toml").write_text("[run\nrounds = 3\n")
+    (tmp_path / "broken.csv").write_text("who,x,y\n")
     said = []
     for what, args, code in WRONG:
         done = coterie(*args)
@@ -96,7 +130,7 @@ def test_what_errors_say(coterie, golden, tmp_path):
         assert done.stdout == ""
         assert "Traceback" not in done.stderr
         said.append(f"# {what}\n$ coterie {' '.join(args)}\n{done.stderr}exit {code}\n")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.toml"], "nothing is half-written"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.csv", "broken.toml"], "nothing is half-written"
     golden("errors", "\n".join(said))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 SUMMARY = {"method", "data", "model", "seed", "rounds", "accuracy", "coverage", "clusters", "truth", "traffic"} | {
@@ -87,6 +88,18 @@ def test_everything_that_is_listed_has_a_page(coterie):
             page = strict(done.stdout)
             assert page["text"]
             assert all({"key", "default", "type", "means"} == set(each) for each in page["settings"])
+
+
+def test_a_page_about_data_says_what_they_hold(coterie, tmp_path):
+    # Two clients of ten examples, one of which each keeps for testing.
+    for client in ("a", "b"):
+        np.savez(tmp_path / f"{client}.npz", x=np.zeros((10, 3), np.float32), y=np.arange(10) % 4)
+    holds = strict(coterie("data", tmp_path, "--json").stdout)["holds"]
+    assert (holds["clients"], holds["classes"], holds["shape"], holds["clusters"]) == (2, 4, [3], None)
+    assert holds["examples"] == {"fit": 18, "test": 2}
+    planted = strict(coterie("data", "blobs", "--json").stdout)["holds"]
+    assert planted["clusters"] == {"0": 10, "1": 10, "2": 10, "3": 10}
+    assert strict(coterie("data", "mnist", "--json").stdout)["holds"] is None, "a page is no reason to download"
 
 
 def test_settings_of_a_method_come_with_default_type_and_meaning(coterie):

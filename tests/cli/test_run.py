@@ -9,6 +9,8 @@ import time
 import numpy as np
 import pytest
 
+from coterie import RunRecord
+
 
 def test_records_go_to_folders_that_are_not_there_yet(coterie, tiny):
     said = [coterie("run", *tiny).stdout.splitlines()[-1] for _ in range(3)]
@@ -53,6 +55,14 @@ def test_flags_go_over_the_file_and_set_over_both(coterie, tmp_path):
 def test_another_data_set_drops_the_settings_of_the_one_in_the_file(coterie, tmp_path):
     (tmp_path / "spec.toml").write_text('[data]\nname = "digits"\npartition = "iid"\n[run]\nrounds = 1\n')
     assert coterie("run", "spec.toml", "--data", "blobs", "--set", "data.clients=8").exit_code == 0
+
+
+def test_attackers_are_counted_and_named(coterie, tmp_path):
+    flags = ("--data", "blobs", "--set", "data.clients=8", "--set", "attack.name=sign", "--rounds", 1, "--out", "kept")
+    done = coterie("run", *flags, "--set", "attack.share=0.25")
+    assert done.exit_code == 0, done.stderr
+    assert "attackers  2 of 8 clients" in done.stdout
+    assert len(RunRecord.read(tmp_path / "kept").served["attackers"]) == 2
 
 
 def write_clients(folder, **sizes):
@@ -107,8 +117,6 @@ def test_a_client_without_examples_is_kept_and_said_so(coterie, tmp_path):
 
 
 def test_divergence_ends_with_4_and_keeps_the_record(coterie, tiny):
-    from coterie import RunRecord
-
     done = coterie("run", *tiny, "--rounds", 20, "--set", "local.rate_decay=1e9", "--out", "here")
     assert done.exit_code == 4
     first, second = done.stderr.splitlines()

@@ -10,6 +10,7 @@ import pytest
 
 #: Twelve clients of two kinds that are told apart at once.
 TWO = ["--data", "blobs", "--set", "data.clients=12", "--set", "data.clusters=2", "--set", "data.samples=30"]
+ONE = ["--set", "data.clients=1", "--set", "data.clusters=1"]
 QUICK = [*TWO, "--set", "local.rate=0.1", "--set", "method.init_steps=40"]
 
 
@@ -72,6 +73,37 @@ def test_the_settings_of_a_spec_count_but_for_its_threshold_and_its_rounds(coter
     assert "mine.toml --method srfca --set method.threshold=" in coterie("suggest-threshold", "mine.toml").stdout
 
 
+ONE_SHOT_IFCA = (
+    '[data]\nname = "blobs"\nclients = 12\nclusters = 2\nsamples = 30\n[local]\nrate = 0.1\n'
+    '[method]\nname = "oneshotifca"\ndistance = "l2"\ninit_steps = 30\nfirst_models = "random"\nmembers = 3\n'
+)
+
+
+def test_another_method_that_begins_with_one_shot_keeps_its_settings_and_its_name(coterie, tmp_path):
+    (tmp_path / "mine.toml").write_text(ONE_SHOT_IFCA)
+    done = coterie("suggest-threshold", "mine.toml", "--set", "method.min_size=3", "--json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    used = found["spec"]["method"]
+    assert (found["method"], used["distance"], used["init_steps"], used["min_size"]) == ("oneshotifca", "l2", 30, 3)
+    shown = coterie("suggest-threshold", "mine.toml", "--set", "method.min_size=3").stdout.splitlines()[-1]
+    sets = f"--set method.min_size=3 --set method.threshold={found['threshold']}"
+    assert shown == f"Run it: coterie run mine.toml --method oneshotifca {sets}"
+
+
+def test_from_python_a_spec_of_any_method_will_do():
+    from coterie.runs.spec import Spec
+    from coterie.runs.suggest import suggest
+
+    blobs = {"name": "blobs", "clients": 12, "clusters": 2, "samples": 30}
+    local = {"rate": 0.1}
+    kept = {"name": "oneshotifca", "init_steps": 7, "first_models": "random", "threshold": 1e-9}
+    found = suggest(Spec.of({"data": blobs, "local": local, "method": kept}))
+    assert (found["method"], found["spec"]["method"]["init_steps"]) == ("oneshotifca", 7)
+    other = suggest(Spec.of({"data": blobs, "local": local, "method": {"name": "ifca", "clusters": 3}}))
+    assert (other["method"], other["spec"]["method"]["init_steps"]) == ("srfca", 250)
+
+
 def test_help_teaches_by_examples(coterie):
     done = coterie("suggest-threshold", "--help")
     assert done.exit_code == 0
@@ -85,6 +117,8 @@ def test_help_teaches_by_examples(coterie):
         (["--set", "method.thrshold=3"], "No setting of method srfca 'thrshold'. Did you mean 'threshold'?"),
         (["--data", "digitz"], "No data set 'digitz'. Did you mean 'digits'?"),
         (["--set", "method.min_size=0"], "method.min_size must be at least 1, got 0"),
+        (["--set", "method.min_size=41"], "asks for clusters of 41 clients where method.grouping is 'components', but"),
+        (["--data", "blobs", *ONE], "Clients are compared with each other, for which at least 2 are needed, got 1"),
     ],
 )
 def test_what_cannot_be_meant_is_said_so(args, said, coterie):

@@ -10,7 +10,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from coterie.clients.subspaces import Subspaces, basis, class_subspaces, counted_subspaces
+from coterie.clients.subspaces import Subspaces, basis, class_subspaces, counted_subspaces, deal
 from coterie.data import from_arrays
 from coterie.errors import SpecError
 from coterie.federation import sequential, vectorised
@@ -72,13 +72,46 @@ def test_small_directions_beside_large_ones_stay_orthonormal():
 
 @pytest.mark.parametrize(("n", "p"), [(1, 1), (49, 1), (149, 1), (151, 2), (600, 6)])
 def test_a_share_of_a_class_gives_at_least_one_direction(n, p):
-    assert Subspaces().count(n, 10_000) == p
+    assert Subspaces().most(n) == p
 
 
 def test_a_number_or_a_budget_takes_the_place_of_the_share():
-    assert Subspaces(vectors=3).count(600, 1000) == 3
-    # 20 vectors for 1000 examples: 12 for 600 of them, 8 for 390 (7.8), none for 10 (0.2).
-    assert [Subspaces(budget=20).count(n, 1000) for n in (600, 390, 10)] == [12, 8, 0]
+    assert Subspaces(vectors=3).most(600) == 3
+    assert Subspaces(budget=20).most(600) == 20
+
+
+@pytest.mark.parametrize(
+    ("budget", "sizes", "ranks", "dealt"),
+    [
+        # 12 for 600, 7.8 and 0.2 for the others: 12 + 7, and the one that is left to the larger remainder.
+        (20, [600, 390, 10], [64, 64, 10], [12, 8, 0]),
+        # 0.4 each, which is 0 when each is rounded by itself: the first four of equals.
+        (4, [7] * 10, [7] * 10, [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]),
+        (20, [7] * 10, [7] * 10, [2] * 10),
+        # 6, 2 and 2; the first has but 3 directions, and the others get the rest in turns: two more, and one.
+        (10, [30, 10, 10], [3, 9, 9], [3, 4, 3]),
+        # Fewer directions than the budget: all of them.
+        (20, [3, 0, 5], [2, 0, 5], [2, 0, 5]),
+        (20, [0, 0], [0, 0], [0, 0]),
+        (1, [2, 3, 3], [2, 2, 2], [0, 1, 0]),
+    ],
+)
+def test_a_budget_is_dealt_to_the_last_direction(budget, sizes, ranks, dealt):
+    assert deal(budget, sizes, ranks) == dealt
+    assert sum(dealt) == min(budget, sum(ranks))
+
+
+@BOTH
+def test_with_many_even_classes_a_budget_leaves_nobody_without_directions(make):
+    # Ten classes of seven examples: 4·7/70 = 0.4 of a direction each. Class 0 has seven times the same example.
+    x, y = np.random.default_rng(0).normal(size=(70, 12)).astype(np.float32), np.repeat(np.arange(10), 7)
+    x[:7] = x[0]
+    got = asked(federation(make, {"a": (x, y)}, classes=10), budget=4).by_client("bases")
+    assert [len(rows) for rows in got["a"]] == [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
+    # 30 are three each; class 0 has one direction, and the two that it lacks go to classes 1 and 2.
+    got = asked(federation(make, {"a": (x, y)}, classes=10), budget=30).by_client("bases")
+    assert [len(rows) for rows in got["a"]] == [1, 4, 4, 3, 3, 3, 3, 3, 3, 3]
+    np.testing.assert_allclose(got["a"][1] @ got["a"][1].T, np.eye(4), atol=1e-6)
 
 
 # Of a client ---------------------------------------------------------------------------------------------------------

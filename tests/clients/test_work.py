@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from coterie.clients import Batches, Steps, Values, Work, fit, known_work
+from coterie.clients import Batches, Model, Steps, Values, Work, fit, known_work
 from coterie.clients.work import Batch
 from coterie.errors import SpecError
 
@@ -47,6 +47,12 @@ def test_parts_that_do_not_go_together_are_refused_and_the_name_stays_free(parts
         Work("test.wrong", {}, {}, **parts)
     with pytest.raises(SpecError, match=r"No work 'test\.wrong'"):
         known_work("test.wrong")
+
+
+@pytest.mark.parametrize("takes", [(), ("w0",), ("heads",), ("base", "heads")])
+def test_a_moved_model_must_have_one_to_move_from(takes):
+    with pytest.raises(SpecError, match=r"Work 'test.wrong' gives 'params' as a moved model, .* it needs start"):
+        Work("test.wrong", dict.fromkeys(takes, Model()), {"params": Model(moved=True)}, body=body)
 
 
 def test_a_work_is_known_by_its_name():

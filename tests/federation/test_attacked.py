@@ -11,9 +11,13 @@ import coterie
 from coterie import tree
 from coterie.aggregation import Robust
 from coterie.clients import LocalSGD, fit, gradient, score
-from coterie.clients.closest import fit_closest
+from coterie.clients.closest import fit_closest, gradient_closest
 from coterie.errors import SpecError
 from coterie.federation import Attack, Attacked, Desk, Mean, Rows, Sequential
+from coterie.methods.fedsim import fit_with_gradient
+from coterie.models import trainable
+from coterie.models.layers import BatchNorm, Dense, relu
+from coterie.models.networks import network
 from coterie.seeds import Seed
 from coterie.testing import tiny_data, tiny_task
 
@@ -55,6 +59,35 @@ def test_each_true_cluster_has_its_share_of_liars(seed):
     assert sorted(truth[client] for client in liars) == [0, 0, 1, 1]  # 0.4 · 5 of each
 
 
+@pytest.mark.parametrize(
+    ("share", "sizes", "counts"),
+    [
+        (0.2, [2, 2, 2, 2], [0, 0, 1, 1]),  # round(1.6) = 2; each cluster is owed 0.4, and two of them get one
+        (0.2, [10, 10], [2, 2]),
+        (0.2, [6, 3, 1], [0, 1, 1]),  # 2 in all; owed 1.2, 0.6 and 0.2: one, then the largest rest, 0.6
+        (0.3, [5, 5], [1, 2]),  # 3 in all; owed 1.5 each
+        (0.01, [4, 4], [0, 1]),  # 0.08 in all, but an attack has an attacker
+        (0.07, [100, 100], [7, 7]),
+        (1.0, [3, 1], [1, 3]),
+    ],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_share_of_all_is_dealt_out_over_the_clusters_by_largest_remainder(share, sizes, counts, seed):
+    truth = {f"{kind}-{place}": kind for kind, size in enumerate(sizes) for place in range(size)}
+    liars = Attack("sign", share=share).by(list(truth), truth, Seed(seed))
+    found = [sum(truth[client] == kind for client in liars) for kind in range(len(sizes))]
+    assert sorted(found) == counts
+    if sizes == [6, 3, 1]:
+        assert found == [1, 1, 0]
+
+
+def test_which_of_equal_clusters_has_an_attacker_is_drawn():
+    truth = {client: int(client) // 2 for client in EVERYONE}  # five clusters of two, each owed 0.4
+    attack = Attack("sign", share=0.2)
+    kinds = {truth[client] for seed in range(20) for client in attack.by(EVERYONE, truth, Seed(seed))}
+    assert kinds == set(range(5))
+
+
 @pytest.mark.parametrize(("name", "sign"), [("sign", -1), ("scale", 1)])
 def test_a_liar_goes_from_where_it_was_sent_so_far_as_its_strength_says(pair, name, sign):
     honest, lying, liars = pair(Attack(name, share=0.3, strength=4.0))
@@ -86,6 +119,69 @@ def test_without_a_model_to_move_from_the_answer_itself_is_turned_round(pair):
     good, bad = (rows(fed.ask(EVERYONE, gradient, Seed(0), params=START), "gradient") for fed in (honest, lying))
     for client in EVERYONE:
         np.testing.assert_allclose(bad[client], -good[client] if client in liars else good[client])
+
+
+def test_a_gradient_beside_a_trained_model_is_turned_round_at_nought(pair):
+    # With s = 1: -g for the gradient, 2w - w_k for the model.
+    honest, lying, liars = pair(Attack("sign", share=0.3, strength=1.0))
+    good, bad = (fed.ask(EVERYONE, fit_with_gradient, Seed(0), start=START, local=LOCAL) for fed in (honest, lying))
+    for client in EVERYONE:
+        g, trained, lies = rows(good, "gradient")[client], rows(good)[client], client in liars
+        np.testing.assert_allclose(rows(bad, "gradient")[client], -g if lies else g)
+        expected = 2 * tree.flatten(START) - trained if lies else trained
+        np.testing.assert_allclose(rows(bad)[client], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_the_gradient_of_a_chosen_model_is_turned_round_at_nought(pair):
+    honest, lying, liars = pair(Attack("sign", share=0.3, strength=1.0))
+    heads = tree.stack([START, TASK.init(Seed(2))])
+    good, bad = (fed.ask(EVERYONE, gradient_closest, Seed(0), base={}, heads=heads) for fed in (honest, lying))
+    for client, g in rows(good, "gradient").items():
+        np.testing.assert_allclose(rows(bad, "gradient")[client], -g if client in liars else g)
+
+
+@pytest.fixture(scope="module")
+def normal():
+    """A dense layer with batch normalisation behind it, on the same clients."""
+    layers = [Dense(4), BatchNorm(), relu, Dense(3)]
+    return network("normal", TASK.shape, 3, layers)
+
+
+@pytest.mark.parametrize("name", ["sign", "scale", "noise"])
+def test_running_statistics_are_told_honestly_and_all_else_is_not(name, normal):
+    attack = Attack(name, share=1.0, strength=10.0)
+    honest, lying = Sequential(tiny_data(), normal), Sequential(tiny_data(), normal)
+    fed = Desk(honest), Desk(Attacked(lying, attack, frozenset(EVERYONE), Seed(5)))
+    good, bad = (each.ask(EVERYONE, fit, Seed(0), start=normal.init(Seed(1)), local=LOCAL)["params"] for each in fed)
+    assert tree.same(bad["layer01"]["stats"], good["layer01"]["stats"])
+    for path, leaf in tree.paths(trainable(bad)):
+        assert not np.array_equal(leaf, dict(tree.paths(good))[path]), path
+
+
+def test_the_length_of_noise_counts_no_statistics(normal):
+    # ‖w_k - w‖/√d over what is trained: 4·16 + 4, scale and shift of 4, 3·4 + 3.
+    start, attack = normal.init(Seed(1)), Attack("noise", share=1.0, strength=3.0)
+    fed = [Desk(Sequential(tiny_data(), normal))]
+    fed += [Desk(Attacked(Sequential(tiny_data(), normal), attack, frozenset(EVERYONE), Seed(5)))]
+    good, bad = (each.ask(EVERYONE, fit, Seed(0), start=start, local=LOCAL)["params"] for each in fed)
+    d = tree.size(trainable(start))
+    assert d == 68 + 8 + 15
+    moved = tree.flatten_rows(trainable(good)) - tree.flatten(trainable(start))
+    added = tree.flatten_rows(trainable(bad)) - tree.flatten_rows(trainable(good))
+    ratio = np.linalg.norm(added, axis=1) / (3 * np.linalg.norm(moved, axis=1))
+    assert abs(ratio - 1).max() < 5 / math.sqrt(2 * d)
+
+
+def test_a_model_with_batch_normalisation_does_not_break_under_attack(normal):
+    # Bytes as they are stored have variances far above 1, where running variances start: two of ten clients that turned
+    # their move of those round ten times over would leave a mean below 0, and scores that are no numbers.
+    record = coterie.run(
+        {"attack": {"name": "sign", "strength": 10.0}, "local": {"epochs": 1}, "run": {"rounds": 2}},
+        data=tiny_data(),
+        task=normal,
+    )
+    assert record.summary["status"] == "done"
+    assert (record.models()["layer01"]["stats"]["variance"] > 0).all()
 
 
 def test_noise_is_as_long_as_the_move_times_the_strength_and_new_in_each_ask(pair):
@@ -135,12 +231,21 @@ def test_models_that_were_handed_over_are_averaged_by_the_same_rule(pair):
     assert fed.average(bank, [1, 0, 1])["w"].tolist() == [50.0]  # a model of weight 0 is left out
 
 
+def test_a_federation_says_whether_weights_count_when_it_averages(pair):
+    _, plain, _ = pair(Attack("none"))
+    assert not plain.robust
+    for rule in ("trimmed", "median", "geometric", "krum", "multi-krum", "clip"):
+        _, fed, _ = pair(Attack("none"), robust=Robust(rule))
+        assert all(each.robust for each in (fed, fed.on(TASK), fed.evaluating(), fed.placing()))
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
         ({"name": "lie"}, "attack.name must be one of 'none', 'sign'"),
         ({"share": 1.5}, "attack.share must lie between 0 and 1, got 1.5"),
         ({"strength": math.nan}, "attack.strength must be finite and not negative"),
+        ({"name": "sign", "share": 0.0}, "attack.name = 'sign' with attack.share = 0 is an attack by nobody"),
     ],
 )
 def test_attacks_that_cannot_be_meant_are_refused(given, text):
@@ -162,6 +267,8 @@ def test_labels_of_liars_are_turned_round_for_training_and_of_nobody_for_testing
         tests = [each.data.y[each.data.rows(place, "test")] for each in (honest, lying)]
         assert np.array_equal(*tests)
     assert len(liars) == 4  # one of the four clients of each rotation
+    assert lying.attackers == tuple(sorted(liars))
+    assert honest.attackers == ()
 
 
 def test_turned_labels_do_not_go_with_a_shift():

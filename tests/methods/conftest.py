@@ -12,7 +12,8 @@ import pytest
 
 from coterie import data, models
 from coterie.clients import LocalSGD, score
-from coterie.federation import Cohort, Rows, sequential, vectorised
+from coterie.errors import TooFewReplies
+from coterie.federation import Cohort, Desk, Rows, Sequential, sequential, vectorised
 from coterie.models import Normalise
 from coterie.seeds import Seed
 
@@ -104,7 +105,7 @@ def step():
 
 @pytest.fixture(scope="session")
 def play():
-    """`play(method, fed, rounds, size)`: the state in the end and the rounds, those of preparing first.
+    """`play(method, fed, rounds, size)`: the state in the end and the rounds, with those of preparing where they come.
 
     Cohorts depend on the seed and the round only; with `size` None everyone takes part.
     """
@@ -112,13 +113,14 @@ def play():
     def run(method, fed, rounds, size=None, seed=0, state=None, among=None, stragglers=0):
         root, everyone = Seed(seed), tuple(fed.clients if among is None else sorted(among))
         state = method.start(fed.task, root) if state is None else state
-        done = []
-        while method.stage(state) == "prepare":
-            t = len(done)
-            who = Cohort(-1, everyone, root.fold("prepare", t), everyone)
-            done.append(method.round(state, fed, who, root.fold("prepare", t)))
-            state = done[-1].state
-        for t in range(rounds):
+        done, prepared = [], 0
+        for t in range(rounds + 1):
+            while method.stage(state) == "prepare":
+                seed_t, prepared = root.fold("prepare", prepared), prepared + 1
+                done.append(method.round(state, fed, Cohort(-1, everyone, seed_t, everyone), seed_t))
+                state = done[-1].state
+            if t == rounds:
+                break
             seed_t = root.fold("cohort", t)
             drawn = sorted(everyone[i] for i in seed_t.sample(len(everyone), len(everyone) if size is None else size))
             slow = [drawn[i] for i in root.fold("late", t).sample(len(drawn), stragglers)]
@@ -160,3 +162,64 @@ def blobs():
 
 
 _IMAGES = models.build("mclr", (8, 8), 4, normalise=Normalise(0.0, 255.0))
+_DIGITS = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """`digits(...)`: images of digits so divided, all for `data.load`; and who is in which true cluster."""
+
+    def make(**how):
+        images = data.load("digits", **how)
+        truth = {} if images.truth is None else dict(zip(images.clients, images.truth.tolist(), strict=True))
+        return vectorised(images, _DIGITS), truth
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def groups(digits):
+    """`groups(seed)`: digits of twenty clients in five groups with two labels each, and who is in which."""
+    return lambda seed=0, clients=20: digits(clients=clients, partition="groups", alpha=1.0, seed=seed)
+
+
+class _Losing(Sequential):
+    """Clients of whom some are not heard: `lost` has the names of works, and whose replies to them get lost."""
+
+    lost: dict
+
+    def carry(self, order):
+        gone = self.lost.get(order.work.name, ())
+        return (block for block in super().carry(order) if block.clients[0] not in gone)
+
+
+@pytest.fixture(scope="session")
+def losing():
+    """`losing(data, task, fit="b")`: a federation that loses b's replies to `fit`; and what it loses, to be changed."""
+
+    def make(images, task, **lost):
+        carrier = _Losing(images, task)
+        carrier.lost = lost
+        return Desk(carrier), lost
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def joins_later(cohort):
+    """`joins_later(method, fed, lost)`: a, b, c found clusters, of whom b is not heard, nor at first in a round."""
+
+    def check(method, fed, lost):
+        state = method.round(method.start(fed.task, Seed(0)), fed, cohort(fed, -1), Seed(0)).state
+        known = dict(state.assignment)
+        assert set(known) == {"a", "c"}
+        assert method.round(state, fed, cohort(fed), Seed(0)).assignment == known
+        with pytest.raises(TooFewReplies):  # nobody else can train
+            method.round(state, fed, cohort(fed, clients="b"), Seed(0))
+        lost.clear()
+        found = method.round(state, fed, cohort(fed), Seed(0))
+        assert set(found.assignment) == {"a", "b", "c"}
+        assert dict(found.state.assignment) == found.assignment
+        return state, found.assignment
+
+    return check

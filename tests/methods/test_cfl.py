@@ -242,7 +242,7 @@ def test_who_did_not_answer_at_a_split_goes_down_before_it_trains_again(losing, 
 
 
 def test_who_is_lost_on_the_way_down_stays_at_the_split_and_the_others_go_on(losing, cohort, split):
-    fed = losing({("fit", 0): "g", ("fedgroup.pretrain", 0): "g"})
+    fed = losing({("fit", 0): "g", ("update", 0): "g"})
     state, done = rounds(split(), fed, cohort, 3)
     assert "g" not in done[1].assignment
     # Round 1: {a, c, e} go to their mean, -14/3. Round 2: g comes down and trains with them; Δ = -4/3, -4/3, 8/3, 8/3,
@@ -254,7 +254,7 @@ def test_who_is_lost_on_the_way_down_stays_at_the_split_and_the_others_go_on(los
 
 
 def test_nobody_left_at_a_split_answering_skips_the_round_only_where_nobody_else_trains(losing, cohort, split):
-    fed = losing({("fit", 0): "g", ("fedgroup.pretrain", 0): "g"})
+    fed = losing({("fit", 0): "g", ("update", 0): "g"})
     state, _ = rounds(split(), fed, cohort, 1)
     alone = dataclasses.replace(cohort(fed, 1), available=("g",))
     with pytest.raises(TooFewReplies):
@@ -314,6 +314,31 @@ def test_with_cohorts_a_cluster_splits_when_each_member_has_a_fresh_update(tiny,
             # The split of round 1 places all four, those of the cohort before too.
             assert set(state.clusters("abcd")) == set("abcd")
             assert state.splits[0].updates.tolist() == [[-2], [2], [-2], [2]]
+
+
+def test_with_cohorts_each_update_counts_at_the_rate_of_its_own_round(tiny, cohort, split, step):
+    # The rate is ½ in round 0 and ¼ in round 1, and the model stays at 0 since Δ = -2, 2 and -1, 1 cancel. Brought to
+    # the first rate, all four are ±2: parts without spread, a mean of 0, 2 for the largest. With round 1's factor for
+    # all, a's and b's would count 4 and their parts would be spread.
+    fed = tiny(a=[-4], b=[4], c=[-4], d=[4])
+    how = {"units": "relative", "local": step(0.5, rate_decay=0.5), "participation": "cohort", "max_age": 1}
+    method = split(eps1=0.5, eps2=0.9, separation=1e6, **how)
+    state = dataclasses.replace(from_zero(method, fed), largest=2.0)
+    for t, drawn in enumerate(("ab", "cd")):
+        out = method.round(state, fed, cohort(fed, t, clients=drawn), Seed(0))
+        state = out.state
+    assert (out.evidence["0"]["mean_norm"], out.evidence["0"]["max_norm"]) == (0, 2)
+    assert out.evidence["0"]["separation"] == np.inf
+    assert out.counts == {"splits": 1}
+    # Kept as they came: newcomers are compared by direction alone.
+    assert state.splits[0].updates.tolist() == [[-2], [2], [-1], [1]]
+
+
+def test_a_round_in_which_all_are_stragglers_changes_nothing(tiny, cohort, split):
+    fed = tiny(a=[-3], b=[5])
+    state, (out,) = rounds(split(), fed, cohort, 1, efforts={"a": 0.5, "b": 0.5})
+    assert state.bank["w"].tolist() == [0]
+    assert (out.assignment, out.loss, out.distances, out.counts) == ({}, None, {}, {"splits": 0})
 
 
 def test_updates_from_another_model_do_not_count(tiny, cohort, split):

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import data, models, tree
+from coterie.aggregation import Robust
 from coterie.clients import LocalSGD, fit
 from coterie.errors import SpecError
-from coterie.federation import Cohort, sequential
+from coterie.federation import Cohort, Desk, Sequential, sequential
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fedsim import FedSim, fit_with_gradient, mean_of_means
 from coterie.metrics import adjusted_rand
@@ -67,23 +68,58 @@ def test_nine_copies_of_a_real_client_end_in_the_middle_too(blobs, cohort, step)
     np.testing.assert_allclose(tree.flatten(out.state), tree.flatten_rows(single).mean(axis=0), atol=1e-6)
 
 
-def test_clusters_dealt_in_turns(tiny, cohort, step):
-    # a and c: (0 + 2·6)/3 = 4.   b and d: (10 + 20)/2 = 15.   (4 + 15)/2 = 9.5
-    fed = tiny(a=[0], b=[10], c=[6, 6], d=[20])
-    out = FedSim(step(1.0), clusters=2, clustering="round_robin").round(w(1), fed, cohort(fed, t=3), Seed(0))
-    assert out.assignment == {"a": 0, "b": 1, "c": 0, "d": 1}
-    assert out.state["w"] == 9.5
-    assert out.evidence == {}
+def test_clusters_are_dealt_in_turns_along_a_shuffled_cohort(tiny, cohort, step):
+    # Four clients in two clusters of two, one of three ways:
+    #   ab, cd: (0 + 10)/2 = 5,    (2·6 + 20)/3 = 32/3,   their mean 47/6
+    #   ac, bd: (0 + 2·6)/3 = 4,   (10 + 20)/2 = 15,      their mean 19/2
+    #   ad, bc: (0 + 20)/2 = 10,   (10 + 2·6)/3 = 22/3,   their mean 26/3
+    ways = {("a", "b"): 47 / 6, ("a", "c"): 19 / 2, ("a", "d"): 26 / 3}
+    fed, method = tiny(a=[0], b=[10], c=[6, 6], d=[20]), FedSim(step(1.0), clusters=2, clustering="round_robin")
+    seen = set()
+    for number in range(12):
+        out = method.round(w(1), fed, cohort(fed, t=3), Seed(number))
+        with_a = tuple(client for client in "abcd" if out.assignment[client] == out.assignment["a"])
+        assert out.state["w"] == pytest.approx(ways[with_a])
+        assert out.evidence == {}
+        seen.add(with_a)
+    assert seen == set(ways)
+    assert out.assignment == method.round(w(1), fed, cohort(fed, t=3), Seed(11)).assignment
+
+
+def test_dealing_does_not_follow_ids(tiny, cohort, step):
+    # Client i is of kind i mod 3, as planted ones are. Of the 15!/(5!)³/3! equal deals one is that of the kinds.
+    fed = tiny(kind="vectorised", **{f"{i:02}": [i] for i in range(15)})
+    truth = {f"{i:02}": i % 3 for i in range(15)}
+    for how in ({"clustering": "round_robin"}, {"first_round": "round_robin"}):
+        for number in range(5):
+            out = FedSim(step(1.0), clusters=3, **how).round(w(1), fed, cohort(fed), Seed(number))
+            assert np.bincount(list(out.assignment.values())).tolist() == [5, 5, 5]
+            assert adjusted_rand(out.assignment, truth) < 0.5
 
 
 def test_the_first_round_may_be_dealt_in_turns(tiny, cohort, step):
     fed = tiny(a=[0], b=[10], c=[0], d=[10])
-    by_turns = {"a": 0, "b": 1, "c": 2, "d": 0}
     method = FedSim(step(1.0), clusters=3, first_round="round_robin")
-    assert method.round(w(1), fed, cohort(fed, t=0), Seed(0)).assignment == by_turns
+    first = method.round(w(1), fed, cohort(fed, t=0), Seed(0)).assignment
+    assert sorted(first.values()) == [0, 0, 1, 2]
     assert method.round(w(1), fed, cohort(fed, t=1), Seed(0)).assignment == {"a": 0, "b": 1, "c": 0, "d": 1}
     always = FedSim(step(1.0), clusters=3, clustering="round_robin")
-    assert always.round(w(1), fed, cohort(fed, t=0), Seed(0)).assignment == by_turns
+    assert always.round(w(1), fed, cohort(fed, t=0), Seed(0)).assignment == first
+
+
+@pytest.mark.parametrize("rule", ["trimmed", "median", "geometric", "krum", "multi-krum", "clip"])
+def test_a_cluster_of_bad_clients_is_outvoted_where_means_are_robust(rule, numbers, quadratic, cohort, step):
+    # Ten clusters at 0, 1, …, 8 and at 1e6, where three bad clients agree with each other: in a plain mean of clusters
+    # they move the model to some 1e5.
+    good = {f"{i}{twin}": [i] for i in range(9) for twin in "ab"}
+    images = numbers(**good, **{f"bad{i}": [1e6] for i in range(3)})
+    method = FedSim(step(1.0), clusters=10, variance=1.0)
+    fed = sequential(images, quadratic)
+    assert method.round(w(0.5), fed, cohort(fed), Seed(0)).state["w"] == pytest.approx((36 + 1e6) / 10)
+    fed = Desk(Sequential(images, quadratic), robust=Robust(rule))
+    out = method.round(w(0.5), fed, cohort(fed), Seed(0))
+    assert len(set(out.assignment.values())) == 10
+    assert 0 <= out.state["w"] <= 8
 
 
 def test_a_client_without_examples_is_in_no_cluster(tiny, cohort, step):
@@ -93,7 +129,8 @@ def test_a_client_without_examples_is_in_no_cluster(tiny, cohort, step):
     assert out.state["w"] == 5
     assert out.assignment == {"a": 0, "c": 1, "d": 1}
     dealt = FedSim(step(1.0), clusters=2, clustering="round_robin").round(w(7), fed, cohort(fed), Seed(0))
-    assert dealt.assignment == {"a": 0, "c": 1, "d": 0}
+    assert set(dealt.assignment) == set("acd")
+    assert sorted(dealt.assignment.values()) == [0, 0, 1]
 
 
 @pytest.mark.parametrize("clustering", ["gradients", "round_robin"])

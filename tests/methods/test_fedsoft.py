@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from coterie import tree
+from coterie.aggregation import Robust
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError
-from coterie.federation import Once
+from coterie.federation import Desk, Once, Sequential
 from coterie.kept import Kept
 from coterie.methods import local as alone
 from coterie.methods.fedprox import FedProx
@@ -127,6 +128,22 @@ def test_models_are_pulled_to_all_centres_by_weight(kind, renormalise, at_c, thr
     # Distances to the centre of the largest weight; losses before the step: (2·1 + 2·81 + 3·1 + 49 + 0)/2 over nine.
     assert out.distances == pytest.approx({k: abs(m - expected[0]) for k, m in zip("abc", models, strict=True)})
     assert out.loss == pytest.approx((2 + 2 * 81 + 3 + 49) / 2 / 9)
+
+
+@pytest.mark.parametrize("rule", ["trimmed", "median", "geometric", "krum", "multi-krum", "clip"])
+def test_robust_centres_are_those_of_clients_that_weigh_them_most(rule, numbers, quadratic, cohort, bank, step):
+    # Two of each kind, with a tenth of the other's examples and so a weight on both centres. Without a pull and with
+    # rate 1 each trains to its mean, 4 or 36; a robust rule counts all alike that it is given, and of equals is one.
+    held = {"a": [0] * 9 + [40], "b": [40] * 9 + [0]}
+    images = numbers(**{f"{kind}{twin}": xs for kind, xs in held.items() for twin in (1, 2)})
+    fed, method = Desk(Sequential(images, quadratic), robust=Robust(rule)), FedSoft(step(1.0), mu=0.0, selection="all")
+    out = method.round(begin(method, fed, bank(0, 40)), fed, cohort(fed), Seed(0))
+    assert out.state.weights["a1"].tolist() == [0.9, 0.1]
+    assert out.state.bank["w"].tolist() == pytest.approx([4, 36])
+    # A centre that nobody weighs most stays where it is.
+    method = dataclasses.replace(method, clusters=3)
+    far = method.round(begin(method, fed, bank(0, 40, 1e6 / 7)), fed, cohort(fed), Seed(0))
+    assert far.state.bank["w"][2:].tobytes() == bank(1e6 / 7)["w"].tobytes()
 
 
 def test_training_goes_on_from_the_clients_own_model(tiny, cohort, bank, step):

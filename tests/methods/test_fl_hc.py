@@ -7,14 +7,17 @@ import dataclasses
 import numpy as np
 import pytest
 
+import coterie
 from coterie import codec, data, models, tree
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError, TooFewReplies
-from coterie.federation import Desk, Faults, Faulty, Sequential, Vectorised, vectorised
+from coterie.federation import Desk, Faults, Faulty, Vectorised, vectorised
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fl_hc import FLHC, apart
 from coterie.metrics import adjusted_rand
 from coterie.models import Normalise
+from coterie.runs.play import Play
+from coterie.runs.sampling import Sampler
 from coterie.seeds import Seed
 
 BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
@@ -26,7 +29,7 @@ def clustered(step):
     """`clustered(...)`: by L2 at once, without rounds before; half of the way in a step."""
 
     def make(**settings):
-        return FLHC(**{"local": step(0.5), "warm_rounds": 0, "metric": "l2", "threshold": 2.0, "cohort": 9, **settings})
+        return FLHC(**{"local": step(0.5), "warm_rounds": 0, "metric": "l2", "threshold": 2.0, "rounds": 9, **settings})
 
     return make
 
@@ -99,8 +102,8 @@ def test_a_share_of_pairs_or_a_number_of_clusters_instead_of_a_threshold(tiny, c
 
 def test_a_threshold_of_zero_leaves_every_client_alone_and_an_infinite_one_all_together(blobs, play):
     fed, _ = blobs()
-    alone, _ = play(FLHC(LOCAL, warm_rounds=0, threshold=0.0, cohort=5), fed, 0)
-    together, _ = play(FLHC(LOCAL, warm_rounds=0, threshold=float("inf"), cohort=5), fed, 0)
+    alone, _ = play(FLHC(LOCAL, warm_rounds=0, threshold=0.0, rounds=1), fed, 0)
+    together, _ = play(FLHC(LOCAL, warm_rounds=0, threshold=float("inf"), rounds=1), fed, 0)
     assert (tree.rows(alone.bank), tree.rows(together.bank)) == (12, 1)
 
 
@@ -124,7 +127,7 @@ def test_other_names_of_clients_only_rename_the_clusters(tiny, cohort, clustered
 
 def test_running_statistics_are_not_compared(tiny, cohort):
     # Everything under `stats` is carried and averaged, and left out of updates: the method looks at `w` alone.
-    method = FLHC(warm_rounds=0, cohort=2)
+    method = FLHC(warm_rounds=0, rounds=1)
     task = models.from_functions(
         lambda key: {"w": np.float32(0), "norm": {"stats": np.zeros(3, np.float32)}},
         lambda params, x: x[:, 0] * 0 + params["w"],
@@ -135,13 +138,13 @@ def test_running_statistics_are_not_compared(tiny, cohort):
     assert method.start(task, Seed(0)).updates.shape == (0, 1)
 
 
-# Preparing -----------------------------------------------------------------------------------------------------------
+# Rounds --------------------------------------------------------------------------------------------------------------
 
 
-def test_preparing_is_rounds_of_fedavg_on_drawn_cohorts_and_one_step_with_everybody(blobs, play):
+def test_after_rounds_of_fedavg_one_step_with_everybody_comes_before_the_others(blobs, play):
     fed, _ = blobs()
-    method = FLHC(LOCAL, warm_rounds=3, cohort=5)
-    state, done = play(method, fed, 2, size=5)
+    method = FLHC(LOCAL, warm_rounds=3, rounds=5)
+    state, done = play(method, fed, 5, size=5)
     assert [len(out.assignment) for out in done] == [5, 5, 5, 12, 5, 5]
     assert [bool(out.evidence) for out in done] == [False, False, False, True, False, False]
     model = 4 * tree.size(state.w)
@@ -150,35 +153,77 @@ def test_preparing_is_rounds_of_fedavg_on_drawn_cohorts_and_one_step_with_everyb
         "up": (3 * 5 + 12 + 2 * 5) * model,
     }
     assert set(fed.traffic.by_purpose()) == {"train", "control"}
+    # Of the run's rounds, only the step with everybody is none.
+    assert fed.traffic.by_purpose(-1)["train"]["up"] == 12 * model
+    assert all(fed.traffic.by_purpose(t)["train"]["up"] == 5 * model for t in range(5))
 
 
-def test_before_the_clustering_everyone_is_served_the_common_model(tiny, clustered):
+def test_rounds_before_the_clustering_are_fedavg_to_the_bit(blobs, play):
+    fed, _ = blobs()
+    mine, done = play(FLHC(LOCAL, warm_rounds=4, rounds=5), fed, 3, size=5, stragglers=1)
+    theirs, others = play(FedAvg(LOCAL), fed, 3, size=5, stragglers=1)
+    assert tree.same(mine.w, theirs)
+    assert [(out.assignment, out.loss, out.distances) for out in done] == [
+        (out.assignment, out.loss, out.distances) for out in others
+    ]
+
+
+def test_a_run_has_as_many_rounds_as_it_says_and_clusters_between_two_of_them():
+    spec = {"data": {"name": "blobs", "clients": 8}, "method": {"name": "flhc", "warm_rounds": 2}}
+    record = coterie.run({**spec, "local": {"epochs": 1}, "run": {"rounds": 4, "cohort": 3}})
+    assert [row["stage"] for row in record.rounds] == ["train", "train", "prepare", "train", "train"]
+    assert [row["asked"] for row in record.rounds] == [3, 3, 8, 3, 3]
+    with pytest.raises(SpecError, match=r"warm_rounds of flhc must be less than run\.rounds, 2, .*, got 2; lower it"):
+        coterie.run({**spec, "run": {"rounds": 2}})
+
+
+def test_before_the_clustering_everyone_is_served_the_common_model(tiny, cohort, clustered):
     fed, method = tiny(a=[-6], b=[10]), clustered(warm_rounds=1)
     now = from_zero(method, fed)
-    assert method.stage(now) == "prepare"
+    assert method.stage(now) == "train"
     assert method.place(now, fed, "ab", Seed(0)).row == {"a": 0, "b": 0}
     assert fed.traffic.total() == 0
+    # Half way from 0 to -6 and 10: the mean of -3 and 5.
+    now = method.round(now, fed, cohort(fed), Seed(0)).state
+    assert method.stage(now) == "prepare"
+    placed = method.place(now, fed, "ab", Seed(0))
+    assert (placed.row, placed.bank["w"].tolist()) == ({"a": 0, "b": 0}, [1])
 
 
-def test_the_rate_goes_on_decaying_from_round_to_round(tiny, cohort, clustered, step):
-    # Clients at 8 and -8. FedAvg at rate 1 stays at 0; with everybody at ½, two clusters at ±4; at ¼, ±5; at ⅛, ±5.375.
-    fed = tiny(a=[8], b=[-8])
+def test_the_rate_decays_from_round_to_round_and_the_clustering_has_that_of_the_next(tiny, cohort, clustered, step):
+    # Clients at 8 and -8. FedAvg at rate 1 stays at 0; with everybody at ½, two clusters at ±4; in round 1 at ½, ±6; in
+    # round 2 at ¼, ±6.5. A late client's Δ is at ½, too: half way from 0 to 6.
+    fed = tiny(a=[8], b=[-8], late=[6])
     method = clustered(local=step(1.0, rate_decay=0.5), warm_rounds=1)
     now = from_zero(method, fed)
     seen = []
-    for t in (-1, -1, 0, 1):
-        now = method.round(now, fed, cohort(fed, t), Seed(0)).state
+    for t in (0, -1, 1, 2):
+        now = method.round(now, fed, cohort(fed, t, clients="ab"), Seed(0)).state
         seen.append(np.abs(now.bank["w"]).max())
-    assert seen == [0, 4, 5, 5.375]
+    assert seen == [0, 4, 6, 6.5]
+    out = method.round(now, fed, cohort(fed, 3, clients=["late"]), Seed(0))
+    assert out.evidence["mean_distances"].tolist() == [[1, 7]]  # from 3 to 4 and to -4
+
+
+def test_a_round_that_is_skipped_is_not_one_of_those_before_the_clustering(losing, numbers, quadratic, clustered):
+    fed, lost = losing(numbers(a=[-6], b=[10]), quadratic, fit="ab")
+    method = clustered(warm_rounds=1)
+    play = Play(method, fed, Seed(0), Sampler(fed.clients, 2, Seed(0)))
+    assert play.step().skipped is not None
+    assert (play.stage, play.t) == ("train", 1)
+    lost.clear()
+    play.step()
+    assert (play.stage, play.t) == ("prepare", 2)
+    play.step()
+    assert (play.stage, play.t, dict(play.state.assignment)) == ("train", 2, {"a": 0, "b": 1})
 
 
 def test_an_infinite_threshold_is_fedavg_to_the_bit(blobs, play):
     local = dataclasses.replace(LOCAL, rate_decay=1.0)
     fed, _ = blobs()
-    ready, _ = play(FLHC(local, warm_rounds=2, threshold=float("inf"), cohort=5), fed, 0)
-    mine, done = play(
-        FLHC(local, warm_rounds=2, threshold=float("inf"), cohort=5), fed, 3, size=5, state=ready, stragglers=1
-    )
+    method = FLHC(local, warm_rounds=2, threshold=float("inf"), rounds=9)
+    ready, _ = play(method, fed, 2, size=5)
+    mine, done = play(method, fed, 3, size=5, state=ready, stragglers=1)
     theirs, others = play(FedAvg(local), fed, 3, size=5, state=tree.row(ready.bank, 0), stragglers=1)
     assert tree.same(tree.row(mine.bank, 0), theirs)
     assert [out.loss for out in done] == [out.loss for out in others]
@@ -219,24 +264,14 @@ def test_late_clients_join_the_cluster_of_smallest_mean_distance(kind, tiny, coh
     assert out.evidence["mean_distances"].tolist() == [[4.5, 3.5]]
 
 
-class Losing(Sequential):
-    """Loses every reply of b to one work."""
-
-    work = "fit"
-
-    def carry(self, order):
-        lost = "b" if order.work.name == self.work else ""
-        return (block for block in super().carry(order) if block.clients[0] != lost)
-
-
-def test_who_did_not_answer_the_step_with_everybody_is_late(numbers, quadratic, cohort, clustered):
-    carrier = Losing(numbers(a=[-6], b=[10], c=[-4], d=[12]), quadratic)
-    fed, method = Desk(carrier), clustered()
+def test_who_did_not_answer_the_step_with_everybody_is_late(losing, numbers, quadratic, cohort, clustered):
+    fed, lost = losing(numbers(a=[-6], b=[10], c=[-4], d=[12]), quadratic, fit="b")
+    method = clustered()
     out = once(method, fed, cohort)
     assert out.assignment == {"a": 0, "c": 0, "d": 1}
     assert method.place(out.state, fed, "abcd", Seed(0)).row == {"a": 0, "b": 1, "c": 0, "d": 1}
     # Lost again when it is to join, it waits, and the others train; alone in a cohort, the round is skipped.
-    carrier.work = "fedgroup.pretrain"
+    lost["update"] = lost.pop("fit")
     later = method.round(out.state, fed, cohort(fed, 0), Seed(0))
     assert set(later.assignment) == set("acd")
     assert "b" not in later.state.assignment
@@ -259,6 +294,7 @@ def test_clients_without_examples_are_late_and_found_no_cluster(tiny, cohort, cl
     ("settings", "text"),
     [
         ({"warm_rounds": -1}, "warm_rounds must be at least 0, got -1"),
+        ({"warm_rounds": 5}, "warm_rounds of flhc must be less than run.rounds, 5, for clusters to be trained, got 5"),
         ({"clusters": -1}, "clusters must be at least 0"),
         ({"most": 0}, "most must be at least 1"),
         ({"threshold": -1.0}, "threshold must be a number of at least 0, or 'auto', got -1.0"),
@@ -273,7 +309,7 @@ def test_clients_without_examples_are_late_and_found_no_cluster(tiny, cohort, cl
 )
 def test_what_cannot_be_meant_is_refused(settings, text):
     with pytest.raises(SpecError, match=text):
-        FLHC(**settings, cohort=5)
+        FLHC(**{"warm_rounds": 0, "rounds": 5, **settings})
 
 
 # Planted clusters ----------------------------------------------------------------------------------------------------
@@ -290,7 +326,7 @@ def test_rotated_digits_are_recovered(play):
     scores = []
     for seed in range(10):
         images = data.load("digits", clients=40, clusters=4, seed=seed)
-        state, _ = play(FLHC(cohort=10), vectorised(images, TASK), 0, seed=seed)
+        state, _ = play(FLHC(rounds=11), vectorised(images, TASK), 10, size=10, seed=seed)
         scores.append(adjusted_rand(dict(state.assignment), _truth(images)))
     assert scores.count(1.0) >= 9, scores
 
@@ -300,7 +336,7 @@ def test_the_number_of_clusters_is_found_and_is_one_for_equal_clients(play):
     for partition, clusters, expected in (("inverted", 2, 2), ("iid", 4, 1)):
         for seed in range(3):
             images = data.load("digits", clients=40, partition=partition, clusters=clusters, seed=seed)
-            state, done = play(FLHC(cohort=10), vectorised(images, TASK), 0, seed=seed)
+            state, done = play(FLHC(rounds=11), vectorised(images, TASK), 10, size=10, seed=seed)
             assert tree.rows(state.bank) == expected, (partition, seed, done[-1].evidence["scores"])
 
 
@@ -309,8 +345,8 @@ def test_newcomers_and_the_lost_join_their_kind_while_three_replies_in_ten_are_l
     images = data.load("digits", clients=40, clusters=4, seed=0)
     fed = Desk(Faulty(Vectorised(images, TASK), Faults(drop=0.3), Seed(0).fold("faults")))
     old = [client for place, client in enumerate(sorted(images.clients)) if place % 8]
-    method = FLHC(cohort=10)
-    state, _ = play(method, fed, 3, size=10, among=old)
+    method = FLHC(rounds=13)
+    state, _ = play(method, fed, 13, size=10, among=old)
     assert len(state.labels) < len(old), "some were lost in the step with everybody"
     everyone = method.place(state, vectorised(images, TASK), images.clients, Seed(1)).row
     assert adjusted_rand(everyone, _truth(images)) == 1

@@ -13,7 +13,7 @@ from coterie import codec, data, models, tree
 from coterie.clients import LocalSGD
 from coterie.clustering import agglomerative, elbow
 from coterie.errors import SpecError
-from coterie.federation import Desk, Sequential, sequential, vectorised
+from coterie.federation import sequential, vectorised
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.flag import FLAG
 from coterie.methods.oracle import Oracle
@@ -25,21 +25,6 @@ BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
 LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
 QUICK = {"update_epochs": 2, "trial_rounds": 2, "trial_epochs": 2}
 DIGITS = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
-
-
-def truth_of(images):
-    return {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
-
-
-@pytest.fixture(scope="module")
-def groups():
-    """`groups(seed)`: digits of twenty clients in five groups with two labels each, and who is in which."""
-
-    def make(seed=0, clients=20):
-        images = data.load("digits", clients=clients, partition="groups", alpha=1.0, seed=seed)
-        return vectorised(images, DIGITS), truth_of(images)
-
-    return make
 
 
 # Two inputs, two classes, whose logits are w: the gradient of the mean loss is the same whatever the inputs are.
@@ -96,9 +81,10 @@ def test_inputs_are_those_that_the_model_is_fed_with(play):
 
 
 def test_updates_take_so_many_epochs_and_no_proximal_term():
-    local = LocalSGD(epochs=3, steps=7, rate=0.3, rate_decay=0.9, mu=2.0)
-    assert FLAG(local).moving == LocalSGD(epochs=20, rate=0.3)
-    assert FLAG(local, update_epochs=5).moving == LocalSGD(epochs=5, rate=0.3)
+    local = LocalSGD(epochs=3, steps=7, rate=0.3, rate_decay=0.9, mu=2.0, layers=("head",))
+    assert FLAG(local).moving == LocalSGD(epochs=20, rate=0.3, layers=("head",))
+    assert FLAG(local, update_epochs=5).moving == LocalSGD(epochs=5, rate=0.3, layers=("head",))
+    assert FLAG(local).trying == LocalSGD(epochs=10, rate=0.3, rate_decay=0.9)
 
 
 def test_running_statistics_are_no_update(play):
@@ -207,6 +193,16 @@ def test_only_judges_take_part_in_trials(groups, play):
                 seen.append(members)
                 clients += sum(members)
     assert sent == {"down": 3 * clients * model, "up": 2 * clients * model}
+
+
+def test_trials_train_all_of_the_light_model_where_clients_train_some_layers(play):
+    task = models.build("mlp", (8, 8), 10, widths=(8,), normalise=Normalise(0.0, 16.0))
+    fed = vectorised(data.load("digits", clients=10, partition="groups", alpha=1.0, seed=0), task)
+    last = task.layers[-1]
+    state, _ = play(FLAG(dataclasses.replace(LOCAL, layers=(last,), mu=0.5), **QUICK, step=0.5), fed, 1)
+    assert len(state.accuracies) == len(state.partitions) > 1
+    moved = {layer for layer in task.layers if not tree.same(tree.row(state.bank, 0)[layer], state.w0[layer])}
+    assert moved == {last}
 
 
 def test_one_partition_needs_no_trial_and_is_fedavg_to_the_bit(blobs, play):
@@ -319,24 +315,14 @@ def test_scoring_trains_nobody_so_newcomers_are_placed_by_data_alone(groups, pla
         assert set(method.place(state, fed, truth, Seed(0)).row) == set(truth)
 
 
-@pytest.mark.parametrize("deaf", ["fedgroup.pretrain", "counted_subspaces"])
-def test_who_did_not_tell_everything_founds_nothing_and_joins_later(deaf, cohort):
-    class Losing(Sequential):
-        lost = "b"
-
-        def carry(self, order):
-            lost = self.lost if order.work.name == deaf else ""
-            return (block for block in super().carry(order) if block.clients[0] != lost)
-
+@pytest.mark.parametrize("deaf", ["update", "counted_subspaces"])
+def test_who_did_not_tell_everything_founds_nothing_and_joins_later(deaf, losing, joins_later):
     images = data.from_arrays({c: (np.eye(2, dtype=np.float32), np.arange(2)) for c in "abc"}, test={}, classes=2)
-    carrier = Losing(images, BIASES)
-    fed, method = Desk(carrier), FLAG(LOCAL, **QUICK, step=1.0, alone=False)
-    state = method.round(method.start(fed.task, Seed(0)), fed, cohort(fed, -1), Seed(0)).state
+    fed, lost = losing(images, BIASES, **{deaf: "b"})
+    state, found = joins_later(FLAG(LOCAL, **QUICK, step=1.0, alone=False), fed, lost)
+    assert found == {"a": 0, "b": 0, "c": 0}
     assert state.founders.clients == ("a", "c")
     assert len(state.founders.bases) == len(state.founders.counts) == len(state.founders.updates) == 2
-    assert method.round(state, fed, cohort(fed), Seed(0)).assignment == {"a": 0, "c": 0}
-    carrier.lost = ""
-    assert method.round(state, fed, cohort(fed), Seed(0)).assignment == {"a": 0, "b": 0, "c": 0}
 
 
 # What is refused -----------------------------------------------------------------------------------------------------
@@ -384,19 +370,19 @@ def test_groups_of_labels_are_recovered_with_their_number(groups, play):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("clients", "settings"), [(20, {}), (40, {"beta": 0.0})])
-def test_rotations_are_recovered_with_their_number(clients, settings, play):
+def test_rotations_are_recovered_with_their_number(clients, settings, digits, play):
     # Forty clients have 36 images each, and a fifth of them lack a digit by chance, which counts 180°: their data
     # say little about rotations. Their updates do, and so do the data of twenty clients with twice as many.
     scores = []
     for seed in range(10):
-        images = data.load("digits", clients=clients, clusters=4, seed=seed)
-        state, _ = play(FLAG(**settings), vectorised(images, DIGITS), 0, seed=seed)
-        scores.append(adjusted_rand(dict(state.assignment), truth_of(images)))
+        fed, truth = digits(clients=clients, clusters=4, seed=seed)
+        state, _ = play(FLAG(**settings), fed, 0, seed=seed)
+        scores.append(adjusted_rand(dict(state.assignment), truth))
     assert scores.count(1.0) >= 9, scores
 
 
 @pytest.mark.slow
-def test_equal_clients_are_one_cluster(play):
+def test_equal_clients_are_one_cluster(digits, play):
     for seed in range(4):
-        alike = vectorised(data.load("digits", clients=20, partition="iid", seed=seed), DIGITS)
+        alike, _ = digits(clients=20, partition="iid", seed=seed)
         assert tree.rows(play(FLAG(), alike, 0, seed=seed)[0].bank) == 1

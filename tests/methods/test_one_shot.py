@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from coterie import data, models, tree
 from coterie.clients import LocalSGD, fit
-from coterie.federation import vectorised
-from coterie.methods.one_shot import OneShot, between_centres, joined, one_shot, pairwise, to_centres, train_alone
+from coterie.errors import SpecError, TooFewReplies
+from coterie.federation import Desk, Sequential, vectorised
+from coterie.methods.one_shot import (
+    OneShot,
+    between_centres,
+    joined,
+    l2_to,
+    one_shot,
+    pairwise,
+    to_centres,
+    train_alone,
+)
 from coterie.seeds import Seed
 
 ZERO = {"w": np.zeros((), np.float32)}
@@ -50,6 +61,78 @@ def test_distances_to_and_between_clusters_are_those_of_the_models_or_of_their_l
     assert to_centres(cross, bank(0, 4), {}, losses, labels, np.array([[4.0, 0.0]])).tolist() == [[3, 3]]
     # f_0(ω_1) = 8, f_1(ω_0) = 2.
     assert between_centres(cross, bank(0, 4), labels, np.array([[1.0, 8.0], [2.0, 1.0]]))[0, 1] == 5
+
+
+def test_a_client_that_one_cluster_did_not_score_is_compared_by_its_own_losses_alone(bank):
+    # f_j(ω) = 0.5 and 1; f_c(w_j) = 2 and 2.5: (0.5 + 2)/2 and (1 + 2.5)/2. Without the second half of cluster 1, the 1
+    # that is left of it is less than 1.25 and says nothing: 0.5 and 1 do. What was asked of others does not change.
+    own, labels = np.array([[0.5, 1.0], [0.5, 1.0]]), np.array([0, 1])
+    losses = np.array([[2.0, 2.0], [2.5, 2.5]])
+    how = OneShot()
+    assert to_centres(how, bank(0, 4), {}, losses, labels, own).tolist() == [[1.25, 1.75], [1.25, 1.75]]
+    losses[1, 0] = np.nan
+    assert to_centres(how, bank(0, 4), {}, losses, labels, own).tolist() == [[0.5, 1.0], [1.25, 1.75]]
+    # Who did not score the clusters either is compared by what members said of its model; the other is the farthest.
+    own[0] = np.nan
+    assert to_centres(how, bank(0, 4), {}, losses, labels, own).tolist() == [[2, 2], [1.25, 1.75]]
+    losses[0, 0] = 1.5
+    assert to_centres(how, bank(0, 4), {}, losses, labels, own).tolist() == [[1.5, 1.75], [1.25, 1.75]]
+
+
+def test_distances_to_many_centres_are_taken_one_centre_at_a_time():
+    # 100 models, 100 centres, 1000 parameters: 80 MB of differences at once, 0.8 MB for a centre, and some copies.
+    models, centres = {"w": np.ones((100, 1000), np.float32)}, {"w": np.zeros((100, 1000), np.float32)}
+    tracemalloc.start()
+    try:
+        apart = l2_to(models, centres)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8e6
+    np.testing.assert_allclose(apart, np.full((100, 100), np.sqrt(1000)))
+
+
+@pytest.mark.parametrize(
+    ("clients", "settings", "text"),
+    [
+        ("a", {}, "at least 2 are needed, got 1"),
+        ("abc", {"min_size": 4}, "min_size = 4 asks for clusters of 4 clients .* there are 3; take 3 or less"),
+        ("abc", {"min_size": 3, "grouping": "pivot"}, "asks for clusters of 4 clients .* 'pivot', .* take 2 or less"),
+    ],
+)
+def test_too_few_clients_are_refused_before_anybody_is_asked(clients, settings, text, tiny, cohort, step):
+    fed = tiny(**{client: [place] for place, client in enumerate(clients)})
+    with pytest.raises(SpecError, match=text):
+        one_shot(OneShot(step(0.5), init_steps=1, **settings), ZERO, fed, cohort(fed, -1), Seed(0))
+    assert fed.traffic.total() == 0
+
+
+def test_enough_clients_of_whom_too_few_answer_can_be_asked_again(numbers, quadratic, cohort, step):
+    class Losing(Sequential):
+        def carry(self, order):
+            return (block for block in super().carry(order) if block.clients[0] == "a")
+
+    fed = Desk(Losing(numbers(a=[0], b=[2], c=[4]), quadratic))
+    for least, needed in ((1, 2), (3, 3)):
+        how = OneShot(step(0.5), init_steps=1, min_size=least)
+        with pytest.raises(TooFewReplies, match=f"1 clients have trained alone, {needed} are needed"):
+            one_shot(how, ZERO, fed, cohort(fed, -1), Seed(0))
+
+
+@pytest.mark.parametrize(
+    ("threshold", "advice"),
+    [
+        (0.1, "Take a larger one; coterie suggest-threshold proposes one"),
+        ("gap", "Take a smaller method.min_size, or more method.init_steps"),
+        ("quantile", "Take a larger method.quantile, a smaller method.min_size, or more method.init_steps"),
+    ],
+)
+def test_what_to_do_without_a_cluster_depends_on_who_chose_the_threshold(threshold, advice, tiny, cohort, step):
+    # w = 0, 1, 2, 3 in a row: two neighbours of distance 1 are no four, and λ = 1 in the gap and in the quantile.
+    fed = tiny(a=[0], b=[2], c=[4], d=[6])
+    how = OneShot(step(0.5), "l2", threshold, min_size=3, grouping="pivot", init_steps=1)
+    with pytest.raises(SpecError, match=advice):
+        one_shot(how, ZERO, fed, cohort(fed, -1), Seed(0))
 
 
 def test_running_statistics_are_no_distance(step):

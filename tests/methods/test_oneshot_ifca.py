@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from coterie import data, models, tree
+from coterie.aggregation import Robust
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError
-from coterie.federation import vectorised
+from coterie.federation import Desk, Sequential, vectorised
 from coterie.methods.ifca import IFCA
 from coterie.methods.oneshot_ifca import OneShotIFCA
 from coterie.metrics import adjusted_rand
@@ -49,6 +50,15 @@ def test_round_0_trains_the_clusters_of_one_shot_and_the_others_wait(kind, tiny,
     swapped = dataclasses.replace(out.state.ifca, banks=(bank(10, 0),))
     wrong = dataclasses.replace(out.state, ifca=swapped)
     assert method.round(wrong, fed, cohort(fed), Seed(0)).assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
+
+
+def test_a_robust_rule_makes_the_first_models(numbers, quadratic, cohort, step):
+    # w = 0, 1, 5 and 100 of one cluster: their mean is 26.5, their median 3.
+    carrier = Sequential(numbers(a=[0], b=[2], c=[10], d=[200]), quadratic)
+    method = OneShotIFCA(step(0.5), distance="l2", threshold=1000.0, init_steps=1)
+    for rule, expected in (("mean", 26.5), ("median", 3)):
+        out = prepared(method, Desk(carrier, robust=Robust(rule)), cohort)
+        assert out.state.ifca.banks[0]["w"].tolist() == [expected]
 
 
 def test_there_are_as_many_models_as_clusters_each_a_draw_of_its_own(blobs, play):

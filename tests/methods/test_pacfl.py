@@ -11,17 +11,16 @@ from coterie import data, models, tree
 from coterie.clients import LocalSGD
 from coterie.clustering import pacfl_angles
 from coterie.errors import SpecError
-from coterie.federation import Desk, Sequential, sequential, vectorised
+from coterie.federation import sequential, vectorised
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.oracle import Oracle
-from coterie.methods.pacfl import PACFL, nearest_clusters
+from coterie.methods.pacfl import PACFL
 from coterie.metrics import adjusted_rand
 from coterie.models import Normalise
 from coterie.seeds import Seed
 
 BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
 LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
-DIGITS = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
 
 
 def at(*degrees):
@@ -35,21 +34,6 @@ def lines(kind="sequential", **clients):
     images = data.from_arrays(arrays, test={}, classes=2)
     make = {"sequential": sequential, "vectorised": vectorised}[kind]
     return make(images, models.mclr((2,), 2))
-
-
-def truth_of(images):
-    return {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
-
-
-@pytest.fixture(scope="module")
-def groups():
-    """`groups(seed)`: digits of twenty clients in five groups with two labels each, and who is in which."""
-
-    def make(seed=0, clients=20):
-        images = data.load("digits", clients=clients, partition="groups", alpha=1.0, seed=seed)
-        return vectorised(images, DIGITS), truth_of(images)
-
-    return make
 
 
 # Founding ------------------------------------------------------------------------------------------------------------
@@ -109,12 +93,27 @@ def test_a_budget_is_dealt_to_classes_by_their_sizes(play):
         assert len(state.bases[0]) == sum(expected)
 
 
-def test_the_number_of_clusters_is_found_and_is_one_for_equal_clients(groups, play):
+def test_a_budget_tells_clients_of_many_even_classes_apart(play):
+    # Ten classes of five examples and 4 directions: 0.4 for each class, yet the first four classes have one each. Those
+    # of a and b lie in the first half of the inputs, those of c and d in the other.
+    draw, arrays = np.random.default_rng(0), {}
+    for client in "abcd":
+        x = np.zeros((50, 40), np.float32)
+        x[:, :20] = draw.normal(size=(50, 20))
+        arrays[client] = (np.roll(x, 20 * (client > "b"), axis=1), np.repeat(np.arange(10), 5))
+    fed = sequential(data.from_arrays(arrays, test={}, classes=10), models.mclr((40,), 10))
+    state, rounds = play(PACFL(budget=4, threshold=89.0), fed, 0)
+    assert [rows.shape for rows in state.bases] == [(4, 40)] * 4
+    np.testing.assert_allclose(rounds[0].evidence["angles"][:2, 2:], 90, atol=1e-3)
+    assert dict(state.assignment) == {"a": 0, "b": 0, "c": 1, "d": 1}
+
+
+def test_the_number_of_clusters_is_found_and_is_one_for_equal_clients(groups, digits, play):
     fed, _ = groups()
     state, rounds = play(PACFL(), fed, 0)
     assert tree.rows(state.bank) == 5
     assert set(rounds[0].evidence["scores"]) == {str(k) for k in range(1, 11)}
-    alike = vectorised(data.load("digits", clients=20, partition="iid", seed=0), DIGITS)
+    alike, _ = digits(clients=20, partition="iid", seed=0)
     assert tree.rows(play(PACFL(), alike, 0)[0].bank) == 1
 
 
@@ -173,29 +172,11 @@ def test_nothing_is_trained_to_be_placed(play):
     assert method.place(state, fed.evaluating(), "abx", Seed(0)).row == {"a": 0, "b": 1, "x": 0}
 
 
-def test_the_nearest_cluster_of_equals_is_the_first():
-    row, means = nearest_clusters(np.array([[1.0, 3, 2], [5, 5, 4]]), np.array([0, 0, 1]))
-    assert row == [0, 1]
-    assert means.tolist() == [[2, 2], [5, 4]]
-
-
-def test_who_did_not_answer_joins_later_and_does_not_train_before(cohort):
-    class Losing(Sequential):
-        lost = "b"
-
-        def carry(self, order):
-            deaf = self.lost if order.work.name == "class_subspaces" else ""
-            return (block for block in super().carry(order) if block.clients[0] != deaf)
-
+def test_who_did_not_answer_joins_later_and_does_not_train_before(losing, joins_later):
     images = data.from_arrays({c: (at(90.0 * (c > "a")), np.zeros(1, int)) for c in "abc"}, test={}, classes=2)
-    carrier = Losing(images, models.mclr((2,), 2))
-    fed, method = Desk(carrier), PACFL(LOCAL, threshold=1.0)
-    state = method.round(method.start(fed.task, Seed(0)), fed, cohort(fed, -1), Seed(0)).state
-    assert dict(state.assignment) == {"a": 0, "c": 1}
-    out = method.round(state, fed, cohort(fed), Seed(0))
-    assert out.assignment == {"a": 0, "c": 1}
-    carrier.lost = ""
-    assert method.round(state, fed, cohort(fed), Seed(0)).assignment == {"a": 0, "b": 1, "c": 1}
+    fed, lost = losing(images, models.mclr((2,), 2), class_subspaces="b")
+    _, found = joins_later(PACFL(LOCAL, threshold=1.0), fed, lost)
+    assert found == {"a": 0, "b": 1, "c": 1}
 
 
 def test_a_finetuned_model_is_the_clusters_after_the_clients_own_training(groups, play, accuracy):
@@ -260,10 +241,9 @@ def test_groups_of_labels_are_recovered_with_their_number(clients, groups, play)
 
 
 @pytest.mark.slow
-def test_rotations_are_not_told_apart_by_the_smallest_angle_but_by_the_sum_of_all(play):
+def test_rotations_are_not_told_apart_by_the_smallest_angle_but_by_the_sum_of_all(digits, play):
     # Two subspaces of some 30 of 64 dimensions nearly touch somewhere, turned or not.
-    images = data.load("digits", clients=20, clusters=4, seed=0)
-    fed, truth = vectorised(images, DIGITS), truth_of(images)
+    fed, truth = digits(clients=20, clusters=4, seed=0)
     state, _ = play(PACFL(), fed, 0)
     columns = [rows.T for rows in state.bases]
     assert np.median([each.shape[1] for each in columns]) >= 29

@@ -8,7 +8,9 @@ import math
 import numpy as np
 import pytest
 
+import coterie
 from coterie import data, models, tree
+from coterie.aggregation import Robust
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError, TooFewReplies
 from coterie.federation import Cohort, Desk, Sequential, vectorised
@@ -18,6 +20,8 @@ from coterie.methods.oracle import Oracle
 from coterie.methods.srfca import SRFCA
 from coterie.metrics import adjusted_rand
 from coterie.models import Normalise
+from coterie.runs.build import build
+from coterie.runs.spec import Spec
 from coterie.seeds import Seed
 
 BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
@@ -310,20 +314,116 @@ def test_a_client_whose_losses_are_lost_is_compared_by_what_others_know(numbers,
         finish(method, fed, from_zero(method, fed))
 
 
-def test_one_client_alone_cannot_be_compared(tiny, cohort, srfca):
-    fed, method = tiny(a=[0]), srfca(distance="l2")
-    with pytest.raises(TooFewReplies, match="1 clients have trained alone, 2 are needed"):
-        method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
+@pytest.fixture
+def losing(numbers, quadratic):
+    """Clients with w = 0, 1 and 10, 11, 12, and their carrier, whose replies can be lost."""
+    carrier = Losing(numbers(a=[0], b=[2], c=[20], d=[22], e=[24]), quadratic)
+    carrier.lost = {}
+    return carrier, Desk(carrier)
 
 
-def test_a_skipped_last_round_of_a_refine_gives_its_place_to_recluster(four, cohort, srfca):
-    # T = 2; round 1 is skipped, so that round 2 finds REFINE 1 still to be ended.
-    fed, method = four(), srfca(distance="l2", refines=2, rounds=4)
+def test_a_round_that_nobody_answers_counts_and_recluster_comes_in_its_time(losing, cohort, srfca):
+    # T = 2, and round 1, the last of both REFINE and run, is lost: the models are those of round 0, 0.5 and 11.
+    carrier, fed = losing
+    method = srfca(distance="l2", rounds=2)
     state, _ = finish(method, fed, from_zero(method, fed), until="one shot")
     state = method.round(state, fed, cohort(fed, 0), Seed(0)).state
-    out = method.round(state, fed, cohort(fed, 2), Seed(0))
-    assert (out.label, out.state.refined, out.state.rounds) == ("refine 1", 1, 3)
-    assert method.round(out.state, fed, cohort(fed, 3), Seed(0)).label == "train 2"
+    carrier.lost = {"fit": "abcde"}
+    out = method.round(state, fed, cohort(fed, 1), Seed(0))
+    assert out.skipped == "0 of 5 clients answered 'fit', 1 are needed"
+    assert (out.label, out.closes, method.stage(out.state)) == ("train 1", True, "prepare")
+    out = method.round(out.state, fed, cohort(fed, -1), Seed(0))
+    assert (out.label, out.assignment) == ("refine 1", {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1})
+    assert out.state.bank["w"].tolist() == [0.5, 11]
+    assert method.stage(out.state) == "done"
+
+
+def test_a_refine_without_any_training_leaves_the_clusters_as_they_are(losing, cohort, srfca):
+    # At w_0 all clusters are alike: RECLUSTER would make them one.
+    carrier, fed = losing
+    method = srfca(distance="l2", refines=2, rounds=2)
+    state, _ = finish(method, fed, from_zero(method, fed), until="one shot")
+    carrier.lost = {"fit": "abcde"}
+    state = method.round(state, fed, cohort(fed, 0), Seed(0)).state
+    state = method.round(state, fed, cohort(fed, -1), Seed(0)).state
+    assert (state.refined, len(set(state.row.values())), method.stage(state)) == (1, 2, "train")
+    carrier.lost = {}
+    state, rounds = finish(method, fed, state)
+    assert [out.label for out in rounds] == ["train 2", "refine 2"]
+    assert state.bank["w"].tolist() == [0.5, 11]
+
+
+def test_a_run_whose_last_round_is_lost_ends_with_recluster_and_merge(numbers, quadratic):
+    spec = {"method": {"name": "srfca", "refines": 1, "init_steps": 1}, "faults": {"drop": 0.4}}
+    lost = []
+    for seed in range(8):
+        run = {"rounds": 2, "cohort": 2, "seed": seed, "federation": "sequential"}
+        found = coterie.run({**spec, "run": run}, data=numbers(a=[0], b=[2]), task=quadratic)
+        trained = [row["skipped"] for row in found.rounds if row["stage"] == "train"]
+        assert len(trained) == 2
+        assert found.rounds[-1]["label"] == "refine 1"
+        lost.append(trained[-1])
+    assert any(lost)  # or nothing would have been tested
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.15])
+@pytest.mark.parametrize("mode", ["models", "gradients"])
+def test_a_round_of_stragglers_alone_trains_nobody(mode, beta, four, cohort, srfca):
+    fed, method = four(), srfca(distance="l2", mode=mode, beta=beta)
+    state, _ = finish(method, fed, from_zero(method, fed), until="one shot")
+    out = method.round(state, fed, cohort(fed, efforts=dict.fromkeys("abcd", 0.5)), Seed(0))
+    assert out.skipped == "Of 4 clients nobody has time to train"
+    assert tree.same(out.state.bank, state.bank)
+    assert out.state.rounds == 1
+
+
+@pytest.mark.parametrize("distance", ["l2", "cross"])
+def test_final_training_takes_in_who_was_lost_before(distance, losing, cohort, srfca):
+    # {a, b} and {c, d} are at 0.5 and 10.5; then e joins c and d, which go half way from there to 20, 22 and 24:
+    # (15.25 + 16.25 + 17.25)/3 = 16.25.
+    carrier, fed = losing
+    threshold = {"l2": 5.0, "cross": 80.0}[distance]
+    method = srfca(distance=distance, threshold=threshold, rounds=3, refine_rounds=1, final="fedavg")
+    carrier.lost = {"fit": "e"}
+    state, _ = finish(method, fed, from_zero(method, fed), until="refine 1")
+    assert set(state.row) == set("abcd")
+    out = method.round(state, fed, cohort(fed, 1), Seed(0))
+    assert set(out.assignment) == set(out.state.row) == set("abcd")  # lost again, it waits
+    carrier.lost = {}
+    assert set(method.round(state, fed, cohort(fed, 1, clients="abcd"), Seed(0)).state.row) == set("abcd")
+    preparing = fed.traffic.by_purpose(-1)
+    out = method.round(state, fed, cohort(fed, 1), Seed(0))
+    assert fed.traffic.by_purpose(-1) == preparing  # what it costs is the round's
+    assert out.state.row == out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1}
+    assert out.state.bank["w"].tolist() == [0.75, 16.25]
+
+
+# Averaging -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["models", "gradients"])
+def test_the_federations_rule_takes_the_means_that_are_not_trimmed(mode, numbers, quadratic, srfca):
+    # Models 1, 2, 3, 4, 100, or half steps along such gradients: mean 22, median 3; β = 0.2 trims to 3, whatever the
+    # rule: Krum's would be 2.
+    carrier = Sequential(numbers(a=[2], b=[4], c=[6], d=[8], e=[200]), quadratic)
+    for beta, rule, expected in ((0.0, "mean", 22), (0.0, "median", 3), (0.2, "krum", 3)):
+        fed = Desk(carrier, robust=Robust(rule))
+        method = srfca(threshold=math.inf, mode=mode, beta=beta)
+        _, rounds = finish(method, fed, from_zero(method, fed))
+        assert rounds[1].state.bank["w"].tolist() == [expected]
+
+
+def test_who_asks_for_a_robust_rule_is_told_what_it_does_not_take(caplog):
+    def noted(beta, rule):
+        caplog.clear()
+        method = {"name": "srfca", "beta": beta}
+        build(Spec.of({"data": {"name": "blobs", "clients": 4}, "method": method, "robust": {"rule": rule}}))
+        return caplog.text
+
+    assert "robust.rule = 'median' does not take all means of srfca: those of REFINE are trimmed" in noted(
+        0.15, "median"
+    )
+    assert noted(0.15, "mean") == noted(0.0, "median") == ""
 
 
 # Serving -------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ def test_fedavg_sends_a_model_each_way_and_the_server_sees_sums():
     (fit,) = [ask for ask in seen.asks if ask.when == "round"]
     assert (fit.work, set(fit.summed), fit.beyond) == ("fit", {"params"}, False)
     assert "params" not in fit.single
-    assert "It sees models only as sums: secure aggregation would do." in seen.sentences()
+    assert "It sees models only as sums: under the plain mean, secure aggregation would do." in seen.sentences()
+    assert "A robust rule has the server see single models." in seen.sentences()
     # The distance of each reply to the mean is measured, which a secure sum could not give.
     assert "distance to the mean" in fit.single
     assert "Distances to the mean are for the record; with secure sums there would be none." in seen.sentences()
@@ -46,7 +47,7 @@ def test_fedgroup_sees_single_updates_while_it_prepares_and_only_then():
     assert "choice" in choose.single
     lines = seen.sentences()
     assert "Models or arrays of single clients reach it while preparing: there, sums would not be enough." in lines
-    assert "In rounds it sees models only as sums: secure aggregation would do." in lines
+    assert "In rounds it sees models only as sums: under the plain mean, secure aggregation would do." in lines
 
 
 def test_cfl_asks_everybody_looks_at_each_model_and_has_newcomers_go_down_its_tree():
@@ -63,7 +64,7 @@ def test_cfl_asks_everybody_looks_at_each_model_and_has_newcomers_go_down_its_tr
     assert down >= 1, "a model each way at each split"
     lines = seen.sentences()
     assert "In a round, clients outside of the cohort are asked, too: fit." in lines
-    assert not any("secure aggregation" in line for line in lines)
+    assert not any("secure aggregation" in line or "robust" in line for line in lines)
 
 
 def test_what_is_made_of_examples_is_handed_over_like_a_model():

@@ -95,6 +95,15 @@ def test_preparing_within_a_run_asks_those_who_have_joined_by_then():
     assert [row["asked"] for row in done.rounds if row["stage"] == "prepare"] == [7, 10, 10]
 
 
+def test_newcomers_of_rounds_that_do_not_come_are_taken_in_when_the_method_is_done():
+    # Of three, two join in round 2; the method is done after it, so that the third, of round 7, joins with the last
+    # step. After round 1 those of round 2 are there to be scored.
+    run = {**RUN, "newcomers": 0.3, "newcomers_join": (2, 7)}
+    done = coterie.run({"run": run}, method=Parted(), task=tiny_task(), data=tiny_data())
+    assert [row.get("newcomers", {}).get("clients", 0) for row in done.rounds] == [0, 0, 0, 0, 2, 1]
+    assert [sum(row["clusters"]["sizes"]) for row in done.rounds if "clusters" in row] == [7, 9, 9, 9, 10]
+
+
 def test_methods_without_parts_have_none():
     done = coterie.run({"run": {"rounds": 2, "cohort": 3}}, method=None, task=tiny_task(), data=tiny_data())
     assert done.summary["parts"] == []

@@ -13,7 +13,7 @@ from coterie import codec, tree
 from coterie.clients import Client, LocalSGD, Values, Work, fit
 from coterie.codec import state as plain
 from coterie.data.federated import Index
-from coterie.errors import Diverged
+from coterie.errors import Diverged, TooFewReplies
 from coterie.federation import Adapt, Desk, Mean, Rows, Sequential
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.ifca import IFCA
@@ -66,6 +66,31 @@ def test_a_skipped_round_leaves_the_state_and_counts_as_a_round():
     assert after.t == 2
     assert after.skipped is None
     assert codec.encode(play.state) != before
+
+
+@dataclass(frozen=True)
+class Counting(FedAvg):
+    """Counts its rounds, those that nobody answers too."""
+
+    def start(self, task, seed):
+        return {"w": super().start(task, seed), "rounds": 0}
+
+    def round(self, now, fed, cohort, seed):
+        counted = {**now, "rounds": now["rounds"] + 1}
+        try:
+            return Round({**counted, "w": super().round(now["w"], fed, cohort, seed).state})
+        except TooFewReplies as fault:
+            return Round(counted, skipped=str(fault))
+
+
+def test_a_method_may_count_a_round_that_nobody_answers():
+    play, carrier = playing(Counting(LOCAL))
+    carrier.deaf = ("fit",)
+    step = play.step()
+    assert step.skipped == step.round.skipped == "0 of 5 clients answered 'fit', 1 are needed"
+    assert play.state["rounds"] == 1
+    carrier.deaf = ()
+    assert play.step().skipped is None
 
 
 def test_the_round_after_a_skipped_one_is_the_same_as_after_none():

@@ -153,6 +153,31 @@ def test_whole_numbers_count_as_numbers_and_the_other_way_round():
     assert isinstance(spec.data.options["noise"], float)
 
 
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"name": "./mine.csv", "classes": "abc"}, "data.classes must be a whole number or nothing, got 'abc'"),
+        ({"name": "./mine.csv", "classes": True}, "data.classes must be a whole number or nothing, got True"),
+        ({"name": "blobs", "clients": "abc"}, "data.clients must be a whole number, got 'abc'"),
+        (
+            {"name": "blobs", "relation": "turned"},
+            "data.relation must be one of 'rotated', 'inverted', .*, got 'turned'",
+        ),
+        ({"name": "femnist-200", "compat_prefix": 1}, "data.compat_prefix must be true or false, got 1"),
+    ],
+)
+def test_options_of_data_have_the_types_that_their_loader_declares(data, text):
+    with pytest.raises(SpecError, match=text):
+        resolve(Spec.from_dict({"data": data}))
+
+
+@pytest.mark.parametrize("classes", [3, None])
+def test_an_option_that_may_be_left_open_takes_a_number_or_nothing(classes):
+    assert (
+        resolve(Spec.from_dict({"data": {"name": "./mine.csv", "classes": classes}})).data.options["classes"] == classes
+    )
+
+
 @pytest.mark.parametrize("method", ["fedavg", "ifca"])
 def test_a_resolved_spec_runs_again_to_the_same_bytes(method, tmp_path):
     tiny = {"data": {"name": "blobs", "clients": 6, "samples": 20}, "run": {"rounds": 3, "seed": 4}, "method": method}

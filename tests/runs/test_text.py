@@ -49,6 +49,7 @@ def test_a_run_on_words_says_which_vectors_it_used_and_sends_none(caplog):
     )
     assert record.summary["traffic"]["by_purpose"]["train"]["up"] == 2 * 4 * 55_041
     assert record.predict("0", np.zeros((3, 40, 300), np.float32)).shape == (3,)
+    assert record.predict("0", np.zeros((3, 40), np.uint8)).shape == (3,)  # ids are looked up
 
 
 @pytest.mark.parametrize(

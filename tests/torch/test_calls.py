@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 
 import jax
@@ -12,6 +13,7 @@ import coterie
 from coterie import tree
 from coterie.clients import LocalSGD, fit
 from coterie.clients.local import plan
+from coterie.errors import ClientFailed
 from coterie.federation import Desk, Sequential, Vectorised
 from coterie.seeds import Seed
 
@@ -171,16 +173,104 @@ def test_inputs_that_a_module_changes_in_place_are_its_own():
     assert np.asarray(both(np.array([[-3.0]], np.float32))).tolist() == [-3]
 
 
-def test_an_error_inside_the_module_is_told():
-    class Picky(nn.Linear):
-        def forward(self, x):
-            if len(x) == 2:
-                raise ValueError("two is not a number of examples")
-            return super().forward(x)
+class Picky(nn.Linear):
+    """Takes any number of examples but two."""
 
-    task = coterie.torch.task(Picky(1, 1), nn.MSELoss(), shape=(1,), classes=None)
+    def __init__(self, fault=None):
+        super().__init__(1, 1)
+        self.fault = fault or ValueError("two is not a number of examples")
+
+    def forward(self, x):
+        if len(x) == 2:
+            raise self.fault
+        return super().forward(x)
+
+
+def numbers(**sizes):
+    """Clients with so many examples of one number."""
+    given = {name: (np.arange(n, dtype=np.float32)[:, None], np.ones(n, np.float32)) for name, n in sizes.items()}
+    return coterie.data.from_arrays(given, test={}, classes=None)
+
+
+@pytest.mark.parametrize("federation", [Sequential, Vectorised])
+def test_what_a_module_raises_fails_the_client_and_is_its_cause(federation):
+    fault = ValueError("two is not a number of examples")
+    task = coterie.torch.task(Picky(fault), nn.MSELoss(), shape=(1,), classes=None)
+    desk, start = Desk(federation(numbers(a=3, b=5), task)), task.init(Seed(0))
+    desk.ask(["a"], fit, Seed(0), start=start, local=LocalSGD(batch=3))
+    with pytest.raises(ClientFailed) as caught:
+        desk.ask(["a", "b"], fit, Seed(0), start=start, local=LocalSGD(batch=3))  # of 5, two are left
+    assert str(caught.value) == "Model Picky failed in 'fit' with ValueError: two is not a number of examples"
+    assert str(caught.value.__cause__) == str(fault)
+    assert task.fault() is None  # told once
+    desk.ask(["a"], fit, Seed(0), start=start, local=LocalSGD(batch=3))
+
+
+def test_what_a_loss_raises_is_told_too():
+    def loss(outputs, targets):
+        if bool((targets < 0).any()):
+            raise ArithmeticError("no root of a negative number")
+        return (outputs - targets).square()
+
+    task = coterie.torch.task(nn.Linear(1, 1), loss, shape=(1,), classes=None)
+    data = coterie.data.from_arrays({"a": (np.ones((2, 1), np.float32), -np.ones(2, np.float32))}, test={})
+    desk = Desk(Sequential(data, task))
+    with pytest.raises(ClientFailed, match="Model Linear failed in 'fit' with ArithmeticError: no root of a negative"):
+        desk.ask(["a"], fit, Seed(0), start=task.init(Seed(0)), local=LocalSGD(batch=2))
+
+
+def test_an_interrupt_inside_a_module_stays_one():
+    task = coterie.torch.task(Picky(KeyboardInterrupt()), nn.MSELoss(), shape=(1,), classes=None)
+    desk = Desk(Sequential(numbers(a=2), task))
+    with pytest.raises(KeyboardInterrupt):
+        desk.ask(["a"], fit, Seed(0), start=task.init(Seed(0)), local=LocalSGD(batch=2))
+
+
+def test_an_error_outside_of_a_federation_is_told_by_its_text():
+    task = coterie.torch.task(Picky(), nn.MSELoss(), shape=(1,), classes=None)
     with pytest.raises(Exception, match="two is not a number of examples"):
         task.outputs(task.init(Seed(0)), np.zeros((2, 1), np.float32))
+
+
+def test_batch_normalisation_takes_one_example_as_the_layer_of_our_own_does():
+    # One number 4: its mean is 4, its variance 0, so that the output is the shift. Running, with a momentum of ½: half
+    # of 0 and 4; half of 1 and 0. The gradient: 1 for the shift, 0 for the scale, whose factor is 4 - 4.
+    results = []
+    for convert in (True, False):
+        task = coterie.torch.task(
+            nn.Sequential(nn.BatchNorm1d(1, momentum=0.5)), nn.MSELoss(), shape=(1,), classes=None, convert=convert
+        )
+        start = tree.map(lambda leaf: leaf + np.float32(0), task.init(Seed(0)))
+        start["0"]["bias" if not convert else "shift"] = np.array([7.0], np.float32)
+
+        def summed(params, task=task):
+            x, weight = np.array([[9.0], [4.0]], np.float32), np.array([0.0, 1.0], np.float32)
+            outputs, stats = task.training_outputs(params, x, None, weight)
+            return (outputs * weight).sum(), stats
+
+        results.append(jax.jit(jax.value_and_grad(summed, has_aux=True))(start))
+    for (total, stats), grads in results:
+        assert float(total) == 7
+        assert sorted(float(leaf[0]) for leaf in tree.leaves(stats)) == [0.5, 2.0]
+        assert sorted(float(leaf[0]) for _, leaf in tree.paths(grads) if "stats" not in _) == [0.0, 1.0]
+
+
+def test_a_last_batch_of_one_example_trains_like_the_converted_module():
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+    draw = np.random.default_rng(0)
+    examples = {"a": (draw.normal(size=(5, 3)).astype(np.float32), draw.integers(0, 2, 5))}
+    data = coterie.data.from_arrays(examples, test={}, classes=2)
+    found = []
+    for convert in (True, False):
+        task = coterie.torch.task(
+            net, nn.CrossEntropyLoss(), shape=(3,), classes=2, convert=convert, start="given", name=f"{convert}"
+        )
+        desk = Desk(Sequential(data, task))
+        local = LocalSGD(epochs=3, batch=4, rate=0.1)  # of 5, one is left
+        got = desk.ask(["a"], fit, Seed(0), start=task.init(Seed(0)), local=local)["params"]
+        found.append(coterie.torch.load(copy.deepcopy(net), got, row=0).state_dict())
+    for name, value in found[0].items():
+        assert torch.allclose(value, found[1][name], atol=1e-6), name
 
 
 def test_ids_of_tokens_reach_the_module_as_whole_numbers():

@@ -48,6 +48,7 @@ class About:
         shared: Those that it has in common with all others of its kind.
         costs: What it costs and reveals, in sentences.
         card: The same as data.
+        holds: What data hold, where they were loaded.
     """
 
     kind: str
@@ -57,6 +58,7 @@ class About:
     shared: Sequence[Setting] = ()
     costs: Sequence[str] = ()
     card: Mapping[str, Any] | None = None
+    holds: Mapping[str, Any] | None = None
 
 
 def listing(kind: str, lines: Mapping[str, str], *, as_json: bool, more: str = "") -> None:
@@ -70,12 +72,17 @@ def listing(kind: str, lines: Mapping[str, str], *, as_json: bool, more: str = "
     result(shown, "", *([more] if more else []), f"More about one: coterie {_command(kind)} NAME")
 
 
-def page(about: About, *, as_json: bool) -> None:
-    """Print all there is to say about one thing."""
+def page(about: About, *, as_json: bool, holds: Mapping[str, str] | None = None) -> None:
+    """Print all there is to say about one thing; `holds` is what is in it, in words."""
     if as_json:
         document(asdict(about))
         return
     result(f"{about.kind} {about.name}", "", about.text, "")
+    if holds:
+        shown = facts()
+        for name, line in holds.items():
+            shown.add_row(name, line)
+        result("What it holds" + (" with these defaults:" if about.settings else ":"), "", shown, "")
     result(_table(about.settings) if about.settings else f"This {about.kind} has no settings of its own.")
     if about.costs:
         result("", "What it costs and what the server sees, as a tiny run with these defaults shows it:", "")

@@ -11,6 +11,7 @@ from coterie.cli.compare import compare
 from coterie.cli.data import data
 from coterie.cli.estimate import estimate
 from coterie.cli.export import export
+from coterie.cli.flags import Command
 from coterie.cli.guard import guarded
 from coterie.cli.methods import methods
 from coterie.cli.models import models
@@ -68,8 +69,10 @@ app.command(
         ("coterie run --method ifca", "the embedded digits, clients of four kinds"),
         ("coterie run spec.toml --rounds 100 --seed 1", "a spec from a file, with two things changed"),
         ("coterie run --data blobs --set data.clients=8 --set local.rate=0.1", "any setting by its name"),
+        ("coterie run --set attack.name=sign --set robust.rule=median", "clients that lie, and a rule that withstands"),
         ("coterie run --method ifca --json | jq .accuracy.weighted", "for scripts: one JSON document"),
-    )
+    ),
+    cls=Command,
 )(guarded(run))
 app.command(
     epilog=_examples(
@@ -77,7 +80,8 @@ app.command(
         ("coterie compare --methods fedavg,ifca --seeds 3 --jobs 2", "mean ± deviation and paired tests"),
         ("coterie compare --set ifca.clusters=2 --set local.rate=0.05", "a setting of one method, and one of all"),
         ("coterie compare --data my.csv --methods fedavg,ifca --out both", "your own data, and keep the records"),
-    )
+    ),
+    cls=Command,
 )(guarded(compare))
 app.command(
     epilog=_examples(
@@ -90,7 +94,8 @@ app.command(
     epilog=_examples(
         ("coterie data", "what can be loaded by name"),
         ("coterie data digits", "how it is dealt out among clients, and the settings for that"),
-        ("coterie data blobs --json | jq .settings", "for scripts"),
+        ("coterie data my-clients/", "whether data of your own can be read, and what they hold"),
+        ("coterie data blobs --json | jq .holds", "for scripts"),
     )
 )(guarded(data))
 app.command(
@@ -119,7 +124,8 @@ app.command(
         ("coterie estimate --method ifca --rounds 1000", "before a long run"),
         ("coterie estimate spec.toml --json | jq .seconds.total", "for scripts"),
         ("coterie estimate --data synthetic --set data.clients=1000", "what more clients cost"),
-    )
+    ),
+    cls=Command,
 )(guarded(estimate))
 app.command(
     epilog=_examples(
@@ -137,4 +143,5 @@ app.command(
         ("coterie suggest-threshold --set method.distance=l2 --set method.init_steps=500", "other distances"),
         ("coterie suggest-threshold --json | jq .threshold", "for scripts"),
     ),
+    cls=Command,
 )(guarded(suggest_threshold))

@@ -44,7 +44,7 @@ def compare(
             "--set",
             metavar="SECTION.KEY=VALUE",
             show_default=False,
-            help="Any setting of data, model, local, run, shift, faults for all; METHOD.KEY=VALUE for one method.",
+            help="Any setting of {shared sections} for all; METHOD.KEY=VALUE for one method.",
         ),
     ] = None,
     out: Annotated[

@@ -54,6 +54,8 @@ def _figures(summary: Mapping[str, Any]) -> Any:
         shown.add_row("clusters", f"{clusters['count']}, of {', '.join(map(str, clusters['sizes']))} clients{known}")
     if summary["coverage"] not in (None, 1.0):
         shown.add_row("coverage", f"{percent(summary['coverage'])} % of the clients have a model")
+    if attackers := summary.get("attackers"):
+        shown.add_row("attackers", f"{attackers} of {summary['clients']} clients")
     if summary["drift"]:
         for name, text in _drift(summary["drift"]).items():
             shown.add_row(name, text)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 if TYPE_CHECKING:
     from coterie.runs.spec import Spec
@@ -38,7 +39,28 @@ def _data_or_paths(incomplete: str) -> list[str]:
 def _model_names(incomplete: str) -> list[str]:
     from coterie.models.library import MODELS
 
-    return [name for name in MODELS if name.startswith(incomplete)]
+    return [name for name in ("auto", *MODELS) if name.startswith(incomplete)]
+
+
+class Command(TyperCommand):
+    """A command whose help lists the sections of a spec; only when somebody asks for it, since they take time to load.
+
+    In texts of options, `{sections}` stands for all of them and `{shared sections}` for all but `method`.
+    """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # of click, which some versions of typer bring along
+        """Print it."""
+        from coterie.runs.spec import SECTIONS
+
+        texts = {
+            "{sections}": ", ".join(SECTIONS),
+            "{shared sections}": ", ".join(section for section in SECTIONS if section != "method"),
+        }
+        for option in self.params:
+            for mark, names in texts.items():
+                if isinstance(option, TyperOption) and option.help:
+                    option.help = option.help.replace(mark, names)
+        super().format_help(ctx, formatter)
 
 
 SpecFile = Annotated[Path | None, typer.Argument(metavar="SPEC.toml", show_default=False, help="A spec to start from.")]
@@ -77,7 +99,7 @@ Settings = Annotated[
         "--set",
         metavar="SECTION.KEY=VALUE",
         show_default=False,
-        help="Any setting of data, model, method, local, run, shift, faults; may be repeated.",
+        help="Any setting of {sections}; may be repeated. Those of a method and what all take: coterie methods NAME.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
@@ -99,7 +121,12 @@ DataHere = Annotated[
 ]
 DataName = Annotated[
     str | None,
-    typer.Argument(metavar="NAME", show_default=False, autocompletion=_data_names, help="More about this one."),
+    typer.Argument(
+        metavar="NAME|PATH",
+        show_default=False,
+        autocompletion=_data_or_paths,
+        help="More about this one; of a folder of .npz files, a .csv, a .parquet table what it holds.",
+    ),
 ]
 ModelName = Annotated[
     str | None,

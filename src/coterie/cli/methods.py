@@ -51,13 +51,14 @@ def own_settings(name: str) -> list[Setting]:
 
 
 def _shared() -> list[Setting]:
-    """What every method takes: how clients train, how the run goes, what goes wrong."""
-    from coterie.runs.spec import Spec
+    """What every method takes: all sections of a spec but those that have a name, such as data."""
+    from coterie.runs.spec import SECTIONS, Named, Spec
 
-    parts = {section: getattr(Spec(), section) for section in ("local", "run", "faults")}
+    parts = {section: getattr(Spec(), section) for section in SECTIONS}
     return [
         setting(f"{section}.{key}", typing.get_type_hints(type(part))[key], default, means.get(key, ""))
         for section, part in parts.items()
+        if not isinstance(part, Named)
         for means in (meanings(type(part), "Attributes"),)
         for key, default in dataclasses.asdict(part).items()
     ]

@@ -20,9 +20,12 @@ def models(
     from coterie.runs.build import Scaling
     from coterie.runs.spec import model_defaults
 
+    auto = "Where none is named: mclr for classes, linear-regression for numbers, char-lstm for ids of characters."
     if name is None:
-        auto = "Where none is named: mclr for classes, linear-regression for numbers, char-lstm for ids of characters."
         listing("model", MODELS, as_json=as_json, more=auto)
+        return
+    if name == "auto":
+        page(About("model", name, f"{auto}\nSettings are those of the model that is taken.", ()), as_json=as_json)
         return
     defaults = model_defaults(name)
     builder = _BUILDERS[name]

@@ -1,4 +1,4 @@
-"""coterie suggest-threshold: the λ of SR-FCA, from the distances between clients that train alone."""
+"""coterie suggest-threshold: the λ of SR-FCA and ONE_SHOT-IFCA, from the distances of clients that train alone."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ def suggest_threshold(
     clusters to be found, or clients have trained too little (method.init_steps, local.rate) to show them.
     """
     with Ticker(silent=quiet, waiting="loading data, compiling") as ticker:
-        from coterie.runs.suggest import suggest
+        from coterie.runs.spec import Spec
+        from coterie.runs.suggest import USUAL, begins, suggest
 
+        method = None if begins(Spec.of(spec)) else USUAL
         none: dict[str, Any] = {"rounds": None, "cohort": None}
-        made = flags.spec_of(spec, data=data, method="srfca", model=model, seed=seed, settings=settings, **none)
+        made = flags.spec_of(spec, data=data, method=method, model=model, seed=seed, settings=settings, **none)
         found = suggest(made, ticker.say)
     if as_json:
         document(found)
@@ -83,10 +85,10 @@ def _command(
     settings: list[str] | None,
     found: Mapping[str, Any],
 ) -> str:
-    """The command that runs SR-FCA with what is proposed."""
+    """The command that runs the method with what is proposed."""
     given = [*([str(spec)] if spec else [])]
     for flag, value in (("--data", data), ("--model", model), ("--seed", seed)):
         given += [flag, str(value)] if value is not None else []
-    kept = [each for each in settings or () if not each.startswith("method.threshold")]
+    kept = [each for each in settings or () if not each.startswith(("method.threshold", "method.name"))]
     sets = [part for each in [*kept, f"method.threshold={found['threshold']}"] for part in ("--set", each)]
-    return shlex.join(["coterie", "run", *given, "--method", "srfca", *sets])
+    return shlex.join(["coterie", "run", *given, "--method", found["method"], *sets])

@@ -1,6 +1,6 @@
-"""In which direction a client moves from a common start: FedGroup's pre-training, and the group that moves alike.
+"""In which direction a client moves from a common start, and FedGroup's choice of the group that moves alike.
 
-    Δ_i = LocalUpdate(w_0) - w_0                    `pretrain` gives it away
+    Δ_i = LocalUpdate(w_0) - w_0                    `update` gives it away
     g_i = argmax_j cos(d_j, Δ_i)                    `choose_group` gives the number alone
 
 w_0 is `w0`, d_j is row j of `directions`. Running statistics of a model are no direction.
@@ -18,18 +18,18 @@ from coterie.models import Task, trainable
 from coterie.types import Bank, Params
 
 
-def _update(task: Task, client: Client, w0: Params, local: LocalSGD) -> Params:
+def _moved(task: Task, client: Client, w0: Params, local: LocalSGD) -> Params:
     return tree.map(lambda after, before: after - before, train(task, w0, client, local)["params"], w0)
 
 
-def _pretrain(task: Task, client: Client, *, w0: Params, local: LocalSGD) -> dict[str, Any]:
-    return {"update": _update(task, client, w0, local)}
+def _update(task: Task, client: Client, *, w0: Params, local: LocalSGD) -> dict[str, Any]:
+    return {"update": _moved(task, client, w0, local)}
 
 
 def _choose(task: Task, client: Client, *, w0: Params, directions: Bank, local: LocalSGD) -> dict[str, Any]:
     import jax.numpy as jnp
 
-    delta = trainable(_update(task, client, w0, local))
+    delta = trainable(_moved(task, client, w0, local))
 
     def over_all(one: Any, other: Any) -> Any:
         """Σ over all parameters; products and sums, since a dot product is split by core."""
@@ -53,15 +53,15 @@ def _keep(task: Task, client: Client, *, directions: Bank) -> dict[str, Any]:
 _DIRECTIONS = Model(("m",), partial=True, purpose="directions")
 
 #: Where a client moves from w_0.
-pretrain = Work(
-    "fedgroup.pretrain",
+update = Work(
+    "update",
     takes={"w0": Model(), "local": Settings(LocalSGD)},
     gives={"update": Model()},
     purpose="pretrain",
     stream="pretrain",
     plan=plan,
     lengths=lengths,
-    body=_pretrain,
+    body=_update,
 )
 
 #: Move from w_0, and say which direction is the closest; one of zero is never chosen.

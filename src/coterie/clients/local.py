@@ -312,7 +312,7 @@ def _fit(task: Task, client: Client, *, start: Params, local: LocalSGD) -> dict[
 
 
 #: What every local training gives: the model, its mean loss over the last pass, the steps taken.
-TRAINED: dict[str, Schema] = {"params": Model(), "loss": Values("float32"), "steps": Values("int32")}
+TRAINED: dict[str, Schema] = {"params": Model(moved=True), "loss": Values("float32"), "steps": Values("int32")}
 
 #: Train from `start`; the main local training of a round.
 fit = Work(

@@ -33,12 +33,15 @@ class Values:
 class Model:
     """Parameters as the task has them, or a bank of such models where `stack` names leading axes.
 
-    `partial` allows some layers of the model without the others.
+    `partial` allows some layers of the model without the others. `moved` marks a reply that is a model which the client
+    moved from one that it was sent: `start`, or the one of `heads` over `base` that its `choice` names. What has the
+    shape of a model and is none, such as a gradient or an update, is not marked.
     """
 
     stack: tuple[Dim, ...] = ()
     partial: bool = False
     purpose: str | None = None
+    moved: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,19 @@ eigenvalues are σ²; directions with σ below 1e-6 of the largest are rounding 
 each is positive, for singular vectors have no sign of their own. Examples that are all 0 have no direction, and their
 class counts as absent.
 
-The size of a class goes along only with `counted_subspaces`. But where p follows from a share, p itself tells that size
-to within 1/share examples; with a fixed number of `vectors` it tells that of small classes alone, which have fewer.
+A budget of directions of all classes together is dealt out by their sizes, by largest remainder, the lowest class
+first among equals; what a class has not got goes to the others. So all of it is dealt as far as there are directions,
+and a client with any has at least one. A class that gets none counts as absent.
+
+The size of a class goes along only with `counted_subspaces`. But where p follows from a share or a budget, p itself
+tells that size to within 1/share examples, or n/budget; with a fixed number of `vectors` it tells that of small classes
+alone, which have fewer.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,7 +46,7 @@ class Subspaces:
     Attributes:
         share: p = max(1, round(share·n_c)), where neither of the following is given.
         vectors: p, the same for all classes; 0 for none.
-        budget: p = round(budget·n_c/n): so many in all, dealt out by the sizes of the classes; 0 for none.
+        budget: So many in all, p close to budget·n_c/n; 0 for none.
         inputs: Of the inputs as the model is fed with them, normalised by the task; or as they are stored.
     """
 
@@ -62,11 +68,19 @@ class Subspaces:
         if self.inputs not in ("model", "raw"):
             raise SpecError(f"inputs must be one of 'model', 'raw', got {self.inputs!r}")
 
-    def count(self, of: int, among: int) -> int:
-        """How many directions of a class that has so many of so many examples."""
-        if self.budget:
-            return round(self.budget * of / among)
-        return self.vectors or max(1, round(self.share * of))
+    def most(self, of: int) -> int:
+        """How many directions at the most of a class of so many examples; with a budget, all of it."""
+        return self.budget or self.vectors or max(1, round(self.share * of))
+
+
+def deal(budget: int, sizes: Sequence[int], ranks: Sequence[int]) -> list[int]:
+    """How many directions of each class, of these numbers of examples and of directions: a budget in all."""
+    given, total = [0] * len(sizes), sum(sizes)
+    for _ in range(min(budget, sum(ranks))):
+        # To whom most is lacking: n·(budget·n_c/n - p_c), in whole numbers, so that equals are equal.
+        lacking = {c: budget * sizes[c] - given[c] * total for c in range(len(sizes)) if given[c] < ranks[c]}
+        given[max(lacking, key=lambda c: (lacking[c], -c))] += 1
+    return given
 
 
 def basis(rows: Array, p: int) -> Array:
@@ -98,7 +112,11 @@ def _bases(task: Task, x: Array, y: Array, seed: Seed, *, how: Subspaces) -> dic
         inputs = np.asarray(task.normalise(inputs), np.float32)
     flat = inputs.reshape(len(y), math.prod(task.shape))
     parts = [flat[y == label] for label in range(task.classes)]
-    return {"bases": [basis(part, how.count(len(part), len(y)) if len(part) else 0) for part in parts]}
+    bases = [basis(part, how.most(len(part))) for part in parts]
+    if how.budget:
+        dealt = deal(how.budget, [len(part) for part in parts], [len(rows) for rows in bases])
+        bases = [rows[:p] for rows, p in zip(bases, dealt, strict=True)]
+    return {"bases": bases}
 
 
 def _counted(task: Task, x: Array, y: Array, seed: Seed, *, how: Subspaces) -> dict[str, Any]:

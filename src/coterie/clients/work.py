@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from coterie.clients.schema import Schema
+from coterie.clients.schema import Model, Schema
 from coterie.errors import SpecError, unknown
 from coterie.types import Params
 
@@ -137,6 +137,13 @@ class Work:
             raise SpecError(f"Work {self.name!r} needs plan, lengths and body together")
         if (self.memory is None) != (self.blank is None):
             raise SpecError(f"Work {self.name!r} needs memory and blank together")
+        chosen = {"base", "heads"} <= set(self.takes) and "choice" in self.gives
+        for name, schema in self.gives.items():
+            if isinstance(schema, Model) and schema.moved and "start" not in self.takes and not chosen:
+                raise SpecError(
+                    f"Work {self.name!r} gives {name!r} as a moved model, but takes none to move from: it needs start, "
+                    "or base and heads with a choice among what it gives"
+                )
         if not self.stream:
             object.__setattr__(self, "stream", self.name)
         known = _KNOWN.get(self.name)

@@ -11,7 +11,8 @@ clusters come from `losses_by_cluster`. It is no metric: the distance to oneself
 
 Departure from the paper, where everyone answers: a loss that nobody knows is NaN. Of a pair with one known half that
 half counts; a pair of which nothing is known is as far apart as the farthest pair. In f_c, those members count that
-answered.
+answered. The halves of a client and a cluster are of two kinds, f_c(w_j) of a model that one client trained alone and
+f_j(ω_c) of one that many trained: who compares clusters must not take one kind here and the other there.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ With w the model that such a client was sent and w_k what it trained honestly:
     noise    w_k + s ‖w_k - w‖/√d · N(0, 1)
     labels   trains on labels C - 1 - y; the run sees to that when it deals out the examples
 
-s is `strength`. Where no model was sent to move from (updates, gradients), w is 0. All else that the client says, its
-losses and its choices, is honest.
+s is `strength`. Of replies that are no models moved from one that was sent, by the schema of the work (gradients,
+updates), w is 0. All else that the client says is honest: its losses, its choices and the running statistics of its
+model (`stats`). An attacker may lie about those, too; these do not, since a variance below 0 would give them away.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from coterie import tree
 from coterie.clients.schema import Model
 from coterie.errors import SpecError
 from coterie.federation.order import Around, Block, Carrier, Order
-from coterie.models import Task
+from coterie.models import Task, trainable
 from coterie.seeds import Seed
 from coterie.types import ClientId, Params
 
@@ -37,9 +38,11 @@ class Attack:
     """Who does harm, and how.
 
     Attributes:
-        name: What attackers do.
-        share: Of all clients, and of each true cluster where they are known; the same ones in every round.
-        strength: s: how far they go.
+        name: What attackers do: send models that went back (sign), too far (scale) or astray (noise), or train on
+            labels turned round (labels).
+        share: Of all clients, at least one of them, and of each true cluster where they are known, as near as whole
+            clients can be; the same ones in every round.
+        strength: How far they go, in lengths of the honest way; nothing for labels.
     """
 
     name: Lie = "none"
@@ -52,26 +55,44 @@ class Attack:
             raise SpecError(f"attack.name must be one of {', '.join(map(repr, get_args(Lie)))}, got {self.name!r}")
         if not 0 <= self.share <= 1:
             raise SpecError(f"attack.share must lie between 0 and 1, got {self.share}")
+        if self.name != "none" and not self.share:
+            raise SpecError(
+                f"attack.name = {self.name!r} with attack.share = 0 is an attack by nobody; use name 'none'"
+            )
         if not 0 <= self.strength < math.inf:
             raise SpecError(f"attack.strength must be finite and not negative, got {self.strength}")
 
     def by(self, clients: Sequence[ClientId], truth: Mapping[ClientId, int], seed: Seed) -> frozenset[ClientId]:
-        """Who attacks.
+        """Who attacks: the share of all clients, dealt out over the true clusters by largest remainder.
 
         Args:
             clients: All of them.
             truth: The true cluster of each, where it is known: each has its share.
             seed: Fixes the draw.
         """
+        if self.name == "none" or not clients:
+            return frozenset()
         clusters: dict[int, list[ClientId]] = {}
         for client in sorted(clients):
             clusters.setdefault(truth.get(client, 0), []).append(client)
         found: set[ClientId] = set()
-        for cluster, members in clusters.items():
-            count = 0 if self.name == "none" else round(self.share * len(members))
+        for cluster, count in self._counts({key: len(members) for key, members in clusters.items()}, seed).items():
+            members = clusters[cluster]
             drawn = seed.fold("attackers", cluster).sample(len(members), count)
             found.update(members[place] for place in drawn)
         return frozenset(found)
+
+    def _counts(self, sizes: Mapping[int, int], seed: Seed) -> dict[int, int]:
+        """How many attackers each cluster has; a draw says which of equal remainders comes first."""
+        total = max(1, round(self.share * sum(sizes.values())))
+        counts = {cluster: math.floor(self.share * size) for cluster, size in sizes.items()}
+        names = sorted(sizes)
+        shuffled = [names[place] for place in seed.fold("remainders").permutation(len(names))]
+        # Rounded, so that equal shares have equal remainders: 0.7·10 is 7 and 0.07·100 a little more.
+        by_remainder = sorted(shuffled, key=lambda cluster: round(counts[cluster] - self.share * sizes[cluster], 9))
+        for cluster in by_remainder[: total - sum(counts.values())]:
+            counts[cluster] += 1
+        return counts
 
 
 class Attacked(Around):
@@ -90,23 +111,26 @@ class Attacked(Around):
 
     def carry(self, order: Order) -> Iterator[Block]:
         """The replies, those of liars changed. Scoring is the simulator's business and stays as it is."""
-        models = [name for name, schema in order.work.gives.items() if isinstance(schema, Model) and not schema.stack]
+        models = {
+            name: schema for name, schema in order.work.gives.items() if isinstance(schema, Model) and not schema.stack
+        }
         for block in self._carrier.carry(order):
             places = [place for place, client in enumerate(block.clients) if client in self._liars]
             if block.problem is not None or order.evaluating or not places or not models:
                 yield block
                 continue
             answers = dict(block.answers)
-            for name in models:
+            for name, schema in models.items():
                 answers[name] = tree.map(np.array, answers[name])
                 for place in places:
-                    self._spoil(order, block, place, answers[name])
+                    start = _sent_model(order, block, place) if schema.moved else None
+                    self._spoil(order, block.clients[place], place, start, trainable(answers[name]))
             yield dataclasses.replace(block, answers=answers)
 
-    def _spoil(self, order: Order, block: Block, place: int, bank: Any) -> None:
+    def _spoil(self, order: Order, client: ClientId, place: int, start: Params | None, bank: Any) -> None:
         """Put a lie in the place of one client's model."""
-        client, trained = block.clients[place], tree.row(bank, place)
-        start = _sent_model(order, block, place) or tree.map(np.zeros_like, trained)
+        trained = tree.row(bank, place)
+        start = tree.map(np.zeros_like, trained) if start is None else trainable(start)
         s = self._attack.strength
         if self._attack.name == "noise":
             moved = tree.map(lambda after, before: after - before, trained, start)
@@ -123,15 +147,16 @@ class Attacked(Around):
         tree.map(put, bank, lie)
 
 
-def _sent_model(order: Order, block: Block, place: int) -> Params | None:
-    """The model that a client was to move from, if it was sent one: `start`, or the one of `heads` that it chose."""
-    if "start" in order.shared:
-        start: Params = order.shared["start"]
-        return start
-    if "start" in order.rows:
-        bank, rows = order.rows["start"]
+def _sent_model(order: Order, block: Block, place: int) -> Params:
+    """The model that a client was to move from: `start`, or the one of `heads` that it chose; works are checked."""
+
+    def sent(name: str) -> Any:
+        if name in order.shared:
+            return order.shared[name]
+        bank, rows = order.rows[name]
         return tree.row(bank, int(rows[order.clients.index(block.clients[place])]))
-    if "heads" in order.shared and "choice" in block.answers:
-        chosen = tree.row(order.shared["heads"], int(block.answers["choice"][place]))
-        return {**order.shared["base"], **chosen}
-    return None
+
+    if "start" in order.work.takes:
+        start: Params = sent("start")
+        return start
+    return {**sent("base"), **tree.row(sent("heads"), int(block.answers["choice"][place]))}

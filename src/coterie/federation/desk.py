@@ -25,7 +25,7 @@ from coterie.clients.work import Work
 from coterie.errors import Diverged, SpecError, TooFewReplies, unknown
 from coterie.federation.cohort import Cohort
 from coterie.federation.intake import NOT_FINITE, PLAIN, Intake, some
-from coterie.federation.order import LACKS, Block, Carrier, Order
+from coterie.federation.order import LACKS, Block, Carrier, Order, carried
 from coterie.federation.protocol import Adapt, Mean, Once, Rows
 from coterie.federation.replies import Replies
 from coterie.federation.traffic import Traffic
@@ -107,6 +107,11 @@ class Desk:
         return self._account.traffic
 
     @property
+    def robust(self) -> bool:
+        """Whether models are averaged by another rule than the plain mean."""
+        return self._robust.rule != "mean"
+
+    @property
     def seconds(self) -> float:
         """Spent waiting for clients so far."""
         return self._account.seconds
@@ -174,7 +179,7 @@ class Desk:
             clock = time.perf_counter()
             self._count_down(t, order)
             lacking: list[ClientId] = []
-            for block in self._carrier.carry(order):
+            for block in carried(self._carrier, order):
                 if block.problem == LACKS:
                     lacking.extend(block.clients)
                     intake.hold()
@@ -294,7 +299,7 @@ class Desk:
             for key, _ in each.once.values() if each is not None else ():
                 self._account.holdings.get(key, set()).difference_update(lacking)
         self._count_down(t, again)
-        for block in self._carrier.carry(again):
+        for block in carried(self._carrier, again):
             self._take(t, block, intake)
 
     def _close(self, order: Order, intake: Intake, least: int) -> Replies:

@@ -18,7 +18,15 @@ from coterie.seeds import Seed
 
 @dataclass(frozen=True)
 class Faults:
-    """How often what goes wrong, each with its own probability per reply; at most one of them happens."""
+    """How often what goes wrong, each with its own probability per reply; at most one of them happens.
+
+    Attributes:
+        drop: The reply is lost.
+        late: It comes after the deadline, and is refused.
+        duplicate: It comes twice.
+        nan: It holds numbers that are none.
+        shape: Its arrays have a wrong shape.
+    """
 
     drop: float = 0.0
     late: float = 0.0

@@ -10,6 +10,7 @@ import numpy as np
 
 from coterie import tree
 from coterie.clients.work import Work
+from coterie.errors import ClientFailed
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Array, ClientId, Part
@@ -146,6 +147,20 @@ class Carrier(Protocol):
 
     def load(self, saved: Any) -> None:
         """Take over what was saved."""
+
+
+def carried(carrier: Carrier, order: Order) -> Iterator[Block]:
+    """The blocks of an order; what the model raised inside compiled code becomes the cause of an error of ours."""
+    try:
+        yield from carrier.carry(order)
+    except Exception:  # JAX has several kinds for it
+        fault = None if carrier.task.fault is None else carrier.task.fault()
+        if fault is None:
+            raise
+        if not isinstance(fault, Exception):
+            raise fault from None  # Ctrl-C
+        said = f"{type(fault).__name__}: {fault}"
+        raise ClientFailed(f"Model {carrier.task.name} failed in {order.work.name!r} with {said}") from fault
 
 
 class Around:

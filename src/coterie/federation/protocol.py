@@ -75,6 +75,10 @@ class Federation(Protocol):
     def traffic(self) -> Traffic:
         """Bytes down and up, counted alike in simulation and on the network."""
 
+    @property
+    def robust(self) -> bool:
+        """Whether models are averaged by a rule that withstands bad ones, for which no weight counts but 0."""
+
     def ask(
         self,
         cohort: Cohort | Iterable[ClientId],

@@ -20,15 +20,15 @@ A split keeps what newcomers need: the model from which the updates came, the up
 decided on the members that answered in that round. Those that did not stay at the split, and go down like newcomers
 as soon as they answer: before they train again, or when they are to be served.
 
-Departures. The authors' ε1 and ε2 fit one model and one rate; `units="relative"` measures both norms in the largest
-‖Σ p_i Δ_i‖ so far, at the first round's rate. A client with few examples pulls towards these for ever, so that ε2
-cannot tell it from one of another kind, and its γ is above 1, where the theorem is silent; "separated" is ours, the
+Departures. The authors' ε1 and ε2 fit one model and one rate; `units="relative"` measures both norms in the largest ‖Σ
+p_i Δ_i‖ so far, each Δ_i as at the first round's rate. A client with few examples pulls towards these for ever, so that
+ε2 cannot tell it from one of another kind, and its γ is above 1, where the theorem is silent; "separated" is ours, the
 pseudo-F of Caliński and Harabasz (1974), a rule of thumb and no certificate: late in a run it may pass a part of one
-kind. Defaults were settled on rotated digits and MNIST. Both parts go on from the cluster's new model, as in the
-paper; the authors' code gives each the mean of its own members at once. It also takes complete linkage, which does not
-solve (16), for which there is `linkage`; and positions within a cluster for client ids, so that from the second split
-on it moves the wrong clients. With `participation="cohort"` only the cohort trains, and a cluster may split when each
-member has an update from its model that is at most `max_age` rounds old.
+kind. Defaults were settled on rotated digits and MNIST. Both parts go on from the cluster's new model, as in the paper;
+the authors' code gives each the mean of its own members at once. It also takes complete linkage, which does not solve
+(16), for which there is `linkage`; and positions within a cluster for client ids, so that from the second split on it
+moves the wrong clients. With `participation="cohort"` only the cohort trains, and a cluster may split when each member
+has an update from its model that is at most `max_age` rounds old.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ import numpy as np
 from coterie import tree
 from coterie.aggregation import weighted_mean
 from coterie.clients import LocalSGD, fit
-from coterie.clients.directions import pretrain
+from coterie.clients.directions import update
 from coterie.clustering import bipartition, cosine
 from coterie.codec import state
 from coterie.errors import SpecError
@@ -212,7 +212,7 @@ class CFL:
             split = now.splits[node]
             asked = clients.of(here) if isinstance(clients, Cohort) else here
             name, local = seed.fold("descend", node), self.local.at(split.t)
-            got = fed.ask(asked, pretrain, name, w0=split.model, local=local, least=least)
+            got = fed.ask(asked, update, name, w0=split.model, local=local, least=least)
             for client, side in zip(got.clients, _sides(split, got), strict=True):
                 at[client] = moved[client] = split.parts[side]
         return moved
@@ -248,7 +248,8 @@ class CFL:
         self, now: State, after: State, basis: Mapping[int, Mapping[ClientId, Heard]], t: int
     ) -> tuple[State, dict[str, Any]]:
         """The tree after this round, and for each cluster on what that was decided."""
-        norms = {node: self._norms(heard.values(), t) for node, heard in basis.items()}
+        scaled = {node: self._scaled(heard.values()) for node, heard in basis.items()}
+        norms = {node: self._norms(scaled[node], heard.values()) for node, heard in basis.items()}
         after = dataclasses.replace(after, largest=max([now.largest, *(mean for mean, _ in norms.values())]))
         unit = after.largest if self.units == "relative" else 1.0
         evidence: dict[str, Any] = {}
@@ -256,20 +257,24 @@ class CFL:
             mean, most = norms[node]
             shown: dict[str, Any] = {"clients": list(heard), "mean_norm": mean, "max_norm": most}
             if t >= self.warmup and len(heard) > self.min_size and mean < self.eps1 * unit and most > self.eps2 * unit:
-                updates = np.stack([last.update for last in heard.values()])
-                shown |= weigh(updates, self.linkage)
+                shown |= weigh(scaled[node], self.linkage)
                 certified = not self.gamma_max or self.gamma_max < shown["bound"]
                 if certified and shown["separation"] >= self.separation:
-                    after = _with_split(now, after, node, list(heard), updates, shown["labels"], t)
+                    after = _with_split(now, after, node, heard, shown["labels"], t)
             evidence[str(now.rows[node])] = shown
         return after, evidence
 
-    def _norms(self, heard: Collection[Heard], t: int) -> tuple[float, float]:
-        """‖Σ p_i Δ_i‖ and max ‖Δ_i‖; relative ones at the first round's rate, whose decay is no standing still."""
-        decayed = (self.local.rate_decay**t if self.units == "relative" else 1.0) or 1.0
-        updates: Array = np.stack([last.update for last in heard])
+    def _scaled(self, heard: Collection[Heard]) -> Array:
+        """Δ_i; where norms are relative, as at the first round's rate, whose decay since then is no standing still."""
+        decay = self.local.rate_decay if self.units == "relative" else 1.0
+        if decay == 1:
+            return np.stack([last.update for last in heard])
+        return np.stack([last.update.astype(np.float64) / (decay**last.t or 1.0) for last in heard])
+
+    def _norms(self, updates: Array, heard: Collection[Heard]) -> tuple[float, float]:
+        """‖Σ p_i Δ_i‖ and max ‖Δ_i‖."""
         mean: Array = weighted_mean(updates, self._weights([last.samples for last in heard]))
-        return tree.norm({"": mean}) / decayed, max(tree.norm({"": update}) for update in updates) / decayed
+        return tree.norm({"": mean}), max(tree.norm({"": each}) for each in updates)
 
 
 def weigh(updates: Array, linkage: Literal["single", "complete"] = "single") -> dict[str, Any]:
@@ -300,18 +305,17 @@ def weigh(updates: Array, linkage: Literal["single", "complete"] = "single") -> 
     }
 
 
-def _with_split(
-    now: State, after: State, node: int, clients: list[ClientId], updates: Array, sides: Array, t: int
-) -> State:
+def _with_split(now: State, after: State, node: int, heard: Mapping[ClientId, Heard], sides: Array, t: int) -> State:
     """The tree with this cluster in two parts: the first takes over its row, the second gets one of its own."""
     row, parts = after.rows[node], (len(after.rows), len(after.rows) + 1)
+    updates = np.stack([last.update for last in heard.values()])
     split = Split(parts, tree.row(now.bank, row), updates, sides, t)
     return dataclasses.replace(
         after,
         bank=tree.concatenate([after.bank, tree.take(after.bank, [row])]),
         rows=(*after.rows, row, tree.rows(after.bank)),
         splits={**after.splits, node: split},
-        at=after.at.set({client: parts[side] for client, side in zip(clients, sides.tolist(), strict=True)}),
+        at=after.at.set({client: parts[side] for client, side in zip(heard, sides.tolist(), strict=True)}),
     )
 
 

@@ -33,7 +33,7 @@ import numpy as np
 from coterie import tree
 from coterie.aggregation import mix_groups, uniform_mean
 from coterie.clients import LocalSGD, fit
-from coterie.clients.directions import choose_group, keep, pretrain
+from coterie.clients.directions import choose_group, keep, update
 from coterie.clustering import agglomerative, choose, edc_embedding, kmeans, madc
 from coterie.codec import state
 from coterie.errors import SpecError
@@ -141,7 +141,7 @@ class FedGroup(Grouping):
         most = self.most if self.groups == "auto" else self.groups
         size = most * (self.alpha if self.centres == "clustered" else 1)
         drawn = cohort.draw(cohort.available, size, name="fedgroup")
-        got = fed.ask(drawn, pretrain, seed, w0=Once(now.w0), local=self.pretraining)
+        got = fed.ask(drawn, update, seed, w0=Once(now.w0), local=self.pretraining)
         labels, evidence = self._cluster(tree.flatten_rows(trainable(got["update"])), seed)
         zero = tree.map(np.zeros_like, now.w0)
         count = labels.max() + 1 if self.groups == "auto" else self.groups

@@ -10,13 +10,20 @@ Neurocomputing 483, 2022, doi:10.1016/j.neucom.2021.08.141. Algorithms 1 and 2:
     (14)  w_{t+1} = (1/|𝒞|) Σ_c w̄_c                 server: each cluster counts the same
 
 C is `clusters`, the share of variance that PCA keeps is `variance`. The paper's random clustering, and the first round
-of its code, deal the cohort out in turns: `clustering` and `first_round`. A client sends its gradient beside its model,
-in one exchange: 1 model down, 2 up (1 up where nothing is clustered by gradients). One cluster is FedAvg to the bit.
+of its code, deal the shuffled cohort out in turns: `clustering` and `first_round`. A client sends its gradient beside
+its model, in one exchange: 1 model down, 2 up (1 up where nothing is clustered by gradients). One cluster is FedAvg to
+the bit.
+
+A federation with a robust rule takes both means by it. Bad clients whose gradients are alike make a cluster of their
+own, whose w̄_c nobody inside contradicts; in a plain mean it would have 1/|𝒞| of the model, however few they are. The
+rule leaves out whole clusters then, and cannot tell a bad one from a rare kind: it withstands its share of |𝒞|
+clusters, and of two it cannot tell which is bad.
 
 Departures. Equation (13) is printed with the n of all clients, which would make w̄_c a fraction of a model: we divide
 within the cluster, as the authors' code does. (14) divides by the clusters that came out, and not by C. Algorithm 2
 clusters the gradients themselves in its line 6: we cluster their scores, as text and code do. Gradients are taken at
-w_t; the code takes them at the last cluster's model of the round before. Fewer than C distinct gradients make as many
+w_t; the code takes them at the last cluster's model of the round before. It deals a cohort out as it stands; ours
+stands in the order of ids, which may follow kinds, and is shuffled first. Fewer than C distinct gradients make as many
 clusters, and no more than two replies one. Stragglers are dropped, as in FedAvg, and clients without examples are in no
 cluster; where no reply is left, the model stays.
 """
@@ -30,7 +37,6 @@ from typing import Any, Literal
 import numpy as np
 
 from coterie import tree
-from coterie.aggregation import uniform_mean
 from coterie.clients import TRAINED, Client, LocalSGD, Model, Settings, Steps, Work, fit, train
 from coterie.clients.local import lengths, plan
 from coterie.clients.scores import full_gradient, whole_pass, whole_pass_lengths
@@ -43,7 +49,7 @@ from coterie.models import Task, trainable
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Params
 
-#: How the cohort is clustered: by the gradients of its clients, or dealt out in turns.
+#: How the cohort is clustered: by the gradients of its clients, or shuffled and dealt out in turns.
 Clustering = Literal["gradients", "round_robin"]
 
 
@@ -80,7 +86,7 @@ class FedSim:
         local: How clients train.
         clusters: C, of each round's cohort; 1 for FedAvg.
         variance: The share of the gradients' variance that is kept for clustering.
-        clustering: By gradients; or dealt out in turns, the ablation called random.
+        clustering: By gradients; or shuffled and dealt out in turns, the ablation called random.
         first_round: The same for round 0; the authors' code has no gradients yet and deals it out.
     """
 
@@ -114,10 +120,7 @@ class FedSim:
         useful = np.flatnonzero(got.samples)
         if not len(useful):
             return Round(w)
-        labels: Array = np.arange(len(useful)) % self.clusters
-        evidence: dict[str, Any] = {}
-        if not dealt:
-            labels, evidence = self._cluster(got, useful, seed)
+        labels, evidence = self._deal(len(useful), seed) if dealt else self._cluster(got, useful, seed)
         w = mean_of_means(fed, tree.take(got["params"], useful), labels, got.samples[useful])
         assignment = {got.clients[place]: int(label) for place, label in zip(useful, labels, strict=True)}
         distances = tree.row_distances(got["params"], tree.stack([w])).tolist()
@@ -127,6 +130,12 @@ class FedSim:
     def place(self, w: Params, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
         """Everyone: w."""
         return everyone(w, clients)
+
+    def _deal(self, replies: int, seed: Seed) -> tuple[Array, dict[str, Any]]:
+        """The cluster of each reply, all of one size as far as they go; decided on nothing."""
+        labels = np.zeros(replies, np.int64)
+        labels[seed.fold("deal").permutation(replies)] = np.arange(replies) % self.clusters
+        return labels, {}
 
     def _cluster(self, got: Replies, useful: Array, seed: Seed) -> tuple[Array, dict[str, Any]]:
         """The cluster of each useful reply, and on what that was decided."""
@@ -141,8 +150,7 @@ class FedSim:
 
 
 def mean_of_means(fed: Federation, bank: Bank, labels: Array, samples: Array) -> Params:
-    """(13) by the rule of the federation, and (14); the mean of one is itself, so that one cluster is FedAvg."""
+    """(13) and (14), by the rule of the federation; the mean of one is itself, so that one cluster is FedAvg."""
     clusters = [np.flatnonzero(labels == c) for c in range(labels.max() + 1)]
     means = tree.stack(fed.average(tree.take(bank, members), samples[members]) for members in clusters)
-    model: Params = uniform_mean(means)
-    return model
+    return fed.average(means, np.ones(len(clusters)))

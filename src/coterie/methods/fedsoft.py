@@ -21,8 +21,10 @@ counts, S for whoever trains, w_0 once (`base`); up: S counts, 1 model.
 
 Departures. Who has never trained is served the centre of its largest weight, not w_0. Ties between losses go to the
 lowest s. A centre none of whose clients replied keeps its model to the bit, and a client whose counts are lost keeps
-its weights. Where an estimating round is skipped, the next one estimates. Stragglers are dropped. SR-FCA's
-baseline of this name is another algorithm, without pull and without models of the clients' own.
+its weights. Where an estimating round is skipped, the next one estimates. Stragglers are dropped. A robust rule counts
+all models alike that it is given, and since everyone has a weight on every centre, all centres would be the same where
+all train: there, each client's model goes to the centre of its largest weight alone. SR-FCA's baseline of this name is
+another algorithm, without pull and without models of the clients' own.
 """
 
 from __future__ import annotations
@@ -263,6 +265,9 @@ class FedSoft:
         """Each centre at the mean of those of its clients who replied; one without any keeps its model to the bit."""
         if self.selection == "all":
             shares = now.importance(got.clients)
+            if fed.robust:
+                largest = np.array([now.weights[client].argmax() for client in got.clients], np.int64)
+                shares = shares * (largest == np.arange(self.clusters)[:, None])
         else:
             shares = np.array([[client in set(clients) for client in got.clients] for clients in chosen], np.float64)
         return tree.stack(

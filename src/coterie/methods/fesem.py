@@ -23,20 +23,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from coterie import tree
-from coterie.clients import LocalSGD, fit
-from coterie.clients.directions import pretrain
+from coterie.clients import fit
+from coterie.clients.directions import update
 from coterie.clustering import kmeans
 from coterie.codec import state
-from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, Once, Replies, Rows
 from coterie.kept import Kept
+from coterie.methods.centring import Centring
 from coterie.methods.fedavg import loss_of
-from coterie.methods.protocol import Placement, Round, Stage, check_choices
+from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Params
@@ -83,35 +83,8 @@ class State:
 
 
 @dataclass(frozen=True)
-class FeSEM:
-    """m centres, and every client trains the one nearest to its last local model.
-
-    Attributes:
-        local: How clients train.
-        groups: m.
-        members: A centre is the mean of its clients in the cohort, or of all its clients.
-        warm_start: One epoch from w_0 before a client's first E-step, and the first centres by k-means.
-        layers: Distances over all trainable parameters, or those of the last layer.
-        weights: A client counts 1, or its examples.
-        recluster_every: Rounds from one E-step to the next.
-        agg: A centre is the mean of its clients, or the model of the first of them.
-    """
-
-    local: LocalSGD = field(default_factory=LocalSGD)
-    groups: int = 3
-    members: Literal["cohort", "all"] = "cohort"
-    warm_start: bool = False
-    layers: Literal["all", "last"] = "all"
-    weights: Literal["uniform", "samples"] = "uniform"
-    recluster_every: int = 1
-    agg: Literal["mean", "first_only"] = "mean"
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        check_choices(self)
-        for name in ("groups", "recluster_every"):
-            if getattr(self, name) < 1:
-                raise SpecError(f"method.{name} must be at least 1, got {getattr(self, name)}")
+class FeSEM(Centring):
+    """m centres, and every client trains the one nearest to its last local model."""
 
     def start(self, task: Task, seed: Seed) -> State:
         """Independent draws, of which the first is every method's, so that one centre is FedAvg."""
@@ -190,7 +163,7 @@ class FeSEM:
         local = dataclasses.replace(self.local, epochs=1, steps=0, mu=0.0)
         # Who is not heard counts as w_0; but the first centres need somebody.
         least = 0 if now.warmed else None
-        got = fed.ask(new, pretrain, seed.fold("warm"), w0=Once(now.w0), local=local, least=least)
+        got = fed.ask(new, update, seed.fold("warm"), w0=Once(now.w0), local=local, least=least)
         if not len(got):
             return now
         models = tree.flatten_rows(got["update"]) + tree.flatten(now.w0)  # (replies, parameters)

@@ -14,56 +14,38 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-from coterie.clients import LocalSGD
 from coterie.federation.protocol import Cohort, Federation
+from coterie.methods.centring import Centring
 from coterie.methods.fesem import FeSEM, State
 from coterie.methods.flexcfl import Detector, blank, shifted_clients
-from coterie.methods.protocol import Placement, Round, Stage, check_choices
+from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import ClientId
 
 
 @dataclass(frozen=True)
-class FeSEMMig:
+class FeSEMMig(Centring):
     """FeSEM with migration.
 
     Attributes:
-        local: How clients train.
-        groups: m.
-        members: A centre is the mean of its clients in the cohort, or of all its clients.
-        warm_start: One epoch from w_0 before a client's first E-step, and the first centres by k-means.
-        layers: Distances over all trainable parameters, or those of the last layer.
-        weights: A client counts 1, or its examples.
-        recluster_every: Rounds from one E-step to the next.
-        agg: A centre is the mean of its clients, or the model of the first of them.
         detector: Labels are compared class by class, or as FlexCFL's published code does.
         tau: τ, the share of a client's examples.
     """
 
-    local: LocalSGD = field(default_factory=LocalSGD)
-    groups: int = 3
-    members: Literal["cohort", "all"] = "cohort"
-    warm_start: bool = False
-    layers: Literal["all", "last"] = "all"
-    weights: Literal["uniform", "samples"] = "uniform"
-    recluster_every: int = 1
-    agg: Literal["mean", "first_only"] = "mean"
     detector: Literal["label", "sorted_counts"] = "label"
     tau: float = 0.2
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        check_choices(self)
-        self._fesem()
+        """Refuse what FeSEM refuses, and a threshold that is none."""
+        super().__post_init__()
         self._detector()
 
     def _fesem(self) -> FeSEM:
-        names = [each.name for each in dataclasses.fields(FeSEM)]
-        return FeSEM(**{name: getattr(self, name) for name in names})
+        return FeSEM(**self.shared())
 
     def _detector(self) -> Detector:
         return Detector(self.detector, self.tau)

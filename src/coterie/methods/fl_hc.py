@@ -3,16 +3,18 @@
 Briggs, Fan, Andras, "Federated learning with hierarchical clustering of local updates to improve training on non-IID
 data", IJCNN 2020, arXiv:2004.11791:
 
-    w ← FedAvg for n rounds                                     with cohorts
+    w ← FedAvg                                                  rounds 1 to n of T, with cohorts
     Δ_i = LocalUpdate(w) - w                                    client: every client, once
     P_ij = ‖Δ_i - Δ_j‖₁, ‖Δ_i - Δ_j‖₂ or 1 - cos(Δ_i, Δ_j)      server
     clusters = merge the nearest two while P between them ≤ λ   server: by a linkage
     w_j = Σ_{i∈j} n_i (w + Δ_i) / Σ_{i∈j} n_i                   server: the training of that step is not wasted
-    w_j ← FedAvg on the cohort's members of j
+    w_j ← FedAvg on the cohort's members of j                   rounds n + 1 to T
     late client:  j = argmin_j mean_{i∈j} P(Δ, Δ_i)             after training from w
 
-n is `warm_rounds`, λ `threshold`, w_j is row j of `bank`. The rounds of FedAvg and the step with everybody prepare the
-run. A client that did not answer in that step has no cluster until it is in a cohort, or is to be served.
+n is `warm_rounds`, T the run's `rounds`, λ `threshold`, w_j is row j of `bank`. The step with everybody comes between
+two rounds, is none itself, and trains at the rate of the next. Until then everyone is served w; a round that is skipped
+is not one of the n. A client that did not answer in that step has no cluster until it is in a cohort, or is to be
+served.
 
 The paper sweeps λ, metric and linkage for each data set: λ is a distance between updates of one model at one rate, and
 says nothing about the next. So by default λ is `auto`: it leaves as many clusters as the eigengap of P finds, and one
@@ -33,14 +35,14 @@ import numpy as np
 
 from coterie import tree
 from coterie.clients import LocalSGD, fit
-from coterie.clients.directions import pretrain
+from coterie.clients.directions import update
 from coterie.clustering import agglomerative, choose, cosine, l1, l2, pairwise_quantile
 from coterie.codec import state
 from coterie.errors import SpecError
-from coterie.federation.protocol import Cohort, Federation, Mean, Rows
+from coterie.federation.protocol import Cohort, Federation
 from coterie.kept import Kept
-from coterie.methods.fedavg import average, distances_of, loss_of, move_groups
-from coterie.methods.pacfl import cold_of, least_of, nearest_clusters
+from coterie.methods.clusters import nearest_clusters, train_clusters
+from coterie.methods.fedavg import average, loss_of
 from coterie.methods.protocol import Placement, Round, Stage, check_choices, from_run
 from coterie.models import Task, trainable
 from coterie.seeds import Seed
@@ -61,7 +63,8 @@ class State:
         updates: Of the clients that were clustered, one a row.
         labels: The cluster of each of them.
         assignment: The cluster of each client that has one.
-        prepared: Steps of preparing done.
+        warmed: Rounds of FedAvg done.
+        clustered: Whether the step with everybody is done.
     """
 
     w: Params
@@ -69,7 +72,8 @@ class State:
     updates: Array
     labels: Array
     assignment: Kept[int] = field(default_factory=Kept)
-    prepared: int = 0
+    warmed: int = 0
+    clustered: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class FLHC:
 
     Attributes:
         local: How clients train.
-        warm_rounds: n: rounds of FedAvg before.
+        warm_rounds: n: rounds of FedAvg before, of those of the run.
         metric: How updates are compared.
         linkage: The distance of clusters: the mean over their pairs, the farthest, the nearest; `ward` with L2 only.
         threshold: λ; or `auto`, found by the eigengap.
@@ -86,7 +90,7 @@ class FLHC:
         clusters: Above 0, instead of λ: how many.
         most: With `auto`: the largest number of clusters to consider.
         weights: A client counts its examples, or 1.
-        cohort: Clients in a round.
+        rounds: T, of the run.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
@@ -98,7 +102,7 @@ class FLHC:
     clusters: int = 0
     most: int = 10
     weights: Literal["samples", "uniform"] = "samples"
-    cohort: int = from_run("cohort")
+    rounds: int = from_run("rounds")
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -106,6 +110,11 @@ class FLHC:
         for name, least in (("warm_rounds", 0), ("clusters", 0), ("most", 1)):
             if getattr(self, name) < least:
                 raise SpecError(f"method.{name} must be at least {least}, got {getattr(self, name)}")
+        if self.warm_rounds >= self.rounds:
+            raise SpecError(
+                f"method.warm_rounds of flhc must be less than run.rounds, {self.rounds}, for clusters to be trained, "
+                f"got {self.warm_rounds}; lower it or play more rounds"
+            )
         number = isinstance(self.threshold, int | float) and self.threshold >= 0
         if self.threshold != "auto" and not number:
             raise SpecError(f"method.threshold must be a number of at least 0, or 'auto', got {self.threshold!r}")
@@ -116,6 +125,11 @@ class FLHC:
         if self.linkage == "ward" and self.metric != "l2":
             raise SpecError(f"method.linkage 'ward' needs method.metric 'l2', got {self.metric!r}")
 
+    @property
+    def moving(self) -> LocalSGD:
+        """How clients train for Δ_i, late ones too."""
+        return self.local.at(self.warm_rounds)
+
     def start(self, task: Task, seed: Seed) -> State:
         """The common initial model; no clusters."""
         w = task.init(seed.fold("init"))
@@ -123,34 +137,24 @@ class FLHC:
         return State(w, tree.stack([w]), nobody, np.zeros(0, np.int64))
 
     def stage(self, now: State) -> Stage:
-        """Preparing takes the rounds of FedAvg, and the step with everybody."""
-        return "prepare" if now.prepared <= self.warm_rounds else "train"
+        """After n rounds the step with everybody prepares the others."""
+        return "prepare" if now.warmed >= self.warm_rounds and not now.clustered else "train"
 
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """FedAvg; then everybody; then FedAvg in each cluster, which late clients join first."""
-        if now.prepared < self.warm_rounds:
-            drawn = cohort.draw(cohort.available, self.cohort, name="flhc")
-            one = average(now.w, fed, drawn, seed, self.local.at(now.prepared), self.weights)
-            after = dataclasses.replace(now, w=one.state, bank=tree.stack([one.state]), prepared=now.prepared + 1)
-            return Round(after, one.assignment, one.loss, one.distances)
-        if now.prepared == self.warm_rounds:
+        local = self.local.at(cohort.t)
+        if now.clustered:
+            return train_clusters(now, fed, cohort, seed, local, self._join, self.weights)
+        if now.warmed == self.warm_rounds:
             return self._cluster(now, fed, cohort, seed)
-        active = cohort.active()
-        late, least = cold_of(active, now.assignment), least_of(active, now.assignment)
-        joined, evidence = self._join(now, fed, late, seed, least) if len(late) else ({}, {})
-        now = dataclasses.replace(now, assignment=now.assignment.set(joined))
-        row = {client: now.assignment[client] for client in active if client in now.assignment}
-        how = Mean(groups=tree.rows(now.bank), by=row, weights=self.weights, spread=True)
-        local = self.local.at(now.prepared + cohort.t)
-        got = fed.ask(active.of(row), fit, seed, start=Rows(now.bank, row), local=local, reduce=how)
-        took_part = joined | {client: row[client] for client in got.clients}
-        after = dataclasses.replace(now, bank=move_groups(now.bank, got))
-        return Round(after, took_part, loss_of(got), distances_of(got), evidence)
+        one = average(now.w, fed, cohort.active(), seed, local, self.weights)
+        after = dataclasses.replace(now, w=one.state, bank=tree.stack([one.state]), warmed=now.warmed + 1)
+        return Round(after, one.assignment, one.loss, one.distances)
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
         """Each its cluster; a late client that whose members it is nearest to, for which it has to train."""
         everyone = list(clients)
-        if self.stage(now) == "prepare":
+        if not now.clustered:
             return Placement(now.bank, dict.fromkeys(everyone, 0))
         row = {client: now.assignment[client] for client in everyone if client in now.assignment}
         late = [client for client in everyone if client not in row]
@@ -158,10 +162,10 @@ class FLHC:
 
     def _cluster(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """The step with everybody; those without an example have no update, and are late."""
-        got = fed.ask(cohort, fit, seed, start=now.w, local=self.local.at(now.prepared))
+        got = fed.ask(cohort, fit, seed, start=now.w, local=self.moving)
         able = np.flatnonzero(got.samples)
         if not len(able):
-            return Round(dataclasses.replace(now, prepared=now.prepared + 1))
+            return Round(dataclasses.replace(now, clustered=True))
         models = tree.take(got["params"], able)
         updates = tree.flatten_rows(trainable(models)) - tree.flatten(trainable(now.w))
         labels, evidence = self._labels(apart(updates, self.metric), seed)
@@ -170,7 +174,7 @@ class FLHC:
         bank = tree.stack(fed.average(tree.take(models, each), counts[each]) for each in members)
         clients = [got.clients[place] for place in able]
         row = dict(zip(clients, labels.tolist(), strict=True))
-        after = State(now.w, bank, updates, labels, Kept(row), now.prepared + 1)
+        after = State(now.w, bank, updates, labels, Kept(row), now.warmed, clustered=True)
         distances = tree.row_distances(models, tree.take(bank, labels)).tolist()
         evidence = {"clients": clients, "labels": labels, **evidence}
         return Round(after, row, loss_of(got), dict(zip(clients, distances, strict=True)), evidence)
@@ -194,8 +198,7 @@ class FLHC:
         self, now: State, fed: Federation, clients: Cohort | list[ClientId], seed: Seed, least: int | None = None
     ) -> tuple[dict[ClientId, int], dict[str, Any]]:
         """The clusters of late clients that answer, and the mean distances on which that was decided."""
-        local = self.local.at(self.warm_rounds)
-        got = fed.ask(clients, pretrain, seed.fold("join"), w0=now.w, local=local, least=least)
+        got = fed.ask(clients, update, seed.fold("join"), w0=now.w, local=self.moving, least=least)
         if not len(got) or not len(now.labels):
             return dict.fromkeys(got.clients, 0), {}
         new = tree.flatten_rows(trainable(got["update"]))

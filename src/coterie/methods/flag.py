@@ -23,11 +23,12 @@ Departures, where the text says nothing or contradicts itself: t_g is 20 epochs 
 (25), s 0.1 (0.01). Linkage is average, as in PACFL. The last α is 0, where everyone is alone: the elbow measures a
 number of clusters by the largest that was tried, and where clients of one kind are closer than s, the last α above 0
 leaves hardly more clusters than there are kinds; of 5 kinds and at most 7 clusters it takes 2. `alone` off stops above
-0. Trial runs train E = 10 epochs a round, as the paper's clients do, whatever `local` says. Validation takes a tenth of
-a client's training examples; those who have none to spare do not judge. Clusters of different partitions with the same
-members in Q are trained once: with the same start and batches they would end at the same model. (8) is over the cohort,
-not over all members. A newcomer, which the paper does not know, gets its row of A with the bounds that were found for
-the founders, and joins the cluster with the smallest mean; it has to move from w_0 for that.
+0. Trial runs train E = 10 epochs a round, as the paper's clients do, and all layers, whatever `local` says. Validation
+takes a tenth of a client's training examples; those who have none to spare do not judge. Clusters of different
+partitions with the same members in Q are trained once: with the same start and batches they would end at the same
+model. (8) is over the cohort, not over all members. A newcomer, which the paper does not know, gets its row of A with
+the bounds that were found for the founders, and joins the cluster with the smallest mean; it has to move from w_0 for
+that.
 
 What cannot work: a class that one of two clients lacks counts 180°, even if it lacks it by chance. With 36 images of
 ten classes a client, a fifth of the clients lack one, and these absences drown the angle between two rotations.
@@ -44,7 +45,7 @@ import numpy as np
 
 from coterie import tree
 from coterie.clients import LocalSGD
-from coterie.clients.directions import pretrain
+from coterie.clients.directions import update
 from coterie.clients.subspaces import Subspaces, class_subspaces, counted_subspaces
 from coterie.clustering import ElbowRule, Linkage, agglomerative, elbow
 from coterie.clustering.proximity import Log, Scaling
@@ -52,8 +53,7 @@ from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, Once
 from coterie.kept import Kept
-from coterie.methods.fedavg import distances_of, loss_of
-from coterie.methods.pacfl import average_clusters, cold_of, least_of, nearest_clusters, needs_classes
+from coterie.methods.clusters import nearest_clusters, needs_classes, train_clusters
 from coterie.methods.protocol import Placement, Round, Stage, check_choices
 from coterie.methods.sketches import Bounds, Nearness, Sketches
 from coterie.methods.trials import Light, accuracies_of, mean_accuracies, validation_accuracies
@@ -163,6 +163,11 @@ class FLAG:
         """How clients train for Δ^i: alike whenever they do, so that a newcomer is compared on the same base."""
         return dataclasses.replace(self.local, steps=0, epochs=self.update_epochs, mu=0.0, rate_decay=1.0)
 
+    @property
+    def trying(self) -> LocalSGD:
+        """How clients train the light model, which has layers of its own; plain FedAvg, without a proximal term."""
+        return dataclasses.replace(self.local, steps=0, epochs=self.trial_epochs, layers=(), mu=0.0)
+
     def start(self, task: Task, seed: Seed) -> State:
         """w_0, and no cluster yet."""
         needs_classes("flag", task)
@@ -179,13 +184,7 @@ class FLAG:
             return self._found(now, fed, cohort, seed)
         if not len(now.labels):
             return self._try(now, fed, cohort)
-        active = cohort.active()
-        joined, evidence = self._join(now, fed, cold_of(active, now.assignment), seed, least_of(active, now.assignment))
-        assignment = now.assignment.set(joined)
-        bank, got = average_clusters(now.bank, assignment, fed, active, seed, self.local.at(cohort.t))
-        after = dataclasses.replace(now, bank=bank, assignment=assignment)
-        took_part = joined | {client: assignment[client] for client in got.clients}
-        return Round(after, took_part, loss_of(got), distances_of(got), evidence)
+        return train_clusters(now, fed, cohort, seed, self.local.at(cohort.t), self._join)
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
         """Each its cluster; a newcomer the one that it would join, for which it tells of itself as the founders did."""
@@ -203,7 +202,7 @@ class FLAG:
         updates = bases = counts = None
         if self.beta < 1:  # first: to be scored nobody trains, and then nobody need look for directions either
             sent: dict[str, Any] = {"w0": Once(now.w0), "local": self.moving}
-            moved = fed.ask(asked, pretrain, seed.fold("updates"), least=least, **sent)
+            moved = fed.ask(asked, update, seed.fold("updates"), least=least, **sent)
             updates = {client: tree.flatten(trainable(each)) for client, each in moved.by_client("update").items()}
             asked = asked.of(updates) if isinstance(asked, Cohort) else list(updates)
         who: tuple[ClientId, ...] = tuple(asked)
@@ -250,8 +249,7 @@ class FLAG:
     def _try(self, now: State, fed: Federation, cohort: Cohort) -> Round[State]:
         """Judge the next partition; after the last one, choose."""
         s, place = len(now.accuracies), {client: i for i, client in enumerate(now.founders.clients)}
-        local = dataclasses.replace(self.local, steps=0, epochs=self.trial_epochs)
-        how: dict[str, Any] = {"light": self.light, "local": local, "rounds": self.trial_rounds}
+        how: dict[str, Any] = {"light": self.light, "local": self.trying, "rounds": self.trial_rounds}
         accuracies = accuracies_of(
             now.partitions[:, [place[client] for client in now.judges]],
             now.accuracies,

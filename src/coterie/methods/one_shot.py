@@ -3,19 +3,20 @@
 Vardhan, Ghosh, Mazumdar, "An Improved Federated Clustering Algorithm with Model-based Clustering", TMLR 2024,
 arXiv:2210.11538, Algorithm 1:
 
-    w_i ← T batches of local training from w_0                             client; its model goes to the server
+    w_i ← T_init batches of local training from w_0                        client; its model goes to the server
     an edge between i and j where dist(w_i, w_j) ≤ λ                       server
     C_0 ← connected components of at least t clients                       server; the others have no cluster yet
 
     dist(w_i, w_j) = ‖w_i - w_j‖₂   or, for neural networks,   ½ (f_i(w_j) + f_j(w_i)), f_i the mean training loss of i
 
-For the cross loss every client is sent all models and gives their losses. w_0 is `w0`, T `init_steps`, λ `threshold`, t
-`min_size`, f_i(w_j) is `losses[i, j]`.
+For the cross loss every client is sent all models and gives their losses. w_0 is `w0`, T_init `init_steps`, λ
+`threshold`, t `min_size`, f_i(w_j) is `losses[i, j]`.
 
 Departures. λ may be found from the distances: in the widest gap (`clustering.widest_gap` says of what), or as a
 quantile, as in the published code. That code groups around random pivots and keeps clusters of more than t clients,
 which is `grouping="pivot"`. A client is sent its own model along with the others: m² transfers where the paper has
 m (m - 1). Whoever trained but did not answer with losses takes part with the half of each distance that others know.
+For distances to clusters, where the halves are not alike, `to_centres` says which of them count.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class OneShot:
         quantile: With threshold `quantile`: which.
         min_size: t, the fewest clients of a cluster.
         grouping: Connected components; or random pivots with their neighbours, of which more than t are a cluster.
-        init_steps: Batches of every client's training alone.
+        init_steps: T_init, batches of every client's training alone.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
@@ -79,6 +80,11 @@ class OneShot:
     def alone(self) -> LocalSGD:
         """How clients train alone: alike whenever they do, so that a late client is compared on the same base."""
         return dataclasses.replace(self.local, steps=self.init_steps, mu=0.0, rate_decay=1.0)
+
+    @property
+    def least(self) -> int:
+        """The fewest clients of a cluster of C_0."""
+        return self.min_size + (self.grouping == "pivot")
 
 
 @state
@@ -128,8 +134,6 @@ def joined(how: OneShot, before: Locals, got: Replies, fed: Federation, cohort: 
 
 def pairwise(how: OneShot, trained: Locals) -> Array:
     """The distances of all pairs of clients."""
-    if len(trained.clients) < 2:
-        raise TooFewReplies(f"{len(trained.clients)} clients have trained alone, 2 are needed to compare them")
     return (
         l2(tree.flatten_rows(trainable(trained.models)))
         if how.distance == "l2"
@@ -140,6 +144,11 @@ def pairwise(how: OneShot, trained: Locals) -> Array:
 def to_centres(how: OneShot, bank: Bank, models: Bank, losses: Array, labels: Array, own: Array) -> Array:
     """The distances of clients to clusters, (clients, clusters).
 
+    A cross loss ½ (f_c(w_j) + f_j(ω_c)) has halves of two kinds: the model w_j of a client alone does worse on others'
+    examples than the model ω_c of a cluster does on the client's. So for a client j of which some f_c(w_j) are not
+    known, all clusters are compared by f_j(ω_c) alone; only where it did not say these either, by the f_c(w_j) there
+    are.
+
     Args:
         how: By which distance.
         bank: The clusters' models.
@@ -148,10 +157,17 @@ def to_centres(how: OneShot, bank: Bank, models: Bank, losses: Array, labels: Ar
         labels: With cross losses: the cluster of each member i, -1 for none.
         own: With cross losses: f_j(ω_c), (clients, clusters), NaN where nobody knows.
     """
-    if how.distance == "cross":
-        return cross(own, losses_by_cluster(losses, labels, tree.rows(bank)))
-    rows, centres = trainable(models), trainable(bank)
-    return np.stack([tree.row_distances(rows, tree.take(centres, [c])) for c in range(tree.rows(bank))], axis=1)
+    if how.distance == "l2":
+        return l2_to(trainable(models), trainable(bank))
+    theirs = losses_by_cluster(losses, labels, tree.rows(bank))
+    partly = np.isnan(theirs).any(axis=0) & ~np.isnan(own).any(axis=1)
+    return cross(own, np.where(partly, np.nan, theirs))
+
+
+def l2_to(models: Bank, centres: Bank) -> Array:
+    """The l2 distance of each model to each centre, (models, centres)."""
+    # One centre at a time: all at once would take models × centres × parameters.
+    return np.stack([tree.row_distances(models, tree.take(centres, [c])) for c in range(tree.rows(centres))], axis=1)
 
 
 def between_centres(how: OneShot, bank: Bank, labels: Array, own: Array) -> Array:
@@ -171,8 +187,8 @@ def cluster(how: OneShot, distances: Array, seed: Seed) -> tuple[Array, float]:
     else:
         threshold = float(how.threshold)
     if how.grouping == "pivot":
-        return pivots(distances, threshold, seed, how.min_size + 1), threshold
-    return components(distances, threshold, how.min_size), threshold
+        return pivots(distances, threshold, seed, how.least), threshold
+    return components(distances, threshold, how.least), threshold
 
 
 def one_shot(
@@ -181,21 +197,45 @@ def one_shot(
     """ONE_SHOT: who trained, C_0 without those that have no cluster, λ, and on what it was decided.
 
     Raises:
-        SpecError: If no cluster is large enough.
+        SpecError: If there are too few clients to compare, or no cluster is large enough.
+        TooFewReplies: If there are enough clients, but too few of them answered.
     """
+    needed = _needed(how, len(cohort.available))
     trained = train_alone(how, w0, fed, cohort, seed)
+    if len(trained.clients) < needed:
+        raise TooFewReplies(f"{len(trained.clients)} clients have trained alone, {needed} are needed to compare them")
     distances = pairwise(how, trained)
     labels, threshold = cluster(how, distances, seed)
     if labels.max() < 0:
         apart = distances[np.triu_indices(len(distances), k=1)]
-        least = how.min_size + (how.grouping == "pivot")
         raise SpecError(
-            f"No {least} clients are a cluster at method.threshold = {threshold:.4g}: their distances go from "
-            f"{apart.min():.4g} to {apart.max():.4g}. Take a larger one; coterie suggest-threshold proposes one"
+            f"No {how.least} clients are a cluster at method.threshold = {threshold:.4g}: their distances go from "
+            f"{apart.min():.4g} to {apart.max():.4g}. {_advice(how)}"
         )
     row = {c: int(label) for c, label in zip(trained.clients, labels, strict=True) if label >= 0}
     evidence = {"clients": list(trained.clients), "labels": labels, "distances": distances, "threshold": threshold}
     return trained, row, threshold, evidence
+
+
+def _needed(how: OneShot, clients: int) -> int:
+    """How many must have trained alone; refuses fewer clients than that before anybody is asked."""
+    if clients < 2:
+        raise SpecError(f"Clients are compared with each other, for which at least 2 are needed, got {clients}")
+    if clients < how.least:
+        raise SpecError(
+            f"method.min_size = {how.min_size} asks for clusters of {how.least} clients where method.grouping is "
+            f"{how.grouping!r}, but there are {clients}; take {clients - how.least + how.min_size} or less"
+        )
+    return max(2, how.least)
+
+
+def _advice(how: OneShot) -> str:
+    """What to do where no cluster is large enough."""
+    if how.threshold == "gap":
+        return "Take a smaller method.min_size, or more method.init_steps"
+    if how.threshold == "quantile":
+        return "Take a larger method.quantile, a smaller method.min_size, or more method.init_steps"
+    return "Take a larger one; coterie suggest-threshold proposes one"
 
 
 def places(clients: Sequence[ClientId], some: Sequence[ClientId]) -> list[int]:

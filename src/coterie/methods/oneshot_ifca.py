@@ -23,7 +23,6 @@ from typing import Literal
 import numpy as np
 
 from coterie import tree
-from coterie.aggregation import uniform_mean
 from coterie.clients import fit
 from coterie.codec import state
 from coterie.errors import SpecError
@@ -86,7 +85,7 @@ class OneShotIFCA(OneShot):
         """ONE_SHOT; then C_0 trains; then IFCA."""
         if now.ifca is None:
             trained, row, _, evidence = one_shot(self, now.w0, fed, cohort, seed)
-            bank = self._first(now, trained, row, fed.task)
+            bank = self._first(now, trained, row, fed)
             begun = ifca.State((bank,), (np.inf,), Kept(), fed.task.layers)
             return Round(State(now.w0, now.seed, Kept(row), begun), row, evidence=evidence, label="one shot")
         if now.ifca.rounds == 0:
@@ -98,12 +97,13 @@ class OneShotIFCA(OneShot):
     def _ifca(self, now: ifca.State) -> ifca.IFCA:
         return ifca.IFCA(self.local, clusters=tree.rows(now.banks[0]), members=self.members)
 
-    def _first(self, now: State, trained: Locals, row: dict[ClientId, int], task: Task) -> Bank:
+    def _first(self, now: State, trained: Locals, row: dict[ClientId, int], fed: Federation) -> Bank:
         """The clusters' first models."""
         groups = [[client for client in row if row[client] == j] for j in range(max(row.values()) + 1)]
         if self.first_models == "random":
-            return tree.stack(task.init(now.seed.fold("init", j)) for j in range(len(groups)))
-        return tree.stack(uniform_mean(tree.take(trained.models, places(trained.clients, each))) for each in groups)
+            return tree.stack(fed.task.init(now.seed.fold("init", j)) for j in range(len(groups)))
+        members = [tree.take(trained.models, places(trained.clients, each)) for each in groups]
+        return tree.stack(fed.average(models, np.ones(tree.rows(models))) for models in members)
 
     def _train_first(self, now: State, begun: ifca.State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """Round 0: each cluster trains on its own members, whatever fits them best."""

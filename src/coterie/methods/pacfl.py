@@ -18,7 +18,8 @@ Departures. The default angle is the paper's smallest principal angle; the code'
 "average" linkage is `weighted` here. β is in degrees of data that nobody has seen: 4.9 for CIFAR-10, about 4.5 for
 Fashion-MNIST and 10 for MNIST with two labels a client. By default the number of clusters is therefore chosen by the
 silhouette of D against data without clusters (`clustering.choose`), one where there are none. `budget` deals so many
-vectors in all to the classes, as the code does for Dirichlet partitions. The published accuracies are those after each
+vectors in all to the classes, as the code does for Dirichlet partitions; but to the last one, where the code rounds for
+each class by itself and leaves a client of many even classes without any. The published accuracies are those after each
 client's own further training: `finetuned`.
 
 What cannot work: the smallest angle between two subspaces is near 0 once their dimensions come near the number of
@@ -27,9 +28,8 @@ inputs, whatever the data are. With three vectors of each of ten classes of 8×8
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -41,9 +41,9 @@ from coterie.clients.subspaces import Subspaces, class_subspaces
 from coterie.clustering import ChoiceRule, Linkage, PairAngle, agglomerative, choose, pacfl_angles
 from coterie.codec import state
 from coterie.errors import SpecError
-from coterie.federation.protocol import Adapt, Cohort, Federation, Mean, Replies, Rows
+from coterie.federation.protocol import Adapt, Cohort, Federation, Rows
 from coterie.kept import Kept
-from coterie.methods.fedavg import distances_of, loss_of, move_groups
+from coterie.methods.clusters import nearest_clusters, needs_classes, train_clusters
 from coterie.methods.protocol import Placement, Round, Stage, check_choices
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -124,13 +124,7 @@ class PACFL:
         """Found the clusters; then, in each round, newcomers join and each cluster averages."""
         if not now.founders:
             return self._found(now, fed, cohort, seed)
-        active = cohort.active()
-        joined, evidence = self._join(now, fed, cold_of(active, now.assignment), seed, least_of(active, now.assignment))
-        assignment = now.assignment.set(joined)
-        bank, got = average_clusters(now.bank, assignment, fed, active, seed, self.local.at(cohort.t))
-        after = dataclasses.replace(now, bank=bank, assignment=assignment)
-        took_part = joined | {client: assignment[client] for client in got.clients}
-        return Round(after, took_part, loss_of(got), distances_of(got), evidence)
+        return train_clusters(now, fed, cohort, seed, self.local.at(cohort.t), self._join)
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
         """Each its cluster; a newcomer the one that it would join, for which it sends its directions."""
@@ -182,36 +176,3 @@ class PACFL:
         angles = pacfl_angles([each.T for each in got.values()], self.angle, others=[each.T for each in now.bases])
         row, means = nearest_clusters(angles, now.labels)
         return dict(zip(got, row, strict=True)), {"clients": list(got), "mean_angles": means}
-
-
-def needs_classes(name: str, task: Task) -> None:
-    """Refuse a task without classes."""
-    if task.classes is None:
-        raise SpecError(f"{name} compares classes, but model {task.name} predicts numbers; choose another method")
-
-
-def cold_of(cohort: Cohort, assignment: Mapping[ClientId, int]) -> Cohort:
-    """Those of a cohort that have no cluster yet."""
-    return cohort.of(client for client in cohort if client not in assignment)
-
-
-def least_of(cohort: Cohort, assignment: Mapping[ClientId, int]) -> int | None:
-    """How many of the cold must answer: none where others can train, otherwise as the federation has it."""
-    return 0 if any(client in assignment for client in cohort) else None
-
-
-def nearest_clusters(distances: Array, labels: Array) -> tuple[list[int], Array]:
-    """For each row of distances to founders, the cluster with the smallest mean, and the means; ties: the lowest."""
-    members = np.eye(int(labels.max()) + 1)[labels]  # (founders, clusters)
-    means: Array = distances @ members / members.sum(axis=0)
-    return means.argmin(axis=1).tolist(), means
-
-
-def average_clusters(
-    bank: Bank, assignment: Mapping[ClientId, int], fed: Federation, cohort: Cohort, seed: Seed, local: LocalSGD
-) -> tuple[Bank, Replies]:
-    """A round of FedAvg in each cluster, by examples; a cluster without replies keeps its model to the bit."""
-    row = {client: assignment[client] for client in cohort if client in assignment}
-    how = Mean(groups=tree.rows(bank), by=row, spread=True)
-    got = fed.ask(cohort.of(row), fit, seed, start=Rows(bank, row), local=local, reduce=how)
-    return move_groups(bank, got), got

@@ -33,6 +33,7 @@ class Round(Generic[State]):
         flagged: The clients whose data the method takes to have drifted; None where it does not look for that.
         label: Which of its parts this step belongs to, where a method has parts: `one shot`, `refine 1`.
         closes: Whether that part ends with this step; then all clients are scored, while preparing, too.
+        skipped: Why nobody trained in it, where a method counts a round that too few answered.
     """
 
     state: State
@@ -44,6 +45,7 @@ class Round(Generic[State]):
     flagged: tuple[ClientId, ...] | None = None
     label: str = ""
     closes: bool = False
+    skipped: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,11 @@ class Placement:
 
 
 class Method(Protocol[State]):
-    """Settings only; the state is passed in and handed back. No round loop, sampling, evaluation or logging."""
+    """Settings only; the state is passed in and handed back. No round loop, sampling, evaluation or logging.
+
+    A method that averages by a rule of its own has a text `own_mean` beside these, which says of which means that is
+    so: a run with [robust] tells it to the user.
+    """
 
     def start(self, task: Task, seed: Seed) -> State:
         """The state before anything happened."""

@@ -23,18 +23,21 @@ Departures. In RECLUSTER a cluster of fewer than t clients is dissolved and its 
 (the code leaves them out); f_c is over the members before. MERGE looks at the members after; the size that the paper
 asks of its components is that of their clients, which RECLUSTER has seen to. Clusters are numbered as the rows of
 `bank`, and models and members are renumbered together (in the code MERGE may compare the wrong ones). Who missed
-ONE_SHOT trains alone before the next RECLUSTER. The projection is left out. With `start_from="continue"`, as in a
+ONE_SHOT trains alone before the next RECLUSTER; later, if it is in the cohort of a round of final training, it does so
+before that round and joins the nearest cluster. The projection is left out. With `start_from="continue"`, as in a
 variant of the code, training goes on from the merged models, in whose means clusters count their clients. A round of
-training that nobody answered is not made up. Clients of a round train side by side; in the code they share the arrays
-of their cluster's model and train it in turn, which makes its rounds K times as long. As the paper suggests, `final`
-trains the clusters found without trimming. One λ serves clients and clusters: with l2, a cluster must train about as
-long as a client alone, or its model stays nearer to the others than λ and MERGE joins them all.
+training that nobody answered is not made up; after a REFINE without any other the clusters stay as they are. The means
+of REFINE are trimmed whatever rule the federation averages by, which takes them where β = 0, and in `final`. Clients of
+a round train side by side; in the code they share the arrays of their cluster's model and train it in turn, which makes
+its rounds K times as long. As the paper suggests, `final` trains the clusters found without trimming. One λ serves
+clients and clusters: with l2, a cluster must train about as long as a client alone, or its model stays nearer to the
+others than λ and MERGE joins them all.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -45,7 +48,7 @@ from coterie.aggregation import trimmed_mean, weighted_mean
 from coterie.clients import fit, gradient, losses_of
 from coterie.clustering import merge, nearest
 from coterie.codec import state
-from coterie.errors import SpecError
+from coterie.errors import SpecError, TooFewReplies
 from coterie.federation.protocol import Cohort, Federation, Mean, Replies, Rows
 from coterie.kept import Kept
 from coterie.methods.fedavg import distances_of, loss_of, move_groups
@@ -91,7 +94,7 @@ class SRFCA(OneShot):
         refine_rounds: T, rounds of training in each REFINE; 0 to share out the run's among them and final training.
         members: K, so many clients of each cluster train in a round; 0 for all.
         mode: Clients train, and models are averaged; or they give gradients, of which `local` sets the rate alone.
-        beta: β, the share of values trimmed at each end; 0 for a plain mean.
+        beta: β, the share of values trimmed at each end, instead of [robust]; 0 for a mean by its rule.
         start_from: Each REFINE trains from w_0, or from where the one before ended.
         final: Train the clusters found in the rounds that are left: not, by FedAvg or by FedProx.
         mu: With FedProx: the pull towards the cluster's model.
@@ -130,6 +133,11 @@ class SRFCA(OneShot):
         """T: rounds of training in each REFINE."""
         return self.refine_rounds or self.rounds // (self.refines + (self.final != "none"))
 
+    @property
+    def own_mean(self) -> str:
+        """Which of its means the federation's rule does not take, in words; empty for none."""
+        return f"those of REFINE are trimmed by method.beta = {self.beta}, unless that is 0" if self.beta else ""
+
     def start(self, task: Task, seed: Seed) -> State:
         """w_0, and nobody knows anything."""
         w0 = task.init(seed.fold("init"))
@@ -137,14 +145,14 @@ class SRFCA(OneShot):
 
     def stage(self, now: State) -> Stage:
         """ONE_SHOT prepares, and so does what comes after the training of each REFINE."""
-        if now.trained is None or self._trained(now, now.rounds):
+        if now.trained is None or self._trained(now):
             return "prepare"
         last = self.rounds if self.final != "none" else self.refines * self.training
         return "train" if now.refined < self.refines or now.rounds < last else "done"
 
-    def _trained(self, now: State, rounds: int) -> bool:
+    def _trained(self, now: State) -> bool:
         """Whether the rounds of the REFINE at hand are over."""
-        return now.refined < self.refines and rounds >= (now.refined + 1) * self.training
+        return now.refined < self.refines and now.rounds >= (now.refined + 1) * self.training
 
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """ONE_SHOT; or a round of training in every cluster; or RECLUSTER and MERGE."""
@@ -153,33 +161,44 @@ class SRFCA(OneShot):
             bank = tree.stack([now.w0] * (max(row.values()) + 1))
             after = State(now.w0, bank, Kept(row), trained, threshold)
             return Round(after, row, evidence=evidence, label="one shot", closes=True)
-        # By the round's number: where the last one of a REFINE was skipped, this one takes the place of preparing.
-        if self._trained(now, max(now.rounds, cohort.t)):
-            return self._regroup(now, fed, cohort, seed)
-        return self._train(now, fed, cohort, seed)
+        step = self._regroup if self._trained(now) else self._train
+        return step(now, fed, cohort, seed)
 
     def _train(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         final = now.refined == self.refines
+        joined = self._join(now, fed, cohort, seed.fold("join")) if final else {}
+        now = dataclasses.replace(now, row=now.row.set(joined), rounds=cohort.t + 1)
+        part: dict[str, Any] = {"label": "final" if final else f"train {now.refined + 1}"}
+        part["closes"] = self.stage(now) != "train"
         anew = now.fresh and self.start_from == "w0" and not final
         bank = tree.stack([now.w0] * tree.rows(now.bank)) if anew else now.bank
-        bank, got, distances = self._moved(bank, now, fed, self._drawn(now, cohort, final), seed, final)
+        try:
+            bank, got, distances = self._moved(bank, now, fed, self._drawn(now, cohort, final), seed, final)
+        except TooFewReplies as fault:
+            # It counts all the same: RECLUSTER and MERGE are due after so many rounds, be it the last of the run.
+            return Round(now, joined, skipped=str(fault), **part)
         assert now.trained is not None
         kept = now.trained if self.distance == "l2" else dataclasses.replace(now.trained, models={})
-        after = dataclasses.replace(now, bank=bank, trained=kept, rounds=cohort.t + 1, fresh=False)
-        label = "final" if final else f"train {now.refined + 1}"
-        closes = self.stage(after) != "train"
-        took_part = {client: now.row[client] for client in got.clients}
-        return Round(after, took_part, loss_of(got), distances, label=label, closes=closes)
+        after = dataclasses.replace(now, bank=bank, trained=kept, fresh=False)
+        took_part = joined | {client: now.row[client] for client in got.clients}
+        return Round(after, took_part, loss_of(got), distances, **part)
 
     def _drawn(self, now: State, cohort: Cohort, final: bool) -> Cohort:
-        """At most K members of each cluster; stragglers count in FedProx alone."""
+        """At most K members of each cluster; stragglers count in FedProx alone.
+
+        Raises:
+            TooFewReplies: If nobody is left.
+        """
         members: list[list[ClientId]] = [[] for _ in range(tree.rows(now.bank))]
         for client in cohort.available:
             if client in now.row:
                 members[now.row[client]].append(client)
         drawn = [cohort.draw(pool, self.members or len(pool), name=f"srfca {c}") for c, pool in enumerate(members)]
         everyone = cohort.of(client for each in drawn for client in each)
-        return everyone if final and self.final == "fedprox" else everyone.active()
+        able = everyone if final and self.final == "fedprox" else everyone.active()
+        if not len(able):
+            raise TooFewReplies(f"Of {len(everyone)} clients nobody has time to train")
+        return able
 
     def _moved(
         self, bank: Bank, now: State, fed: Federation, cohort: Cohort, seed: Seed, final: bool
@@ -189,7 +208,7 @@ class SRFCA(OneShot):
         local = self.local.at(cohort.t)
         if self.mode == "gradients" and not final:
             got = fed.ask(cohort, gradient, seed, params=Rows(bank, row))
-            slopes, moves = self._trimmed(tree.map(np.zeros_like, bank), row, got, "gradient")
+            slopes, moves = self._trimmed(tree.map(np.zeros_like, bank), row, fed, got, "gradient")
             stepped = tree.map(lambda w, g: (w - local.rate * g.astype(np.float64)).astype(w.dtype), bank, slopes)
             return tree.where_rows(moves, stepped, bank), got, {}
         if final and self.final == "fedprox":
@@ -200,21 +219,27 @@ class SRFCA(OneShot):
             got = fed.ask(cohort, fit, seed, reduce=how, **sent)
             return move_groups(bank, got), got, dict(distances_of(got))
         got = fed.ask(cohort, fit, seed, **sent)
-        bank, _ = self._trimmed(bank, row, got, "params")
+        bank, _ = self._trimmed(bank, row, fed, got, "params")
         spread = tree.row_distances(got["params"], tree.take(bank, [row[client] for client in got.clients]))
         return bank, got, dict(zip(got.clients, spread.tolist(), strict=True))
 
-    def _trimmed(self, bank: Bank, row: dict[ClientId, int], got: Replies, name: str) -> tuple[Bank, Array]:
+    def _trimmed(
+        self, bank: Bank, row: dict[ClientId, int], fed: Federation, got: Replies, name: str
+    ) -> tuple[Bank, Array]:
         """TrMean_β of each cluster's replies, where there are any; who has no examples counts for nothing."""
         rows = np.array([row[client] for client in got.clients], np.int64)
         models, found = [tree.row(bank, c) for c in range(tree.rows(bank))], np.zeros(tree.rows(bank), bool)
         for c in np.unique(rows[got.samples > 0]).tolist():
             mine = np.flatnonzero((rows == c) & (got.samples > 0))
-            models[c], found[c] = trimmed_mean(tree.take(got[name], mine), self.beta), True
+            some, found[c] = tree.take(got[name], mine), True
+            models[c] = trimmed_mean(some, self.beta) if self.beta else fed.average(some, np.ones(len(mine)))
         return tree.stack(models), found
 
     def _regroup(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """RECLUSTER and MERGE."""
+        done, label = now.refined + 1, f"refine {now.refined + 1}"
+        if now.fresh:  # nobody has trained: there are no models to compare
+            return Round(dataclasses.replace(now, refined=done), dict(now.row), label=label, closes=True)
         everyone = dataclasses.replace(cohort.of(cohort.available), efforts={})
         trained = self._latecomers(now, fed, everyone, seed)
         before = np.array([now.row.get(client, -1) for client in trained.clients])
@@ -230,8 +255,7 @@ class SRFCA(OneShot):
         sizes = np.bincount(labels, minlength=len(between)) if self.start_from == "continue" else np.ones(len(between))
         bank = tree.stack(weighted_mean(tree.take(now.bank, part), sizes[part]) for part in parts)
         row = dict(zip(trained.clients, merged.tolist(), strict=True))
-        rounds = max(now.rounds, cohort.t + 1)
-        after = State(now.w0, bank, Kept(row), trained, now.threshold, now.refined + 1, rounds)
+        after = State(now.w0, bank, Kept(row), trained, now.threshold, done, now.rounds)
         evidence = {"clients": list(row), "labels": merged, "distances": apart, "clusters": between, "merged": parts}
         left = sum(map(len, parts))
         counts = {
@@ -239,7 +263,7 @@ class SRFCA(OneShot):
             "clusters_dissolved": len(between) - left,
             "clusters_merged": left - len(parts),
         }
-        return Round(after, row, evidence=evidence, counts=counts, label=f"refine {after.refined}", closes=True)
+        return Round(after, row, evidence=evidence, counts=counts, label=label, closes=True)
 
     def _latecomers(self, now: State, fed: Federation, everyone: Cohort, seed: Seed) -> Locals:
         """Who trained alone, and those who missed ONE_SHOT, who do it now."""
@@ -265,16 +289,31 @@ class SRFCA(OneShot):
         if alone:
             new = {client: tree.rows(bank) + i for i, client in enumerate(got.clients)}
             return Placement(tree.concatenate([bank, got["params"]]), row | new)
-        return Placement(bank, row | self._joining(now, fed, got, seed))
+        return Placement(bank, row | self._joining(now, fed, got, now.row, seed))
 
-    def _joining(self, now: State, fed: Federation, got: Replies, seed: Seed) -> dict[ClientId, int]:
-        """The nearest cluster of each of those who have just trained alone."""
+    def _join(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> dict[ClientId, int]:
+        """The clusters of those of a cohort who have none yet and train alone for it; who is lost stays without."""
+        cold = [client for client in cohort.active() if client not in now.row]
+        got = fed.ask(cohort.of(cold), fit, seed, start=now.w0, local=self.alone, least=0) if cold else None
+        members = [client for client in cohort.available if client in now.row]
+        return self._joining(now, fed, got, members, seed, cohort.of) if got else {}
+
+    def _joining(
+        self,
+        now: State,
+        fed: Federation,
+        got: Replies,
+        members: Iterable[ClientId],
+        seed: Seed,
+        of: Callable[[Iterable[ClientId]], Iterable[ClientId]] = list,
+    ) -> dict[ClientId, int]:
+        """The nearest cluster of each of those who have just trained alone; `members` score their models."""
         own = np.full((len(got), tree.rows(now.bank)), np.nan)
         losses, labels = np.zeros((0, len(got))), np.zeros(0, np.int64)
         if self.distance == "cross":
-            heard = fed.ask(now.row, losses_of, seed.fold("others"), centres=got["params"], least=0)
+            heard = fed.ask(of(members), losses_of, seed.fold("others"), centres=got["params"], least=0)
             losses, labels = heard["losses"].reshape(-1, len(got)), np.array([now.row[c] for c in heard.clients], int)
-            mine = fed.ask(got.clients, losses_of, seed.fold("own"), centres=now.bank, least=0)
+            mine = fed.ask(of(got.clients), losses_of, seed.fold("own"), centres=now.bank, least=0)
             own[places(got.clients, mine.clients)] = mine["losses"].reshape(-1, own.shape[1])
             if not len(heard) and not len(mine):
                 return {}

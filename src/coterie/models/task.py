@@ -50,6 +50,8 @@ class Task:
             parameters, and are left out of update vectors (`trainable`).
         tokens: Inputs are ids below this number and reach `apply` as int32, never scaled; None: they are quantities.
         loss: (outputs, labels or numbers) → the loss of each example; None: cross-entropy, or half the squared error.
+        fault: For models that compiled code calls: what they raised in there since the last time that anybody asked,
+            which compiled code hands on as a text alone.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Task:
     learn: Callable[[Params, Any, Any, Any], tuple[Any, Params]] | None = None
     tokens: int | None = None
     loss: Callable[[Any, Any], Any] | None = None
+    fault: Callable[[], BaseException | None] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""

@@ -100,6 +100,9 @@ def build(
     if method is None:
         given = {"truth": truth, "rounds": run.rounds, "cohort": run.cohort, "clients": len(able)}
         method = build_method(spec.method.name, spec.local, given, **_tuples(spec.method))
+    own_mean = getattr(method, "own_mean", "")
+    if own_mean and spec.robust.rule != "mean":
+        log.warning("robust.rule = %r does not take all means of %s: %s", spec.robust.rule, spec.method.name, own_mean)
     carrier: Carrier = _carrier(run, world.data, task)
     if spec.attack.name not in ("none", "labels"):
         carrier = Attacked(carrier, spec.attack, liars, seed.fold("attack"))

@@ -65,7 +65,7 @@ class Card:
         preparing: Purpose → models down and up before the first round, for each client of the federation.
         newcomer: Purpose → models down and up to place a newcomer after the last round.
         handed_over: When models, or arrays made of the examples, of single clients reach the server; if never, secure
-            sums would do.
+            sums would do under the plain mean.
         grouped: Whether sums are over groups, which may have one member.
     """
 
@@ -101,7 +101,8 @@ class Card:
         if any(ask.summed for ask in self.asks):
             if "round" not in self.handed_over:
                 where = "In rounds it" if self.handed_over else "It"
-                lines.append(f"{where} sees models only as sums: secure aggregation would do.")
+                lines.append(f"{where} sees models only as sums: under the plain mean, secure aggregation would do.")
+                lines.append("A robust rule has the server see single models.")
             if any(_DISTANCE in ask.single for ask in self.asks):
                 lines.append("Distances to the mean are for the record; with secure sums there would be none.")
             if self.grouped:
@@ -144,6 +145,10 @@ class _Witness:
     @property
     def traffic(self) -> Traffic:
         return self._desk.traffic
+
+    @property
+    def robust(self) -> bool:
+        return self._desk.robust
 
     def average(self, bank: Bank, weights: Sequence[float] | Array) -> Params:
         return self._desk.average(bank, weights)

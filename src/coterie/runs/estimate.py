@@ -16,30 +16,44 @@ from coterie.seeds import Seed
 TRIED = 4
 
 
+class _Clock:
+    """Seconds from one look to the next, without those that compiling took: these add up in `compiled`."""
+
+    def __init__(self) -> None:
+        self.compiled = 0.0
+        self._seen = time.perf_counter(), compilations().seconds
+
+    def lap(self) -> float:
+        """Seconds since the last look."""
+        before, self._seen = self._seen, (time.perf_counter(), compilations().seconds)
+        passed, compiling = (now - then for now, then in zip(self._seen, before, strict=True))
+        compiling = min(compiling, passed)  # several threads may compile at a time
+        self.compiled += compiling
+        return passed - compiling
+
+
 def estimate(spec: Spec) -> dict[str, Any]:
     """Seconds, bytes and memory of a spec, from a few of its rounds on its own data."""
-    begun = time.perf_counter()
+    clock = _Clock()
     tried = min(TRIED, spec.run.rounds)
     built = build(spec)
     play = built.play
-    ready = time.perf_counter() - begun
-    clock = time.perf_counter()
+    ready = clock.lap()
     while play.stage == "prepare":
         play.step()
-    preparing = time.perf_counter() - clock
+    preparing = clock.lap()
     spent = []
     for _ in range(tried):
         if play.stage == "done":
             break
-        clock = time.perf_counter()
         play.step()
-        spent.append(time.perf_counter() - clock)
+        spent.append(clock.lap())
     rounds = min(built.spec.run.rounds, play.t) if play.stage == "done" else built.spec.run.rounds
     scorings = -(-rounds // built.spec.run.evaluate_every)
     play.evaluate()
-    clock = time.perf_counter()
+    clock.lap()  # the first one also traces
     play.evaluate()
-    scoring = time.perf_counter() - clock
+    scoring = clock.lap()
     per_round = min(spent) if spent else 0.0
     before = {way: play.traffic.total(way, t=-1) for way in ("down", "up")}
     sent = {way: play.traffic.total(way) - before[way] for way in ("down", "up")}
@@ -53,10 +67,10 @@ def estimate(spec: Spec) -> dict[str, Any]:
         "seconds": {
             "set_up": round(ready, 3),
             "preparing": round(preparing, 3),
-            "compile": round(compilations().seconds, 3),
+            "compile": round(clock.compiled, 3),
             "round": round(per_round, 5),
             "scoring": round(scoring, 5),
-            "total": round(ready + preparing + compilations().seconds + rounds * per_round + scorings * scoring, 2),
+            "total": round(ready + preparing + clock.compiled + rounds * per_round + scorings * scoring, 2),
         },
         "traffic": {"down_bytes": total["down"], "up_bytes": total["up"]},
         "peak_rss_bytes": peak_rss_bytes(),

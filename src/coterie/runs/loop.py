@@ -141,6 +141,8 @@ class _Loop:
         self._seconds["training"] += play.asking - asking
         self._seconds["clustering"] += max(0.0, spent - (play.asking - asking))
         row = figures.step_row(step, play.traffic, earlier, spent, self._built.truth)
+        if play.stage == "done":
+            welcome = play.welcome() or welcome
         if welcome is not None:
             row["newcomers"] = figures.welcome_row(welcome, self._built.truth, self._built.task.classes)
         due = step.stage == "train" and play.t % spec.run.evaluate_every == 0
@@ -189,7 +191,7 @@ class _Loop:
             "rounds": built.play.t,
             "clients": len(built.play.clients),
             "clients_without_examples": len(built.idle),
-            "attackers": list(built.attackers),
+            "attackers": len(built.attackers),
             "parameters": built.play.parameters,
             **figures.final(self._rows, spec.run.target),
             "drift": figures.drift_of(self._rows, built.data) if spec.shift.name != "none" else None,
@@ -210,6 +212,8 @@ class _Loop:
                 "adapted": placement.adapt is not None,
                 "input": described(built.task),
                 "spec": spec.to_dict(),
+                "source": built.data.source,
+                "attackers": list(built.attackers),
             }
         if self._writer is not None:
             if status == "done":

@@ -35,8 +35,8 @@ class Step(Generic[State]):
         t: The round; -1 while preparing.
         stage: `prepare` or `train`.
         cohort: Who was to take part.
-        round: What it gave; None where it was skipped.
-        skipped: Why, or None.
+        round: What it gave; None where it was skipped without a trace.
+        skipped: Why nobody trained in it, or None.
         shifted: The clients whose data changed before it.
     """
 
@@ -176,7 +176,7 @@ class Play(Generic[State]):
         if result is not None:
             if not codec.finite(result.state):
                 raise Diverged(f"{when}: the new models are not finite; lower the rate. {_who(cohort)}")
-            self.state = result.state
+            self.state, reason = result.state, result.skipped
             self._assigned.update(result.assignment)
             if self._received is not None and sent is not None:
                 self._received.note(sent, {c: row for c, row in result.assignment.items() if c in set(cohort)})
@@ -198,9 +198,12 @@ class Play(Generic[State]):
         return shifted
 
     def welcome(self) -> Welcome | None:
-        """Take in those who join in the round that comes next, whatever their placing costs; None for nobody."""
-        new = self._sampler.joining(self.t)
-        if not new or self.stage != "train":
+        """Take in those who join in the round that comes next, whatever their placing costs; None for nobody.
+
+        Once the method is done no round will come, and all who were to join later do it now.
+        """
+        new = self._sampler.joining(self.t, last=self.stage == "done")
+        if not new or self.stage == "prepare":
             return None
         before = {way: self.traffic.total(way) for way in WAYS}
         clock = time.perf_counter()
@@ -215,8 +218,13 @@ class Play(Generic[State]):
 
     def evaluate(self, clients: Sequence[ClientId] | None = None) -> Scores:
         """Score the clients on their test examples with the models they are served; nobody trains for it."""
-        everyone = self._sampler.present(self._fed.clients, self.t) if clients is None else tuple(clients)
+        everyone = self._present() if clients is None else tuple(clients)
         return self._scored(everyone, self._place(everyone), self._fed.evaluating(), self._received)
+
+    def _present(self) -> tuple[ClientId, ...]:
+        # Who was to join in a round that will not come counts in the end, like everyone.
+        everyone = self._fed.clients
+        return tuple(everyone) if self.stage == "done" else self._sampler.present(everyone, self.t)
 
     def _place(self, clients: Sequence[ClientId]) -> Placement:
         return self._method.place(self.state, self._fed.evaluating(), clients, self._seed.fold("place", self.t))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from coterie import data as datasets
 from coterie import models, tree
-from coterie.errors import RecordError, SpecError
+from coterie.errors import DataError, RecordError, SpecError
 from coterie.models import Normalise, Task
 from coterie.types import Array
 
@@ -36,11 +38,45 @@ def rebuilt(served: Mapping[str, Any]) -> Task:
 
 
 def predict(served: Mapping[str, Any], row: int, x: Array) -> Array:
-    """Classes, or numbers, for stored inputs."""
+    """Classes, or numbers, for stored inputs; ids of words, where the model takes a vector for each, are looked up."""
     task = rebuilt(served)
+    table = None
     if tuple(x.shape[1:]) != task.shape:
-        raise RecordError(f"The model takes inputs of shape (rows, {', '.join(map(str, task.shape))}), got {x.shape}")
+        if x.dtype.kind not in "iu" or tuple(x.shape[1:]) != task.shape[:-1]:
+            raise RecordError(f"The model takes inputs of shape {_shape(task)}, got {x.shape}")
+        table = _table(served, task)
+        if x.size and not 0 <= int(x.min()) <= int(x.max()) < len(table):
+            raise RecordError(
+                f"The data have vectors for the ids 0 to {len(table) - 1}, got ids from {x.min()} to {x.max()}"
+            )
     params = tree.row(served["bank"], row)
-    parts = [np.asarray(task.outputs(params, x[first : first + _ROWS])) for first in range(0, len(x), _ROWS)]
+    chunks = (x[first : first + _ROWS] for first in range(0, len(x), _ROWS))
+    parts = [np.asarray(task.outputs(params, chunk if table is None else table[chunk])) for chunk in chunks]
     raw = np.concatenate(parts) if parts else np.zeros((0, task.classes or 1), np.float32)
     return raw.argmax(axis=1) if task.classes is not None else raw
+
+
+def _shape(task: Task) -> str:
+    return f"(rows, {', '.join(map(str, task.shape))})"
+
+
+def _table(served: Mapping[str, Any], task: Task) -> Array:
+    """The vectors that stood for ids in the data of the run: no record holds them, so the data are loaded again."""
+    about = {**served["spec"]["data"]}
+    name = about.pop("name")
+    hint = f"the model takes vectors, {_shape(task)}; make them of ids with data.inputs(rows) of the data of the run"
+    try:
+        table, shape, source = _loaded(name, **about)
+    except (DataError, SpecError) as fault:
+        raise RecordError(f"{name} cannot be loaded again, and {hint} ({fault})") from fault
+    if table is None or shape != task.shape:
+        raise RecordError(f"{name} has no vectors for ids, and {hint}")
+    if served.get("source", source) != source:
+        raise RecordError(f"{name} is now {source!r} and was {served['source']!r} then, and {hint}")
+    return table
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str, **options: Any) -> tuple[Array | None, tuple[int, ...], str]:
+    data = datasets.load(name, **options)
+    return data.table, data.shape, data.source

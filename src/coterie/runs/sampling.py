@@ -72,9 +72,9 @@ class Sampler:
             return tuple(clients)
         return tuple(client for client in clients if self.late.get(client, 0) <= t)
 
-    def joining(self, t: int) -> tuple[ClientId, ...]:
-        """The newcomers of round t."""
-        return tuple(sorted(client for client, joins in self.late.items() if joins == t))
+    def joining(self, t: int, *, last: bool = False) -> tuple[ClientId, ...]:
+        """The newcomers of round t; of this one and of those that will not come, where it is the last."""
+        return tuple(sorted(client for client, joins in self.late.items() if joins == t or (last and joins > t)))
 
     def _available(self, t: int) -> Sequence[ClientId]:
         if self.kind != "availability":

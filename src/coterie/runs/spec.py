@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from coterie.aggregation import Robust
 from coterie.clients import LocalSGD
-from coterie.data.loading import loader_options
+from coterie.data.loading import find_loader, loader_options
 from coterie.errors import SpecError, unknown
 from coterie.federation import Attack, Faults
 from coterie.methods import method_class, settings_of
@@ -242,6 +242,14 @@ def method_types(name: str) -> dict[str, Any]:
     return {key: hints[key] for key in settings_of(kind)}
 
 
+def data_types(name: str) -> dict[str, Any]:
+    """The options of a data set with their types."""
+    import typing
+
+    loader, _ = find_loader(name)
+    return {key: hint for key, hint in typing.get_type_hints(loader).items() if key not in ("path", "return")}
+
+
 def _default(entry: dataclasses.Field[Any]) -> Any:
     return entry.default_factory() if entry.default_factory is not dataclasses.MISSING else entry.default
 
@@ -249,11 +257,11 @@ def _default(entry: dataclasses.Field[Any]) -> Any:
 def _options(section: str, part: Named, defaults: Mapping[str, Any]) -> dict[str, Any]:
     kind = "data set" if section == "data" else section
     given = dict(part.options)
-    types = method_types(part.name) if section == "method" else {}
+    types = method_types(part.name) if section == "method" else data_types(part.name) if section == "data" else {}
     for key, value in given.items():
         if key not in defaults and part.name != "auto":
             raise SpecError(unknown(f"setting of {kind} {part.name}", key, defaults))
-        # The default of data or a model has the type that its setting is declared with; a method says more itself.
+        # The default of a model has the type that its setting is declared with; methods and loaders say more.
         wanted = types.get(key, type(defaults.get(key)))
         if key in types or wanted in (bool, int, float, str):
             given[key] = _plain(convert(value, wanted, f"{section}.{key}"))

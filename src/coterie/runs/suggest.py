@@ -1,4 +1,4 @@
-"""A threshold for SR-FCA from the data: everyone trains alone once, and the distances of all pairs are looked at."""
+"""A threshold for ONE_SHOT from the data: everyone trains alone once, and the distances of all pairs are looked at."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from coterie.clustering import widest_gap
+from coterie.methods import method_class, settings_of
 from coterie.methods.one_shot import OneShot
 from coterie.runs.build import build
 from coterie.runs.spec import Named, Spec, resolve
@@ -18,19 +19,24 @@ from coterie.types import Array, ClientId
 #: Bars of the histogram.
 BARS = 20
 
+#: The method that a threshold is for, where a spec names none that begins with ONE_SHOT.
+USUAL = "srfca"
+
 
 def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
     """λ in the widest gap, the clusters that it gives, and the histogram of all distances.
 
     Args:
-        spec: Data, model and local training; of the method, the settings of ONE_SHOT but for the threshold.
+        spec: Data, model and local training; of a method that begins with ONE_SHOT, its settings of that but for the
+            threshold.
         on_step: Called with a text before each step.
     """
-    given = resolve(dataclasses.replace(spec, method=Named("srfca", spec.method.options)))
-    names = {each.name for each in dataclasses.fields(OneShot)}
+    given = resolve(spec if begins(spec) else dataclasses.replace(spec, method=Named(USUAL)))
+    names = settings_of(OneShot)
     options = {key: value for key, value in given.method.options.items() if key in names} | {"threshold": "gap"}
+    # The rest of a method, and whether the run has rounds enough for it, are of no account here.
     run = dataclasses.replace(given.run, rounds=max(given.run.rounds, 2))
-    built = build(dataclasses.replace(given, method=Named("srfca", options), run=run))
+    built = build(dataclasses.replace(given, method=Named(USUAL, options), run=run))
     step = None
     while step is None or step.round is None:  # where too few answered, ONE_SHOT is tried again
         on_step(f"training {len(built.play.clients)} clients alone, comparing all pairs")
@@ -42,6 +48,7 @@ def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> d
     placed = {client: j for j, members in enumerate(clusters) for client in members}
     return {
         "spec": built.spec.to_dict(),
+        "method": given.method.name,
         "clients": len(shown["clients"]),
         "distance": options["distance"],
         "threshold": shorter(gap.threshold, gap.low, gap.high),
@@ -51,6 +58,11 @@ def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> d
         "truth": against(placed, built.truth),
         **_spread(distances),
     }
+
+
+def begins(spec: Spec) -> bool:
+    """Whether the method of a spec begins with ONE_SHOT."""
+    return issubclass(method_class(spec.method.name), OneShot)
 
 
 def shorter(value: float, low: float, high: float) -> float:

@@ -6,7 +6,11 @@ first, which waits for one of XLA's threads; where calls hold all of those, ever
 call has a copy to itself. PyTorch keeps no graph between the two calls of a step, so the gradient's call computes the
 outputs once more.
 
-While a client trains, the module sees the examples of the batch and no filling.
+While a client trains, the module sees the examples of the batch and no filling. Batch normalisation of one number a
+channel, which PyTorch refuses, gives what Coterie's own layer gives: the shift, and 0 as the variance of the batch.
+
+What is raised on PyTorch's side leaves compiled code as a text. It is kept here (`Faults`), and the federation raises
+its own error from it.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +27,28 @@ import numpy as np
 from coterie.torch.modules import Seen, at, nested, path_of, tensors
 from coterie.torch.pytorch import one_thread, pytorch, seeded
 from coterie.types import Array, Params
+
+
+class Faults:
+    """What was raised on PyTorch's side."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._met: list[BaseException] = []
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep what is raised in here, and let it go on."""
+        try:
+            yield
+        except BaseException as fault:
+            self._met.append(fault)
+            raise
+
+    def first(self) -> BaseException | None:
+        """What was raised first since the last time that anybody asked, or None."""
+        met, self._met = self._met, []
+        return met[0] if met else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +59,14 @@ class Host:
         seen: The module.
         arranged: Inputs as they come → as the module wants them.
         classes: How many, or None for numbers.
+        faults: Where to keep what the module raises.
         free: Copies of the module in nobody's hands.
     """
 
     seen: Seen
     arranged: Callable[[Array], Array]
     classes: int | None
+    faults: Faults
     free: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
 
     def forward(
@@ -51,7 +80,8 @@ class Host:
         rows = _examples(weight)
         if rows is not None and not len(rows):
             return
-        with pytorch().no_grad(), self._at(params, stats, key, weight is not None) as (module, held):
+        training = weight is not None
+        with self.faults.kept(), pytorch().no_grad(), self._at(params, stats, key, training) as (module, held):
             outputs[slice(None) if rows is None else rows] = self._outputs(module, x, rows).numpy()
             for new, name in zip(fresh, self.seen.stats, strict=True):
                 new[...] = held[name].numpy()
@@ -71,7 +101,7 @@ class Host:
         rows = _examples(weight)
         grads: Sequence[Any] = [None] * len(out)
         if rows is None or len(rows):
-            with self._at(params, stats, key, weight is not None) as (module, held):
+            with self.faults.kept(), self._at(params, stats, key, weight is not None) as (module, held):
                 outputs = self._outputs(module, x, rows)
                 if outputs.requires_grad:
                     along = [held[name] for name in self.seen.params]
@@ -92,7 +122,7 @@ class Host:
             try:
                 module, held = self.free.pop()
             except IndexError:
-                module = copy.deepcopy(self.seen.module)
+                module = _able(copy.deepcopy(self.seen.module))
                 held = tensors(module)
             try:
                 with torch.no_grad():
@@ -101,6 +131,28 @@ class Host:
                 yield module.train(training), held
             finally:
                 self.free.append((module, held))
+
+
+def _able(module: Any) -> Any:
+    """The module, whose batch normalisation takes one number a channel, too."""
+    plain = pytorch().nn.modules.batchnorm._BatchNorm.forward
+    for layer in module.modules():
+        if getattr(type(layer), "forward", None) is plain:
+            layer.forward = partial(_normalised, layer, layer.forward)
+    return module
+
+
+def _normalised(layer: Any, forward: Callable[[Any], Any], x: Any) -> Any:
+    """What a layer of batch normalisation gives; of one number a channel, whose mean it is, with a variance of 0."""
+    if x.dim() < 2 or x.numel() != x.shape[1] or not (layer.training or layer.running_mean is None):
+        return forward(x)
+    if layer.running_mean is not None:
+        with pytorch().no_grad():
+            layer.running_mean.lerp_(x.detach().reshape(-1), layer.momentum)
+            layer.running_var.mul_(1 - layer.momentum)
+    shape = (1, -1, *[1] * (x.dim() - 2))
+    normal = x - x  # with a gradient of 0
+    return normal if layer.weight is None else normal * layer.weight.reshape(shape) + layer.bias.reshape(shape)
 
 
 def _examples(weight: Any) -> Array | None:
@@ -154,7 +206,7 @@ def called(host: Host) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return apply, learn
 
 
-def called_loss(per_example: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def called_loss(per_example: Callable[[Any, Any], Any], faults: Faults) -> Callable[[Any, Any], Any]:
     """A loss that PyTorch computes, of each example: (outputs, labels or numbers) → losses."""
     import jax
     from jax.experimental.buffer_callback import buffer_callback
@@ -164,11 +216,11 @@ def called_loss(per_example: Callable[[Any, Any], Any]) -> Callable[[Any, Any], 
         return pytorch().from_numpy(array.astype(np.int64) if array.dtype.kind in "iu" else array)
 
     def value(context: Any, out: Any, outputs: Any, y: Any) -> None:
-        with one_thread(), pytorch().no_grad():
+        with faults.kept(), one_thread(), pytorch().no_grad():
             np.asarray(out)[...] = per_example(_tensor(outputs), labels(y)).numpy()
 
     def slopes(context: Any, out: Any, outputs: Any, y: Any, slope: Any) -> None:
-        with one_thread():
+        with faults.kept(), one_thread():
             at_outputs = _tensor(outputs).requires_grad_(True)
             losses = per_example(at_outputs, labels(y))
             np.asarray(out)[...] = pytorch().autograd.grad(losses, at_outputs, _tensor(slope))[0].numpy()

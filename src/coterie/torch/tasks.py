@@ -15,7 +15,7 @@ from coterie.models import Task, backend
 from coterie.models.layers import BatchNorm, Context, Dropout
 from coterie.seeds import Seed
 from coterie.torch import losses
-from coterie.torch.calls import Host, called, called_loss
+from coterie.torch.calls import Faults, Host, called, called_loss
 from coterie.torch.converting import Chain, NotConverted, chain
 from coterie.torch.modules import Seen, Start, look, nested, tensors
 from coterie.torch.pytorch import pytorch
@@ -79,7 +79,10 @@ def task(
     seen = look(module, name, arranged, classes, tokens, start)
     backend.start()
     made = _chain(seen, loss, len(arranged), tokens, convert)
-    parts = _by_pytorch(seen, classes, channels, tokens) if made is None else _by_layers(made, classes, channels)
+    faults = Faults()
+    parts = (
+        _by_pytorch(seen, classes, channels, tokens, faults) if made is None else _by_layers(made, classes, channels)
+    )
     kind = losses.known(loss)
     return Task(
         seen.name,
@@ -93,7 +96,8 @@ def task(
         random=parts.random,
         learn=parts.learn,
         tokens=tokens,
-        loss=_LOSSES[kind] if kind else called_loss(losses.per_example(loss)),
+        loss=_LOSSES[kind] if kind else called_loss(losses.per_example(loss), faults),
+        fault=faults.first,
     )
 
 
@@ -126,7 +130,7 @@ class _Parts:
 _LOSSES = {"cross entropy": None, "squared error": losses.squared_error}
 
 
-def _by_pytorch(seen: Seen, classes: int | None, channels: Channels, tokens: int | None) -> _Parts:
+def _by_pytorch(seen: Seen, classes: int | None, channels: Channels, tokens: int | None, faults: Faults) -> _Parts:
     import jax
 
     if jax.default_backend() != "cpu":
@@ -134,7 +138,7 @@ def _by_pytorch(seen: Seen, classes: int | None, channels: Channels, tokens: int
             f"Module {seen.name} is run by PyTorch on the CPU, but JAX computes on {jax.default_backend()}: "
             "set JAX_PLATFORMS=cpu"
         )
-    host = Host(seen, lambda x: _arranged(x, channels, tokens), classes)
+    host = Host(seen, lambda x: _arranged(x, channels, tokens), classes, faults)
     return _Parts(lambda values: nested(values, seen.stats), *called(host), seen.random)
 
 
