@@ -20,8 +20,11 @@ def gather(x: Any, y: Any, table: Any, index: Any, turned: Any, names: tuple[str
     from jax import lax
 
     safe = lax.max(index, ~index)  # filling is marked by the sign
-    # One slice a row: XLA's gather computes an address for each number and takes three times as long on a CPU.
-    images = lax.map(lambda number: lax.dynamic_index_in_dim(x, number, keepdims=False), safe)
+    # One slice a row: XLA's gather computes an address for each number and takes three times as long on a CPU. From some
+    # ten thousand clients on it also hands the few labels of a batch to several threads, by the size of all of them.
+    images, labels = lax.map(
+        lambda number: tuple(lax.dynamic_index_in_dim(each, number, keepdims=False) for each in (x, y)), safe
+    )
     if len(names) > 1:
         branches: list[Callable[[Any], Any]] = [transforms.TRANSFORMS[name] for name in names]
         images = lax.switch(turned, branches, images)
@@ -29,7 +32,7 @@ def gather(x: Any, y: Any, table: Any, index: Any, turned: Any, names: tuple[str
         images = transforms.apply(names[0], images)
     if table is not None:
         images = table.at[images].get(mode="promise_in_bounds")
-    return Batch(images, y.at[safe].get(mode="promise_in_bounds"), (index >= 0).astype(np.float32))
+    return Batch(images, labels, (index >= 0).astype(np.float32))
 
 
 @lru_cache(maxsize=128)
