@@ -20,8 +20,8 @@ def gather(x: Any, y: Any, table: Any, index: Any, turned: Any, names: tuple[str
     from jax import lax
 
     safe = lax.max(index, ~index)  # filling is marked by the sign
-    # One slice a row: XLA's gather computes an address for each number and takes three times as long on a CPU. From some
-    # ten thousand clients on it also hands the few labels of a batch to several threads, by the size of all of them.
+    # One slice a row: XLA's gather computes an address for each number and takes three times as long on a CPU. With ten
+    # thousand clients it also hands the few labels of a batch to several threads, going by the size of all of them.
     images, labels = lax.map(
         lambda number: tuple(lax.dynamic_index_in_dim(each, number, keepdims=False) for each in (x, y)), safe
     )
