@@ -2,10 +2,10 @@
 
     COTERIE_DATA=... python benchmarks/how_close_to_the_papers.py [--json] [--tiny] [--only powerlaw,drift]
 
-The papers give the best test accuracy over the rounds; the mean of the last ten rounds stands beside it. Settings of
-`powerlaw` and `drift` are the papers', but for fewer rounds. Those of `fashion`
-and `rotated` are ours, settled after looking at test results of other settings: read them as what can be reached, not
-as an unbiased estimate. Each function says what was tried before.
+The papers give the best test accuracy over the rounds; the mean of the last ten rounds stands beside it. `drift` has
+FlexCFL's settings (E = 10) but for fewer rounds; `powerlaw` has FedGroup's E = 20 beside the same published figure;
+`srfca`, `fedsim` and `flag` say theirs. Settings of `fashion` and `rotated` are ours, settled after looking at test
+results of others: read them as what can be reached, not as an unbiased estimate. Each function says what was tried.
 """
 
 from __future__ import annotations

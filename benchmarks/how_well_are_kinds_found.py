@@ -123,8 +123,8 @@ def following(tiny):
     The settings of the demonstration, seeds 0 to 2. Shifts begin in round 20, when methods have settled; from then on
     pairs swap and images turn with probability 0.05 in each round. The rest of the data comes in rounds 0, 20, 30, 40,
     the last class in round 30; neither changes anybody's true cluster, nor does an exchange of two classes. FeSEM has
-    a warm start, without which all its clients stay in one centre. IFCA has a single start, as IFCA-MIG has, and finds
-    three of the four ways; the oracle, who knows them, notices a move when it next hears of the client.
+    a warm start. IFCA has a single start, as IFCA-MIG has, which on seeds 0 to 4 finds three of the four ways; the
+    oracle, who knows them, notices a move when it next hears of the client.
     """
     methods = {
         "flexcfl": {"name": "flexcfl", "groups": 4},

@@ -52,7 +52,7 @@ class TooFewReplies(FederationError):
 
 
 class TimedOut(FederationError):
-    """Nobody answered before the deadline."""
+    """Nobody answered before the deadline, where a carrier has a clock."""
 
 
 class Diverged(FederationError):

@@ -189,3 +189,25 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(method, after, tmp_pat
     assert without[0] == without[1]
     read = [(record.path / "models.safetensors").read_bytes() for record in (stopped, whole)]
     assert read[0] == read[1]
+
+
+@pytest.mark.parametrize("method", ["flag", "srfca", "flhc"])
+def test_what_was_prepared_is_not_lost_in_a_crash(method, tmp_path):
+    # Not Ctrl-C, after which a checkpoint is written, but an end without warning after the last step of preparing.
+    spec = {**SPEC, "method": method, "run": {"rounds": 12, "cohort": 4, "checkpoint_every": 100}}
+    whole = coterie.run(spec, out=tmp_path / "whole")
+    prepared = [place for place, row in enumerate(whole.rounds) if row["stage"] == "prepare"]
+    steps = []
+
+    def crash(row):
+        steps.append(row)
+        if len(steps) == prepared[-1] + 1:
+            raise OSError("the machine is gone")
+
+    with pytest.raises(OSError, match="gone"):
+        coterie.run(spec, out=tmp_path / "crashed", on_round=crash)
+    again = []
+    crashed = coterie.resume(tmp_path / "crashed", on_round=again.append)
+    assert len(again) == len(whole.rounds) - len(steps)
+    read = [(record.path / "models.safetensors").read_bytes() for record in (crashed, whole)]
+    assert read[0] == read[1]

@@ -23,7 +23,7 @@ from coterie.cli.suggest_threshold import suggest_threshold
 _EPILOG = """Examples:
 
 [bold]coterie compare[/]
-  the demonstration: clients of four kinds, five methods, about half a minute
+  the demonstration: clients of four kinds, seven methods, about half a minute
 
 [bold]coterie run --data digits --method ifca --set method.clusters=4[/]
   one run; its record goes to runs/digits-ifca-0
@@ -109,7 +109,7 @@ app.command(
     epilog=_examples(
         ("coterie resume runs/digits-ifca-0", "go on from the last checkpoint"),
         ("coterie resume runs/digits-ifca-0 --json", "and print the figures in the end as JSON"),
-        ("coterie run --set run.checkpoint_every=1", "a run that loses nothing when it is killed"),
+        ("coterie run --set run.checkpoint_every=1", "a run that loses at most one round when it is killed"),
     )
 )(guarded(resume))
 app.command(

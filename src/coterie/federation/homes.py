@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from coterie import tree
@@ -94,3 +95,46 @@ class Homes:
             for name, clients in saved["memories"].items()
         }
         self._holders = {key: set(clients) for key, clients in saved["holders"].items()}
+
+
+class Housed:
+    """What carriers to simulated clients share: who they are, what they learn, and their homes."""
+
+    def __init__(self, task: Task, homes: Homes) -> None:
+        """Clients with these homes.
+
+        Args:
+            task: What they learn; refused where it does not fit their examples.
+            homes: With their examples.
+        """
+        data = homes.data
+        task.check(data.x, data.y, shape=data.shape, tokens=data.ids)
+        self._task = task
+        self._homes = homes
+        self._clients = tuple(sorted(data.clients))
+
+    @property
+    def clients(self) -> Sequence[ClientId]:
+        """All clients, sorted."""
+        return self._clients
+
+    @property
+    def task(self) -> Task:
+        """What they learn."""
+        return self._task
+
+    @property
+    def _data(self) -> FederatedData:
+        return self._homes.data
+
+    def move(self, data: FederatedData) -> None:
+        """Give the clients other examples."""
+        self._homes.move(data)
+
+    def save(self) -> Any:
+        """What the clients keep."""
+        return self._homes.save()
+
+    def load(self, saved: Any) -> None:
+        """Take over what was saved."""
+        self._homes.load(saved)

@@ -101,7 +101,7 @@ class Federation(Protocol):
             seed: The round's seed; each client's own is folded from it by the work's stream and the client's id.
             part: On which of its examples.
             reduce: How to add the replies up; without it, each of them is handed over.
-            deadline: Seconds after which a reply is late.
+            deadline: Seconds after which a reply is late, for a carrier that has a clock; simulators have none.
             after: A work whose model this one is to use instead of a sent one.
             least: How many good replies are needed, fewer skip the round: the federation's number; 0 for an ask beside
                 the main one, which may come back empty.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -12,53 +12,24 @@ from coterie import tree
 from coterie.clients import settings as setting
 from coterie.clients.work import CHUNK, Batch, Batches, Client, Work
 from coterie.data.federated import FederatedData
-from coterie.federation.homes import Homes
+from coterie.federation.homes import Homes, Housed
 from coterie.federation.order import LACKS, Block, Order
 from coterie.models import Task, backend
 from coterie.threads import one_thread
 from coterie.types import Array, ClientId, Params, Part
 
 
-class Sequential:
+class Sequential(Housed):
     """Carries orders to simulated clients, one at a time."""
 
     def __init__(self, data: FederatedData, task: Task, *, homes: Homes | None = None) -> None:
         """Clients with these examples."""
         backend.start()
-        task.check(data.x, data.y, shape=data.shape, tokens=data.ids)
-        self._task = task
-        self._homes = homes or Homes(data)
-        self._clients = tuple(sorted(data.clients))
-
-    @property
-    def clients(self) -> Sequence[ClientId]:
-        """All clients, sorted."""
-        return self._clients
-
-    @property
-    def task(self) -> Task:
-        """What they learn."""
-        return self._task
+        super().__init__(task, homes or Homes(data))
 
     def on(self, task: Task) -> Sequential:
         """The same clients, homes and all, with another task."""
         return Sequential(self._data, task, homes=self._homes)
-
-    @property
-    def _data(self) -> FederatedData:
-        return self._homes.data
-
-    def move(self, data: FederatedData) -> None:
-        """Give the clients other examples."""
-        self._homes.move(data)
-
-    def save(self) -> Any:
-        """What the clients keep."""
-        return self._homes.save()
-
-    def load(self, saved: Any) -> None:
-        """Take over what was saved."""
-        self._homes.load(saved)
 
     def carry(self, order: Order) -> Iterator[Block]:
         """A block for each client."""

@@ -11,7 +11,7 @@ Padding and masks exist here, in `dealing` and in `fused`, and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -36,12 +36,12 @@ from coterie.federation.dealing import (
     power,
 )
 from coterie.federation.fused import compiled_body, compiled_each
-from coterie.federation.homes import Homes
+from coterie.federation.homes import Homes, Housed
 from coterie.federation.order import LACKS, Block, Order
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.threads import one_thread
-from coterie.types import Array, ClientId, Params
+from coterie.types import Array, Params
 
 #: Rows of one product when a function of single examples runs over many clients.
 ROWS = 128
@@ -56,7 +56,7 @@ MOST_BYTES = 32 * 2**20
 WAVE_BYTES = 48 * 2**20
 
 
-class Vectorised:
+class Vectorised(Housed):
     """Carries orders to simulated clients, many at a time."""
 
     def __init__(
@@ -80,10 +80,7 @@ class Vectorised:
         import jax
 
         compiling.prepare()
-        task.check(data.x, data.y, shape=data.shape, tokens=data.ids)
-        self._task = task
-        self._homes = homes or Homes(data)
-        self._clients = tuple(sorted(data.clients))
+        super().__init__(task, homes or Homes(data))
         self._threads = threads or compiling.cores()
         self._pool = pool or ThreadPoolExecutor(self._threads, thread_name_prefix="coterie")
         self._x = jax.device_put(data.x, may_alias=True)
@@ -92,35 +89,9 @@ class Vectorised:
         self._model_bytes = tree.nbytes(task.init(Seed(0)))
         self._lengths: dict[Any, tuple[int, dict[str, int]]] = {}
 
-    @property
-    def clients(self) -> Sequence[ClientId]:
-        """All clients, sorted."""
-        return self._clients
-
-    @property
-    def task(self) -> Task:
-        """What they learn."""
-        return self._task
-
     def on(self, task: Task) -> Vectorised:
         """The same clients, homes and all, with another task."""
         return Vectorised(self._data, task, threads=self._threads, homes=self._homes, pool=self._pool)
-
-    @property
-    def _data(self) -> FederatedData:
-        return self._homes.data
-
-    def move(self, data: FederatedData) -> None:
-        """Give the clients other examples."""
-        self._homes.move(data)
-
-    def save(self) -> Any:
-        """What the clients keep."""
-        return self._homes.save()
-
-    def load(self, saved: Any) -> None:
-        """Take over what was saved."""
-        self._homes.load(saved)
 
     def carry(self, order: Order) -> Iterator[Block]:
         """Blocks of a wave of clients each, in the order of their ids."""

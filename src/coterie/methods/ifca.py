@@ -86,7 +86,8 @@ class IFCA:
         shared: Lower layers are each cluster's own; or averaged over the whole cohort; or frozen after preparing.
         head_layers: How many last layers are a cluster's own when the others are shared.
         balanced_share: Redraw all starts until each holds at least this share of the clients; 0 for never.
-        warm_rounds: Rounds of FedAvg before: in k random equal groups, or with frozen layers in one.
+        warm_rounds: Steps of FedAvg with everyone before the first round: in k random equal groups, or with frozen
+            layers in one.
         restarts: Independent runs side by side; the one with the lowest training loss is served.
     """
 

@@ -1,4 +1,7 @@
-"""What a run will cost, before it is run: a few rounds are played and the rest is counted up from them."""
+"""What a run will cost, before it is run: a few rounds are played and the rest is counted up from them.
+
+Preparing that comes between later rounds, as in FL+HC and SR-FCA, is not in it.
+"""
 
 from __future__ import annotations
 

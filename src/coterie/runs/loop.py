@@ -154,7 +154,7 @@ class _Loop:
                 self._writer.evidence(len(self._rows) - 1, step.round.evidence)
             self._writer.append(row)
         self._snapshot = self._save()
-        if play.t and play.t % spec.run.checkpoint_every == 0 and step.stage == "train":
+        if step.stage == "prepare" or play.t % spec.run.checkpoint_every == 0:
             self._checkpoint()
         if self._on_round is not None:
             self._on_round(row)
