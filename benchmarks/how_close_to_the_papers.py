@@ -48,8 +48,8 @@ def powerlaw(tiny):
     With the first draws of that law, whose deviations are half as large again, a few clients of thousands of examples
     made the accuracy jump: 84.1, 86.5, 75.0 and 84.7 % in the last ten rounds (`published_spread = false`).
     """
-    run = {"rounds": 2 if tiny else 100, "cohort": 20}
-    local = {"epochs": 20, "batch": 10, "rate": 0.03}
+    run = {"rounds": 2 if tiny else 100, "clients_per_round": 20}
+    local = {"epochs": 20, "batch_size": 10, "learning_rate": 0.03}
     spec = {"model": "mclr", "method": "fedavg", "local": local, "run": run}
     draws = range(1 if tiny else 4)
     data = {draw: {"name": "mnist-powerlaw", "seed": draw} for draw in draws}
@@ -67,8 +67,8 @@ def fashion(tiny):
     regression: cnn-mnist, E = 2, rate 0.01, 40 rounds: 77.6, 70.4 against 80.1, 75.6; LeNet-5 as here for 40 rounds:
     82.2, 78.0 against 81.4, 78.5; cnn, E = 10, rate 0.005 was not finished.
     """
-    run = {"rounds": 2 if tiny else 100, "cohort": 10, "evaluate_every": 2 if tiny else 5}
-    local = {"epochs": 1 if tiny else 10, "batch": 10, "rate": 0.01, "momentum": 0.5}
+    run = {"rounds": 2 if tiny else 100, "clients_per_round": 10, "evaluate_every": 2 if tiny else 5}
+    local = {"epochs": 1 if tiny else 10, "batch_size": 10, "learning_rate": 0.01, "momentum": 0.5}
     spec = {"data": "fmnist-500", "method": "fedavg", "local": local, "run": run}
     models = {"mclr": None, "lenet5": PUBLISHED["fashion"]}
     return {name: figures(f"fashion {name}", {**spec, "model": name}, [0], known) for name, known in models.items()}
@@ -80,12 +80,12 @@ def rotated(tiny):
     Tried before: a single start with Adam 2e-4, 5 batches and all clients, which collapsed into three clusters.
     """
     method = {"name": "ifca", "clusters": 4, "balanced_share": 0.1, "restarts": 3}
-    run = {"rounds": 2 if tiny else 30, "cohort": 20, "evaluate_every": 2 if tiny else 10}
+    run = {"rounds": 2 if tiny else 30, "clients_per_round": 20, "evaluate_every": 2 if tiny else 10}
     spec = {
         "data": "mnist-rotated",
         "model": {"name": "mlp", "widths": [200]},
         "method": method,
-        "local": {"steps": 10, "batch": 50, "rate": 0.1},
+        "local": {"steps": 10, "batch_size": 50, "learning_rate": 0.1},
         "run": run,
     }
     return {"ifca": figures("rotated", spec, range(1 if tiny else 3))}
@@ -103,15 +103,15 @@ def drift(tiny):
     """FedGroup and FlexCFL on MNIST in a thousand clients of two digits, E = 10, 100 rounds, with and without drift."""
     settings = {
         "fedavg": {"name": "fedavg"},
-        "fedgroup": {"name": "fedgroup", "groups": 3},
-        "flexcfl": {"name": "flexcfl", "groups": 3},
-        "random_assignment": {"name": "fedgroup", "groups": 3, "assignment": "random"},
+        "fedgroup": {"name": "fedgroup", "clusters": 3},
+        "flexcfl": {"name": "flexcfl", "clusters": 3},
+        "random_assignment": {"name": "fedgroup", "clusters": 3, "assignment": "random"},
     }
     spec = {
         "data": "mnist-powerlaw",
         "model": "mclr",
-        "local": {"epochs": 1 if tiny else 10, "batch": 10, "rate": 0.03},
-        "run": {"rounds": 2 if tiny else 100, "cohort": 20, "evaluate_every": 2},
+        "local": {"epochs": 1 if tiny else 10, "batch_size": 10, "learning_rate": 0.03},
+        "run": {"rounds": 2 if tiny else 100, "clients_per_round": 20, "evaluate_every": 2},
     }
     return {
         f"{shift} {name}": figures(
@@ -153,8 +153,8 @@ def srfca(tiny):
         spec = {
             "data": {"name": data, **({"clients": 8} if tiny else {})},
             "model": {"name": "mlp", "widths": [200]},
-            "local": {"steps": 5, "batch": 50, "rate": 2e-4, "optimiser": "adam"},
-            "run": {"rounds": rounds, "cohort": 8 if tiny else 10, "evaluate_every": rounds},
+            "local": {"steps": 5, "batch_size": 50, "learning_rate": 2e-4, "optimizer": "adam"},
+            "run": {"rounds": rounds, "clients_per_round": 8 if tiny else 10, "evaluate_every": rounds},
         }
         methods = {
             "srfca": {"name": "srfca", **settings},
@@ -208,8 +208,8 @@ def fedsim(tiny):
     }
     spec = {
         "model": "mclr",
-        "local": {"epochs": 1 if tiny else 20, "batch": 10, "rate": 0.03},
-        "run": {"rounds": 2 if tiny else 30, "cohort": 20},
+        "local": {"epochs": 1 if tiny else 20, "batch_size": 10, "learning_rate": 0.03},
+        "run": {"rounds": 2 if tiny else 30, "clients_per_round": 20},
     }
     results = {}
     for draws in ("one draw", "a draw for each seed"):
@@ -260,8 +260,8 @@ def flag(tiny):
     spec = {
         "data": {"name": "fmnist-skew20", "alpha": 1.0},
         "model": "mclr" if tiny else "lenet5",
-        "local": {"epochs": 1 if tiny else 10, "batch": 10, "rate": 0.01, "momentum": 0.5},
-        "run": {"rounds": 2 if tiny else 30, "cohort": 20, "evaluate_every": 10},
+        "local": {"epochs": 1 if tiny else 10, "batch_size": 10, "learning_rate": 0.01, "momentum": 0.5},
+        "run": {"rounds": 2 if tiny else 30, "clients_per_round": 20, "evaluate_every": 10},
     }
     return {
         name: figures(f"flag, {name}", {**spec, "method": name}, range(1 if tiny else 3), known)

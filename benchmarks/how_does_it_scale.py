@@ -30,7 +30,7 @@ def federation(clients, features=FEATURES, widths=()):
     from coterie import models
     from coterie.data import partition
     from coterie.data.federated import FederatedData, Index, aligned
-    from coterie.federation import vectorised
+    from coterie.federation import vectorized
 
     x = aligned(np.empty((clients * SAMPLES, features), np.float32))
     draw = np.random.default_rng(0)
@@ -40,31 +40,31 @@ def federation(clients, features=FEATURES, widths=()):
     index = Index.from_sizes(np.arange(len(x), dtype=np.int32), np.full(clients, SAMPLES))
     data = FederatedData("random", x, y, partition.numbered(clients), index, nothing(clients), CLASSES)
     task = models.mlp(data.shape, CLASSES, widths=widths) if widths else models.mclr(data.shape, CLASSES)
-    return data, vectorised(data, task), task
+    return data, vectorized(data, task), task
 
 
 def method_of(name):
     from coterie.clients import LocalSGD
     from coterie.methods import build
 
-    options = {"ifca": {"clusters": 4}, "fedgroup": {"groups": 4, "alpha": 500, "assign": "lazy"}}
+    options = {"ifca": {"clusters": 4}, "fedgroup": {"clusters": 4, "alpha": 500, "assign": "lazy"}}
     return build(name, LocalSGD(epochs=1), {}, **options.get(name, {}))
 
 
 def forget(state):
     """The same groups, with nobody in them."""
-    from coterie.kept import Kept
+    from coterie.client_map import ClientMap
 
-    return dataclasses.replace(state, assignment=Kept())
+    return dataclasses.replace(state, assignment=ClientMap())
 
 
-def play(clients, cohort, rounds, label="fedavg", features=FEATURES, widths=()):
+def session(clients, cohort, rounds, label="fedavg", features=FEATURES, widths=()):
     """Seconds of the fastest round, and what the process used.
 
     With the label "fedgroup:known" each cohort is played twice and timed the second time, with "fedgroup:cold" groups
     are emptied before.
     """
-    from coterie.federation.compiling import compilations
+    from coterie.federation.compilation import compilations
     from coterie.runs.sampling import Sampler
     from coterie.seeds import Seed
 
@@ -165,6 +165,6 @@ def main():
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--play"]:
         numbers = [int(each) if each.isdigit() else each for each in sys.argv[2:]]
-        print(json.dumps(play(*numbers[:5], widths=tuple(numbers[5:]))))
+        print(json.dumps(session(*numbers[:5], widths=tuple(numbers[5:]))))
     else:
         main()

@@ -21,8 +21,8 @@ from common import arguments, colour_clients, finish, power_law, roles, tweets
 
 from coterie import models, tree
 from coterie.clients import LocalSGD, fit, score
-from coterie.federation import vectorised
-from coterie.federation.compiling import compilations
+from coterie.federation import vectorized
+from coterie.federation.compilation import compilations
 from coterie.seeds import Seed
 
 try:
@@ -96,7 +96,7 @@ def torch_round(kind, name, clients, epochs):
 
     for x, y in clients:
         model = torch_module(name)
-        optimiser = torch.optim.SGD(model.parameters(), lr=RATE)
+        optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
         if kind == "dataloader":
             loader = DataLoader(TensorDataset(x, y), batch_size=BATCH, shuffle=True)
         for _ in range(epochs):
@@ -106,9 +106,9 @@ def torch_round(kind, name, clients, epochs):
                 order = torch.randperm(len(y))
                 batches = ((x[order[i : i + BATCH]], y[order[i : i + BATCH]]) for i in range(0, len(y), BATCH))
             for images, labels in batches:
-                optimiser.zero_grad(set_to_none=True)
+                optimizer.zero_grad(set_to_none=True)
                 cross_entropy(model(images), labels).backward()
-                optimiser.step()
+                optimizer.step()
 
 
 def torch_examples(data, cohort):
@@ -156,8 +156,8 @@ def by_numpy():
 def race(name, data, cohort, epochs, repeats):
     """All contestants on one model, alternately; the figures of that model."""
     task = CONTESTS[name][2]()
-    start, local = task.init(Seed(0)), LocalSGD(epochs=epochs, batch=BATCH, rate=RATE)
-    ours = {threads: vectorised(data, task, threads=threads) for threads in (1, 2)}
+    start, local = task.init(Seed(0)), LocalSGD(epochs=epochs, batch_size=BATCH, learning_rate=RATE)
+    ours = {threads: vectorized(data, task, threads=threads) for threads in (1, 2)}
     tensors = torch_examples(data, cohort)
     steps = epochs * sum(-(-len(data.rows(data.position(client), "fit")) // BATCH) for client in cohort)
 

@@ -9,7 +9,7 @@ is the peak of what Python and NumPy allocate during a call of its own, the resu
 clients all have a group, stands against one of FedAvg with the same cohort: 20 of 1,000 MNIST clients, E = 10, B = 10.
 
 Cross losses: 100 models, MLPs 784-200-10, each on the 600 MNIST images, as bytes, of each of 100 clients, as SR-FCA
-compares them. Ours is one ask of the vectorised federation; beside it a loop over pairs that calls one jitted mean
+compares them. Ours is one ask of the vectorized federation; beside it a loop over pairs that calls one jitted mean
 loss, of which a tenth is timed, and the rate of a product of two large float32 matrices with two threads. All
 alternately, best of three.
 
@@ -31,12 +31,12 @@ from coterie.aggregation import trimmed_mean, uniform_mean
 from coterie.clients import LocalSGD, losses_of, subspaces
 from coterie.data.federated import FederatedData, Index, aligned
 from coterie.data.partition import numbered
-from coterie.federation import vectorised
+from coterie.federation import vectorized
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fedgroup import FedGroup
 from coterie.metrics import adjusted_rand
-from coterie.runs.play import Play
 from coterie.runs.sampling import Sampler
+from coterie.runs.session import Session
 from coterie.seeds import Seed
 
 CLIENTS, GROUPS = 100, 5
@@ -46,10 +46,10 @@ HOW = subspaces.Subspaces()
 def planted(clients, d, groups=GROUPS):
     """Updates around the direction of each one's group, and the groups."""
     draw = Seed(0).fold("updates").generator()
-    centres = draw.standard_normal((groups, d), dtype=np.float32)
+    centers = draw.standard_normal((groups, d), dtype=np.float32)
     truth = np.arange(clients) % groups
     updates = draw.standard_normal((clients, d), dtype=np.float32)
-    updates += centres[truth]
+    updates += centers[truth]
     return updates, truth
 
 
@@ -117,15 +117,15 @@ def means(models, d, times):
 def rounds(clients, times):
     """The best seconds of a round of each method, alternately and with the same cohort, clients being warm."""
     data, seed = power_law(clients), Seed(0)
-    task, local = models.mclr(data.shape, data.classes), LocalSGD(epochs=10, batch=10, rate=0.03)
-    settings = {"fedavg": FedAvg(local), "fedgroup": FedGroup(local, groups=3)}
+    task, local = models.mclr(data.shape, data.classes), LocalSGD(epochs=10, batch_size=10, learning_rate=0.03)
+    settings = {"fedavg": FedAvg(local), "fedgroup": FedGroup(local, clusters=3)}
     played = {}
     for name, method in settings.items():
-        fed = vectorised(data, task)
-        play = Play(method, fed, seed, Sampler(fed.clients, 20, seed))
-        while play.stage == "prepare":
-            play.step()
-        played[name] = (method, play.state, fed)
+        fed = vectorized(data, task)
+        session = Session(method, fed, seed, Sampler(fed.clients, 20, seed))
+        while session.stage == "prepare":
+            session.step()
+        played[name] = (method, session.state, fed)
     who = Sampler(data.clients, 20, seed).cohort(0)
 
     def one(name):
@@ -147,8 +147,8 @@ def cross_losses(clients, samples, width, times):
     index = Index.from_sizes(np.arange(len(x), dtype=np.int32), np.full(clients, samples))
     stored_bytes = aligned(np.rint(255 * x).astype(np.uint8))
     data = FederatedData("images", stored_bytes, y, numbered(clients), index, nothing(clients), 10)
-    task = models.mlp((28, 28), 10, widths=(width,), normalise=models.Normalise(0.0, 255.0))
-    fed = vectorised(data, task)
+    task = models.mlp((28, 28), 10, widths=(width,), normalize=models.Normalize(0.0, 255.0))
+    fed = vectorized(data, task)
     bank = tree.stack(task.init(Seed(j)) for j in range(clients))
     one = jax.jit(lambda model, x, y: task.losses(model, x, y).mean())
     held = [jax.device_put(tree.row(bank, j)) for j in range(clients)]
@@ -156,7 +156,7 @@ def cross_losses(clients, samples, width, times):
     square = np.random.default_rng(0).random((4096 if clients > 10 else 256,) * 2, dtype=np.float32)
 
     def ours():
-        return fed.ask(fed.clients, losses_of, Seed(0), centres=bank)["losses"]
+        return fed.ask(fed.clients, losses_of, Seed(0), centers=bank)["losses"]
 
     def loop():
         return np.array([[float(one(model, *mine)) for model in held] for mine in images])
@@ -205,7 +205,7 @@ def class_subspaces(clients, classes, images, times):
     order = np.concatenate([draw.permutation(count).astype(np.int32) for _ in range(clients)])
     index = Index.from_sizes(order, np.full(clients, count))
     data = FederatedData("images", x, y, numbered(clients), index, nothing(clients), classes)
-    fed = vectorised(data, models.mclr((28, 28), classes, normalise=models.Normalise(33.0, 79.0)))
+    fed = vectorized(data, models.mclr((28, 28), classes, normalize=models.Normalize(33.0, 79.0)))
     best = alternately(times, ask=lambda: fed.ask(fed.clients, subspaces.class_subspaces, Seed(0), how=HOW))
     return {"clients": clients, "classes": classes, "images": images, "seconds": best["ask"]}
 

@@ -16,7 +16,7 @@ from common import arguments, finish
 
 import coterie
 from coterie.aggregation.robust import Rule
-from coterie.federation.attacked import Lie
+from coterie.federation.attacks import AttackName
 
 
 def accuracy(seed, rounds, attack, rule):
@@ -24,9 +24,9 @@ def accuracy(seed, rounds, attack, rule):
         {
             "data": "digits",
             "method": "oracle",
-            "run": {"rounds": rounds, "cohort": 40, "evaluate_every": rounds, "seed": seed},
+            "run": {"rounds": rounds, "clients_per_round": 40, "evaluate_every": rounds, "seed": seed},
             "attack": {"name": attack, "share": 0.2},
-            "robust": {"rule": rule},
+            "aggregation": {"rule": rule},
         }
     )
     return 100 * record.summary["accuracy"]["weighted"]
@@ -36,7 +36,7 @@ def main():
     options = arguments(__doc__.splitlines()[0])
     rounds, seeds = (2, range(1)) if options.tiny else (30, range(3))
     table = {}
-    for attack in get_args(Lie):
+    for attack in get_args(AttackName):
         table[attack] = {}
         for rule in get_args(Rule):
             runs = [accuracy(seed, rounds, attack, rule) for seed in seeds]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from coterie.cli.methods import own_settings
 from coterie.methods import METHODS, descriptions, method_class
-from coterie.runs.card import card
+from coterie.runs.method_card import card
 
 PAGES = Path(__file__).parent / "methods"
 

@@ -14,9 +14,9 @@ WIDTH, BAR, GAP, LEFT, SCALE = 720, 22, 14, 90, 5.0
 COLOURS = {"accuracy": "#33658a", "worst_tenth": "#f6ae2d"}
 
 
-def bar(x, y, value, colour):
+def bar(x, y, value, color):
     text = f'<text x="{x + SCALE * 100 * value + 6}" y="{y + BAR / 2 - 2}">{100 * value:.0f} %</text>'
-    return f'<rect x="{x}" y="{y}" width="{SCALE * 100 * value:.1f}" height="{BAR / 2 - 1}" fill="{colour}"/>{text}'
+    return f'<rect x="{x}" y="{y}" width="{SCALE * 100 * value:.1f}" height="{BAR / 2 - 1}" fill="{color}"/>{text}'
 
 
 def picture(table):
@@ -26,7 +26,7 @@ def picture(table):
         rows.append(
             f'<text x="{LEFT - 10}" y="{y + BAR / 2 + 4}" text-anchor="end" font-weight="bold">{row["method"]}</text>'
         )
-        rows += [bar(LEFT, y + i * BAR / 2, row[key], colour) for i, (key, colour) in enumerate(COLOURS.items())]
+        rows += [bar(LEFT, y + i * BAR / 2, row[key], color) for i, (key, color) in enumerate(COLOURS.items())]
     height = 56 + len(table) * (BAR + GAP)
     legend = (
         f'<rect x="{LEFT}" y="14" width="12" height="12" fill="{COLOURS["accuracy"]}"/>'

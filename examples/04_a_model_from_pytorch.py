@@ -9,13 +9,18 @@ import coterie
 
 def main(rounds=30):
     net = nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, 10))
-    scaled = coterie.models.Normalise(
+    scaled = coterie.models.Normalize(
         0, 16
     )  # digits are stored as whole numbers up to 16, without an axis for channels
-    task = coterie.torch.task(net, nn.CrossEntropyLoss(), shape=(8, 8), classes=10, channels="last", normalise=scaled)
+    task = coterie.torch.task(net, nn.CrossEntropyLoss(), shape=(8, 8), classes=10, channels="last", normalize=scaled)
     found = {}
     for method in ("fedavg", {"name": "ifca", "clusters": 4, "restarts": 5}):
-        spec = {"data": "digits", "method": method, "local": {"epochs": 2, "rate": 0.3}, "run": {"rounds": rounds}}
+        spec = {
+            "data": "digits",
+            "method": method,
+            "local": {"epochs": 2, "learning_rate": 0.3},
+            "run": {"rounds": rounds},
+        }
         record = coterie.run(spec, task=task)
         name, accuracy = record.summary["method"], record.summary["accuracy"]["weighted"]
         found[name] = accuracy

@@ -212,7 +212,7 @@ def test_norms_of_float32_models_do_not_overflow() -> None:
     np.testing.assert_allclose(mix_groups(bank, 1e25), np.full((2, 2), 5e24), rtol=1e-6)
 
 
-@pytest.mark.parametrize("form", ["normalised", "paper"])
+@pytest.mark.parametrize("form", ["normalized", "paper"])
 def test_a_model_of_norm_zero_contributes_nothing(form: Any) -> None:
     # Of the two others each is moved as if the zero model were not there.
     two = np.array([[3.0, 4.0], [0.0, 2.0]])
@@ -220,7 +220,7 @@ def test_a_model_of_norm_zero_contributes_nothing(form: Any) -> None:
     np.testing.assert_allclose(mix_groups(three, 0.5, form)[:2], mix_groups(two, 0.5, form), rtol=1e-14)
 
 
-@pytest.mark.parametrize("form", ["normalised", "paper"])
+@pytest.mark.parametrize("form", ["normalized", "paper"])
 @given(bank=banks)
 def test_rate_zero_leaves_every_group_as_it_is(form: Any, bank: np.ndarray) -> None:
     out = mix_groups(bank, 0.0, form)
@@ -228,7 +228,7 @@ def test_rate_zero_leaves_every_group_as_it_is(form: Any, bank: np.ndarray) -> N
     assert not np.shares_memory(out, bank)
 
 
-@pytest.mark.parametrize("form", ["normalised", "paper"])
+@pytest.mark.parametrize("form", ["normalized", "paper"])
 def test_a_single_group_has_nobody_to_mix_with(form: Any) -> None:
     bank = np.array([[0.1, 0.7]])
     np.testing.assert_array_equal(mix_groups(bank, 5.0, form), bank)
@@ -342,6 +342,6 @@ def test_a_rate_outside_its_range_is_refused(rate: float) -> None:
 
 
 def test_an_unknown_form_of_mixing_is_refused_with_the_nearest_one() -> None:
-    form: Any = "normalized"
-    with pytest.raises(SpecError, match=r"No form of mixing 'normalized'. Did you mean 'normalised'\? Known: normal"):
+    form: Any = "normalised"
+    with pytest.raises(SpecError, match=r"No form of mixing 'normalised'. Did you mean 'normalized'\? Known: normal"):
         mix_groups(np.ones((2, 3)), 0.1, form)

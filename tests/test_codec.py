@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from coterie import codec
+from coterie.client_map import ClientMap
 from coterie.errors import RecordError, SpecError
-from coterie.kept import Kept
 from coterie.seeds import Seed
 
 
@@ -65,7 +65,7 @@ def identical(one, other):
         return struct.pack("d", one) == struct.pack("d", other)
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(identical(a, b) for a, b in zip(one, other, strict=True))
-    if isinstance(one, dict | Kept):
+    if isinstance(one, dict | ClientMap):
         # A dictionary's keys are compared with their types: 1 is not True.
         return {(type(k), k) for k in one} == {(type(k), k) for k in other} and all(
             identical(one[key], other[key]) for key in one
@@ -97,7 +97,7 @@ VALUES = st.recursive(
         st.lists(inner, max_size=3)
         | st.lists(inner, max_size=3).map(tuple)
         | st.dictionaries(st.text(max_size=3) | st.integers(-(2**70), 2**70), inner, max_size=3)
-        | st.dictionaries(st.text(max_size=3), inner, max_size=3).map(Kept)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3).map(ClientMap)
         | st.builds(Pair, inner, inner)
     ),
     max_leaves=8,
@@ -122,7 +122,7 @@ def test_every_value_of_the_known_kinds_comes_back_to_the_bit(value):
         (),
         [],
         {},
-        Kept(),
+        ClientMap(),
         ((), [()]),
         {"@": "float", "items": []},  # what the format itself uses inside
         {1: "number", "1": "text"},
@@ -131,7 +131,7 @@ def test_every_value_of_the_known_kinds_comes_back_to_the_bit(value):
         np.arange(6).reshape(2, 3).T,  # not in C order
         np.arange(6)[::-2],
         "\ud800 ä \x00",
-        Pair(Pair(1.5), Kept({"a": np.float32([1, -0.0])})),
+        Pair(Pair(1.5), ClientMap({"a": np.float32([1, -0.0])})),
     ],
     ids=lambda value: repr(value)[:30].encode("ascii", "replace").decode(),
 )
@@ -156,8 +156,8 @@ def test_equal_mappings_give_equal_bytes_whatever_the_order_of_their_keys(items,
 
 
 def test_equal_mappings_of_clients_give_equal_bytes_whatever_their_history():
-    once = Kept({"a": np.ones(2), "b": np.zeros(2)})
-    twice = Kept({"b": np.ones(2)}).set({"a": np.ones(2)}).set({"b": np.zeros(2)})
+    once = ClientMap({"a": np.ones(2), "b": np.zeros(2)})
+    twice = ClientMap({"b": np.ones(2)}).set({"a": np.ones(2)}).set({"b": np.zeros(2)})
     assert codec.encode(once) == codec.encode(twice)
     assert codec.encode(once) != codec.encode(dict(once))
 
@@ -224,7 +224,7 @@ MESSAGE = codec.encode(
     {
         "seed": Seed(5),
         "rate": 1.5,
-        "kept": Kept({"a": (1, None)}),
+        "kept": ClientMap({"a": (1, None)}),
         "pair": Pair([True], Picky(3)),
         "bank": np.arange(3, dtype=np.float32),
     }
@@ -304,10 +304,10 @@ def test_a_state_that_refuses_its_values_is_a_record_error_with_its_reason():
 
 
 def test_arrays_of_a_value_come_in_the_order_of_its_keys():
-    value = {"b": [np.array([1]), 2.0], "a": Pair(np.array([3]), Kept({"x": np.array([4])}))}
+    value = {"b": [np.array([1]), 2.0], "a": Pair(np.array([3]), ClientMap({"x": np.array([4])}))}
     assert [array.tolist() for array in codec.arrays(value)] == [[3], [4], [1], 2.0]
 
 
 def test_finite_looks_into_every_array_and_lets_single_bounds_be_infinite():
     assert codec.finite({"a": [np.ones(2)], "bound": math.inf, "count": np.array([3])})
-    assert not codec.finite(Pair(1, Kept({"x": np.array([1, np.nan])})))
+    assert not codec.finite(Pair(1, ClientMap({"x": np.array([1, np.nan])})))

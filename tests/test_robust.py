@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import tree
-from coterie.aggregation import Robust, clipped_mean, coordinate_median, geometric_median, krum
+from coterie.aggregation import Aggregation, clipped_mean, coordinate_median, geometric_median, krum
 from coterie.errors import SpecError
 
-ROBUST = ("trimmed", "median", "geometric", "krum", "multi-krum", "clip")
+ROBUST = ("trimmed-mean", "median", "geometric-median", "krum", "multi-krum", "norm-clip")
 
 
 def models(*rows):
@@ -48,7 +48,7 @@ def test_krum_takes_the_model_nearest_to_its_neighbours():
     # The best two are 1 and, of 0 and 2 with 5 each, the first: their mean is 0.5.
     assert krum(line, 1, keep=2).tolist() == [0.5]
     # All but the bad one: 0, 1, 2, 4 have the mean 7/4.
-    assert Robust("multi-krum", share=0.2).of(line, np.ones(5)).tolist() == [1.75]
+    assert Aggregation("multi-krum", byzantine_fraction=0.2).of(line, np.ones(5)).tolist() == [1.75]
 
 
 def test_clipping_brings_far_models_to_the_median_distance():
@@ -64,14 +64,14 @@ def test_three_wild_models_of_ten_move_the_result_little(rule):
     good = draw.normal(size=(7, 3)).astype(np.float32)
     wild = np.full((3, 3), 1e6, np.float32)
     table = np.concatenate([good, wild])[draw.permutation(10)]
-    found = tree.flatten(Robust(rule).of(models(*table), np.ones(10)))
+    found = tree.flatten(Aggregation(rule).of(models(*table), np.ones(10)))
     assert np.linalg.norm(found - good.mean(axis=0)) < np.linalg.norm(good - good.mean(axis=0), axis=1).max()
 
 
 @pytest.mark.parametrize("rule", ROBUST)
 def test_equal_models_give_that_model_and_one_model_itself(rule):
     for count in (1, 2, 5):
-        found = Robust(rule).of(models(*[[1.5, -2.0, 3.0]] * count), np.ones(count))
+        found = Aggregation(rule).of(models(*[[1.5, -2.0, 3.0]] * count), np.ones(count))
         assert tree.flatten(found).tolist() == [1.5, -2.0, 3.0]
         assert tree.flatten(found).dtype == np.float32
 
@@ -83,7 +83,7 @@ def test_the_order_of_models_does_not_matter_and_coordinates_stay_between_theirs
     rows = [[value + 0.01 * place * (column + 1) for column, value in enumerate(row)] for place, row in enumerate(rows)]
     mixed = list(rows)
     shuffle.shuffle(mixed)
-    one, other = (tree.flatten(Robust(rule).of(models(*each), np.ones(len(rows)))) for each in (rows, mixed))
+    one, other = (tree.flatten(Aggregation(rule).of(models(*each), np.ones(len(rows)))) for each in (rows, mixed))
     if "krum" not in rule:  # with tied scores Krum takes the first
         np.testing.assert_allclose(one, other, atol=1e-3)
     table = np.asarray(rows, np.float32)
@@ -93,27 +93,27 @@ def test_the_order_of_models_does_not_matter_and_coordinates_stay_between_theirs
 
 @pytest.mark.parametrize("rule", ["mean", *ROBUST])
 def test_models_of_weight_zero_count_for_nothing(rule):
-    found = Robust(rule).of(models([1, 1, 1], [np.nan, 0, 0], [1, 1, 1]), np.array([1.0, 0.0, 1.0]))
+    found = Aggregation(rule).of(models([1, 1, 1], [np.nan, 0, 0], [1, 1, 1]), np.array([1.0, 0.0, 1.0]))
     assert tree.flatten(found).tolist() == [1, 1, 1]
 
 
 def test_only_the_plain_mean_looks_at_the_weights():
     bank, weights = np.array([[0.0], [4.0]]), np.array([3.0, 1.0])
-    assert Robust("mean").of(bank, weights).tolist() == [1.0]  # (0·3 + 4·1) / 4
-    assert Robust("median").of(bank, weights).tolist() == [2.0]
+    assert Aggregation("mean").of(bank, weights).tolist() == [1.0]  # (0·3 + 4·1) / 4
+    assert Aggregation("median").of(bank, weights).tolist() == [2.0]
 
 
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"rule": "trimed"}, "robust.rule must be one of 'mean', 'trimmed'"),
-        ({"share": 0.5}, "robust.share must be at least 0 and less than 0.5, got 0.5"),
-        ({"norm": float("inf")}, "robust.norm must be finite"),
+        ({"rule": "trimed"}, "aggregation.rule must be one of 'mean', 'trimmed-mean'"),
+        ({"byzantine_fraction": 0.5}, "aggregation.byzantine_fraction must be at least 0 and less than 0.5, got 0.5"),
+        ({"max_norm": float("inf")}, "aggregation.max_norm must be finite"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(given, text):
     with pytest.raises(SpecError, match=text):
-        Robust(**given)
+        Aggregation(**given)
 
 
 def test_krum_refuses_more_bad_models_than_there_are():

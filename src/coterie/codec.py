@@ -1,8 +1,8 @@
 """Plain data ↔ bytes, without pickle: what crosses the seam, and what a checkpoint holds.
 
 Arrays go into a safetensors body, everything else into a JSON header beside it. Known kinds: None, bool, int, float,
-str, NumPy arrays and scalars, lists, tuples, dicts with keys that are strings or whole numbers, `Kept`, `Seed`, and
-frozen dataclasses marked with `@state`, which are found again by name. Floats in the header keep every bit.
+str, NumPy arrays and scalars, lists, tuples, dicts with string or integer keys, `ClientMap`, `Seed`, and frozen
+ dataclasses marked with `@state`, which are found again by name. Floats in the header keep every bit.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from coterie.client_map import ClientMap
 from coterie.errors import Error, RecordError
-from coterie.kept import Kept
 from coterie.seeds import Seed
 
 C = TypeVar("C", bound=type)
@@ -83,7 +83,7 @@ def _pack(value: Any, arrays: dict[str, Any], where: str) -> Any:
             if isinstance(key, bool) or not isinstance(key, str | int):
                 raise TypeError(f"Keys in plain data are strings or whole numbers, got {key!r} in {where}")
         items = sorted(value.items(), key=lambda item: (isinstance(item[0], str), item[0]))
-        kind = "kept" if isinstance(value, Kept) else "dict"
+        kind = "kept" if isinstance(value, ClientMap) else "dict"
         return {"@": kind, "items": [[key, _pack(item, arrays, f"{where}.{key}")] for key, item in items]}
     name = f"{type(value).__module__}:{type(value).__qualname__}"
     if _STATES.get(name) is type(value) and dataclasses.is_dataclass(value):
@@ -116,7 +116,7 @@ def _unpack(header: Any, arrays: dict[str, Any]) -> Any:
         return items if kind == "list" else tuple(items)
     if kind in ("dict", "kept"):
         pairs = {key: _unpack(item, arrays) for key, item in header["items"]}
-        return pairs if kind == "dict" else Kept(pairs)
+        return pairs if kind == "dict" else ClientMap(pairs)
     if kind == "state" and header["kind"] in _STATES:
         return _STATES[header["kind"]](**{name: _unpack(item, arrays) for name, item in header["fields"].items()})
     raise RecordError(f"Unknown kind {header.get('kind', kind)!r} in the data; import the module that defines it first")

@@ -16,12 +16,23 @@ from coterie.data import files
 GOLDEN = Path(__file__).parent / "golden"
 
 #: A run of a second: 8 clients with 16 training examples each.
-TINY = ["--data", "blobs", "--set", "data.clients=8", "--set", "data.samples=20", "--rounds", "3", "--cohort", "4"]
+TINY = [
+    "--data",
+    "blobs",
+    "--set",
+    "data.clients=8",
+    "--set",
+    "data.samples=20",
+    "--rounds",
+    "3",
+    "--clients-per-round",
+    "4",
+]
 
 
 @pytest.fixture(autouse=True)
 def plain_screen(monkeypatch, tmp_path):
-    """A screen of 100 columns without colours, and a folder of one's own to be in."""
+    """A screen of 100 columns without colors, and a folder of one's own to be in."""
     for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TERMINAL_WIDTH", "CLICOLOR_FORCE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}.items():

@@ -44,7 +44,7 @@ def test_a_table_and_a_sentence(coterie, tiny, tmp_path):
 
 def test_where_clients_drift_a_second_table_says_what_methods_made_of_it(coterie, tiny):
     args = ["--methods", "fedavg,oracle", "--set", "shift.name=swap_all", "--set", "shift.probability=1"]
-    done = coterie("compare", *tiny, *args, "--cohort", 8, "--set", "shift.rounds=[1]")
+    done = coterie("compare", *tiny, *args, "--clients-per-round", 8, "--set", "shift.rounds=[1]")
     lines = [line for line in done.stdout.splitlines() if line.strip()]
     head = next(place for place, line in enumerate(lines) if "noticed" in line)
     assert " ".join(lines[head].split()) == "method shifts noticed rounds later false alarms migrations right wrong"
@@ -60,12 +60,12 @@ def test_where_clients_drift_a_second_table_says_what_methods_made_of_it(coterie
 def test_a_setting_of_one_method_reaches_only_that_one(coterie, tiny, tmp_path):
     from coterie.runs.spec import Spec
 
-    args = ["--methods", "fedavg,ifca", "--set", "ifca.clusters=2", "--set", "local.rate=0.5", "--out", "kept"]
+    args = ["--methods", "fedavg,ifca", "--set", "ifca.clusters=2", "--set", "local.learning_rate=0.5", "--out", "kept"]
     assert coterie("compare", *tiny, *args).exit_code == 0
     specs = {name: Spec.of(tmp_path / "kept" / f"{name}-0" / "spec.toml") for name in ("fedavg", "ifca")}
     assert specs["ifca"].method.options["clusters"] == 2
     assert "clusters" not in specs["fedavg"].method.options
-    assert {spec.local.rate for spec in specs.values()} == {0.5}
+    assert {spec.local.learning_rate for spec in specs.values()} == {0.5}
 
 
 def test_a_spec_keeps_the_settings_of_its_own_method(coterie, tmp_path):
@@ -85,7 +85,7 @@ def test_data_without_true_clusters_are_compared_without_the_oracle(coterie):
 
 
 def test_regression_is_compared_by_loss(coterie):
-    small = ["--set", "data.dimension=5", "--set", "data.clients=6", "--rounds", 2, "--cohort", 6]
+    small = ["--set", "data.dimension=5", "--set", "data.clients=6", "--rounds", 2, "--clients-per-round", 6]
     done = coterie("compare", "--data", "regression", *small, "--methods", "fedavg,oracle")
     assert done.exit_code == 0, done.stderr
     assert "test loss" in done.stdout
@@ -94,7 +94,7 @@ def test_regression_is_compared_by_loss(coterie):
 
 
 def test_divergence_names_the_method(coterie, tiny):
-    done = coterie("compare", *tiny, "--rounds", 20, "--methods", "fedavg", "--set", "local.rate_decay=1e9")
+    done = coterie("compare", *tiny, "--rounds", 20, "--methods", "fedavg", "--set", "local.lr_decay=1e9")
     assert done.exit_code == 4
     assert done.stderr.startswith("Error: fedavg: Round ")
 

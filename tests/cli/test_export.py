@@ -29,7 +29,7 @@ def test_all_models_with_who_is_served_which(coterie, run):
     assert about["clients"] == {str(i): i % 4 for i in range(8)}
     assert about["classes"] == 4
     assert about["input_shape"] == [8, 8]
-    assert about["normalise"] == {"mean": 0.0, "deviation": 255.0}
+    assert about["normalize"] == {"mean": 0.0, "deviation": 255.0}
     assert about["arrays"]["0/dense0/kernel"] == {"shape": [4, 64], "dtype": "float32"}
 
 

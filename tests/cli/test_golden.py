@@ -68,7 +68,7 @@ def test_the_page_of_a_method_has_every_setting_of_every_fixed_section(coterie):
 
 
 def test_the_result_of_a_run(coterie, tiny, golden):
-    done = coterie("run", *tiny, "--method", "oracle", "--set", "local.rate=0.1")
+    done = coterie("run", *tiny, "--method", "oracle", "--set", "local.learning_rate=0.1")
     assert done.exit_code == 0
     assert done.stderr == ""
     golden("run", re.sub(r"\d+\.\d+( %|$)", r"N\1", done.stdout, flags=re.MULTILINE))
@@ -96,8 +96,8 @@ WRONG = [
     ("a text for a number of rounds", ["run", "--rounds", "many"], 2),
     ("an option that is none", ["run", "--set", "run.sampler=best"], 2),
     ("zero rounds", ["run", "--rounds", "0"], 2),
-    ("a negative rate", ["run", "--set", "local.rate=-0.1"], 2),
-    ("a cohort larger than the federation", ["run", "--cohort", "41"], 2),
+    ("a negative rate", ["run", "--set", "local.learning_rate=-0.1"], 2),
+    ("a cohort larger than the federation", ["run", "--clients-per-round", "41"], 2),
     ("a spec that is not there", ["run", "nothing.toml"], 2),
     ("a spec that is broken", ["run", "broken.toml"], 2),
     ("data that are not there", ["run", "--data", "some/where.csv"], 3),

@@ -11,7 +11,18 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-LONG = ["--data", "blobs", "--set", "data.clients=8", "--set", "data.samples=20", "--cohort", "4", "--method", "ifca"]
+LONG = [
+    "--data",
+    "blobs",
+    "--set",
+    "data.clients=8",
+    "--set",
+    "data.samples=20",
+    "--clients-per-round",
+    "4",
+    "--method",
+    "ifca",
+]
 LONG += ["--set", "run.evaluate_every=10"]
 ROUNDS = 200
 

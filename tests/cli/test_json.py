@@ -108,7 +108,7 @@ def test_settings_of_a_method_come_with_default_type_and_meaning(coterie):
     mu = {"key": "method.mu", "default": 1.0, "type": "number", "means": "The pull towards the model received."}
     assert mu in page["settings"]
     assert {"samples, uniform"} == {each["type"] for each in page["settings"] if each["key"] == "method.weights"}
-    assert "local.rate" in {each["key"] for each in page["shared"]}
+    assert "local.learning_rate" in {each["key"] for each in page["shared"]}
 
 
 def test_estimate(coterie, tiny):
@@ -120,6 +120,6 @@ def test_estimate(coterie, tiny):
 
 def test_numbers_that_are_not_finite_become_null(coterie, tiny):
     # One step of rate 1e37 leaves finite weights of about 1e37; the summed loss of 32 test examples is not.
-    done = coterie("run", *tiny, "--json", "--set", "local.rate=1e37", "--set", "local.steps=1")
+    done = coterie("run", *tiny, "--json", "--set", "local.learning_rate=1e37", "--set", "local.steps=1")
     assert done.exit_code == 0, done.stderr
     assert strict(done.stdout)["test_loss"] is None

@@ -27,7 +27,16 @@ def test_a_folder_that_holds_something_is_refused(coterie, tiny, tmp_path):
 
 def test_a_run_with_drift_says_what_the_method_made_of_it(coterie, tiny):
     # The oracle, with everyone in every round: in round 1 all eight swap, and follow at once where they move.
-    args = ["--method", "oracle", "--cohort", 8, "--set", "shift.name=swap_all", "--set", "shift.probability=1"]
+    args = [
+        "--method",
+        "oracle",
+        "--clients-per-round",
+        8,
+        "--set",
+        "shift.name=swap_all",
+        "--set",
+        "shift.probability=1",
+    ]
     args += ["--set", "shift.rounds=[1]"]
     said = {line.split("  ")[0]: line for line in coterie("run", *tiny, *args).stdout.splitlines()}
     kept = json.loads(coterie("run", *tiny, *args, "--json").stdout)["drift"]
@@ -40,16 +49,26 @@ def test_a_run_with_drift_says_what_the_method_made_of_it(coterie, tiny):
 
 def test_flags_go_over_the_file_and_set_over_both(coterie, tmp_path):
     (tmp_path / "spec.toml").write_text(
-        '[data]\nname = "blobs"\nclients = 8\nsamples = 20\n[run]\nrounds = 9\ncohort = 2\nseed = 7\n'
+        '[data]\nname = "blobs"\nclients = 8\nsamples = 20\n[run]\nrounds = 9\nclients_per_round = 2\nseed = 7\n'
     )
-    done = coterie("run", "spec.toml", "--rounds", 2, "--set", "run.cohort=3", "--set", "local.rate=0.5", "--json")
+    done = coterie(
+        "run",
+        "spec.toml",
+        "--rounds",
+        2,
+        "--set",
+        "run.clients_per_round=3",
+        "--set",
+        "local.learning_rate=0.5",
+        "--json",
+    )
     assert done.exit_code == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["rounds"], summary["seed"], summary["clients"]) == (2, 7, 8)
     from coterie.runs.spec import Spec
 
     kept = Spec.of(tmp_path / summary["path"] / "spec.toml")
-    assert (kept.run.cohort, kept.local.rate, kept.data.options["samples"]) == (3, 0.5, 20)
+    assert (kept.run.clients_per_round, kept.local.learning_rate, kept.data.options["samples"]) == (3, 0.5, 20)
 
 
 def test_another_data_set_drops_the_settings_of_the_one_in_the_file(coterie, tmp_path):
@@ -58,8 +77,19 @@ def test_another_data_set_drops_the_settings_of_the_one_in_the_file(coterie, tmp
 
 
 def test_attackers_are_counted_and_named(coterie, tmp_path):
-    flags = ("--data", "blobs", "--set", "data.clients=8", "--set", "attack.name=sign", "--rounds", 1, "--out", "kept")
-    done = coterie("run", *flags, "--set", "attack.share=0.25")
+    flags = (
+        "--data",
+        "blobs",
+        "--set",
+        "data.clients=8",
+        "--set",
+        "attack.name=sign-flip",
+        "--rounds",
+        1,
+        "--out",
+        "kept",
+    )
+    done = coterie("run", *flags, "--set", "attack.fraction=0.25")
     assert done.exit_code == 0, done.stderr
     assert "attackers  2 of 8 clients" in done.stdout
     assert len(RunRecord.read(tmp_path / "kept").served["attackers"]) == 2
@@ -117,7 +147,7 @@ def test_a_client_without_examples_is_kept_and_said_so(coterie, tmp_path):
 
 
 def test_divergence_ends_with_4_and_keeps_the_record(coterie, tiny):
-    done = coterie("run", *tiny, "--rounds", 20, "--set", "local.rate_decay=1e9", "--out", "here")
+    done = coterie("run", *tiny, "--rounds", 20, "--set", "local.lr_decay=1e9", "--out", "here")
     assert done.exit_code == 4
     first, second = done.stderr.splitlines()
     assert first.startswith("Error: Round ")

@@ -11,7 +11,7 @@ import pytest
 #: Twelve clients of two kinds that are told apart at once.
 TWO = ["--data", "blobs", "--set", "data.clients=12", "--set", "data.clusters=2", "--set", "data.samples=30"]
 ONE = ["--set", "data.clients=1", "--set", "data.clusters=1"]
-QUICK = [*TWO, "--set", "local.rate=0.1", "--set", "method.init_steps=40"]
+QUICK = [*TWO, "--set", "local.learning_rate=0.1", "--set", "method.init_steps=40"]
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_what_is_shown_leads_to_the_run_with_these_clusters(coterie, found):
 
 def test_the_settings_of_a_spec_count_but_for_its_threshold_and_its_rounds(coterie, tmp_path):
     (tmp_path / "mine.toml").write_text(
-        '[data]\nname = "blobs"\nclients = 8\nclusters = 2\nsamples = 30\n[local]\nrate = 0.1\n'
+        '[data]\nname = "blobs"\nclients = 8\nclusters = 2\nsamples = 30\n[local]\nlearning_rate = 0.1\n'
         '[run]\nrounds = 1\nseed = 3\n[method]\nname = "srfca"\nthreshold = 1e-9\ndistance = "l2"\n'
         "init_steps = 30\nrefines = 3\n"
     )
@@ -74,7 +74,7 @@ def test_the_settings_of_a_spec_count_but_for_its_threshold_and_its_rounds(coter
 
 
 ONE_SHOT_IFCA = (
-    '[data]\nname = "blobs"\nclients = 12\nclusters = 2\nsamples = 30\n[local]\nrate = 0.1\n'
+    '[data]\nname = "blobs"\nclients = 12\nclusters = 2\nsamples = 30\n[local]\nlearning_rate = 0.1\n'
     '[method]\nname = "oneshotifca"\ndistance = "l2"\ninit_steps = 30\nfirst_models = "random"\nmembers = 3\n'
 )
 
@@ -93,10 +93,10 @@ def test_another_method_that_begins_with_one_shot_keeps_its_settings_and_its_nam
 
 def test_from_python_a_spec_of_any_method_will_do():
     from coterie.runs.spec import Spec
-    from coterie.runs.suggest import suggest
+    from coterie.runs.threshold import suggest
 
     blobs = {"name": "blobs", "clients": 12, "clusters": 2, "samples": 30}
-    local = {"rate": 0.1}
+    local = {"learning_rate": 0.1}
     kept = {"name": "oneshotifca", "init_steps": 7, "first_models": "random", "threshold": 1e-9}
     found = suggest(Spec.of({"data": blobs, "local": local, "method": kept}))
     assert (found["method"], found["spec"]["method"]["init_steps"]) == ("oneshotifca", 7)

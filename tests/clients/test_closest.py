@@ -25,7 +25,7 @@ FED = sequential(
 )
 # The first model takes all for class 0, the second for class 1, the third cannot tell.
 BANK = tree.stack([model(1, 0), model(0, 1), model(0, 0)])
-LOCAL = LocalSGD(steps=2, batch=2, rate=0.5)
+LOCAL = LocalSGD(steps=2, batch_size=2, learning_rate=0.5)
 
 
 def test_a_client_chooses_the_model_of_the_lowest_mean_loss():

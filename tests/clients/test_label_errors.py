@@ -8,11 +8,11 @@ import pytest
 from coterie import tree
 from coterie.clients.label_errors import label_errors
 from coterie.data import from_arrays
-from coterie.federation import sequential, vectorised
+from coterie.federation import sequential, vectorized
 from coterie.models import linear_regression, mclr
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("federation", [sequential, vectorised])
+BOTH = pytest.mark.parametrize("federation", [sequential, vectorized])
 
 
 @BOTH

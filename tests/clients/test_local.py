@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from coterie import tree
 from coterie.clients import TRAINED, LocalSGD, Model, Settings, Values, Work, fit, train
-from coterie.clients.local import lengths, optax_optimiser, plan
+from coterie.clients.local import lengths, optax_optimizer, plan
 from coterie.data import from_arrays
 from coterie.errors import SpecError
 from coterie.federation import Cohort, Mean, sequential
@@ -69,7 +69,7 @@ def point(local, client="three", start=0.0):
 
 def batches(n, local, client):
     """The examples of each step: pass by pass, in the order of the raw words of the client's stream."""
-    size = min(local.batch or n, n)
+    size = min(local.batch_size or n, n)
     in_pass = math.ceil(n / size)
     passes = math.ceil(local.steps / in_pass) if local.steps else local.epochs
     words = ROUND.fold("batches", client).words(passes * n).reshape(passes, n)
@@ -97,9 +97,9 @@ def sgd_by_hand(local, client, l2=0.0):
         *grads, loss = gradient_by_hand(*weights, x[mine].astype(float), y[mine])
         grads[0] = grads[0] + 2 * l2 * weights[0]
         for i, w in enumerate(weights):
-            g = grads[i] + local.decay * w + local.mu * (w - begin[i])
+            g = grads[i] + local.weight_decay * w + local.mu * (w - begin[i])
             speed[i] = local.momentum * speed[i] + g
-            weights[i] = w - local.rate * speed[i]
+            weights[i] = w - local.learning_rate * speed[i]
         losses.append(loss)
     return *weights, np.concatenate(losses[-in_pass:]).mean(), len(order)
 
@@ -107,27 +107,29 @@ def sgd_by_hand(local, client, l2=0.0):
 @pytest.mark.parametrize(
     ("client", "settings"),
     [
-        pytest.param("few", {"epochs": 3, "batch": 3}, id="epochs with a short last batch"),
-        pytest.param("few", {"steps": 5, "batch": 3}, id="steps that end within a pass"),
-        pytest.param("few", {"steps": 2, "batch": 3}, id="steps of less than a pass"),
-        pytest.param("few", {"steps": 5, "batch": 3, "epochs": 9}, id="steps instead of epochs"),
-        pytest.param("few", {"epochs": 2, "batch": 10}, id="a batch larger than the client"),
-        pytest.param("few", {"epochs": 2, "batch": 0}, id="all examples in a batch"),
-        pytest.param("many", {"epochs": 2, "batch": 0}, id="all of many examples in a batch"),
-        pytest.param("many", {"epochs": 2, "batch": 600}, id="batches beyond 512 and a short last one"),
-        pytest.param("many", {"steps": 4, "batch": 600}, id="steps of batches beyond 512"),
-        pytest.param("many", {"epochs": 2, "batch": 512}, id="batches of 512"),
-        pytest.param("few", {"epochs": 3, "batch": 3, "momentum": 0.5}, id="momentum"),
-        pytest.param("few", {"epochs": 3, "batch": 3, "decay": 0.25}, id="weight decay"),
-        pytest.param("few", {"epochs": 3, "batch": 3, "mu": 0.5}, id="proximal term"),
-        pytest.param("few", {"epochs": 3, "batch": 3, "momentum": 0.5, "decay": 0.25, "mu": 0.5}, id="all terms"),
+        pytest.param("few", {"epochs": 3, "batch_size": 3}, id="epochs with a short last batch"),
+        pytest.param("few", {"steps": 5, "batch_size": 3}, id="steps that end within a pass"),
+        pytest.param("few", {"steps": 2, "batch_size": 3}, id="steps of less than a pass"),
+        pytest.param("few", {"steps": 5, "batch_size": 3, "epochs": 9}, id="steps instead of epochs"),
+        pytest.param("few", {"epochs": 2, "batch_size": 10}, id="a batch larger than the client"),
+        pytest.param("few", {"epochs": 2, "batch_size": 0}, id="all examples in a batch"),
+        pytest.param("many", {"epochs": 2, "batch_size": 0}, id="all of many examples in a batch"),
+        pytest.param("many", {"epochs": 2, "batch_size": 600}, id="batches beyond 512 and a short last one"),
+        pytest.param("many", {"steps": 4, "batch_size": 600}, id="steps of batches beyond 512"),
+        pytest.param("many", {"epochs": 2, "batch_size": 512}, id="batches of 512"),
+        pytest.param("few", {"epochs": 3, "batch_size": 3, "momentum": 0.5}, id="momentum"),
+        pytest.param("few", {"epochs": 3, "batch_size": 3, "weight_decay": 0.25}, id="weight decay"),
+        pytest.param("few", {"epochs": 3, "batch_size": 3, "mu": 0.5}, id="proximal term"),
         pytest.param(
-            "many", {"steps": 4, "batch": 600, "momentum": 0.5, "mu": 0.5}, id="terms with batches beyond 512"
+            "few", {"epochs": 3, "batch_size": 3, "momentum": 0.5, "weight_decay": 0.25, "mu": 0.5}, id="all terms"
+        ),
+        pytest.param(
+            "many", {"steps": 4, "batch_size": 600, "momentum": 0.5, "mu": 0.5}, id="terms with batches beyond 512"
         ),
     ],
 )
 def test_local_training_is_sgd_as_written_by_hand(client, settings):
-    local = LocalSGD(rate=RATE, **settings)
+    local = LocalSGD(learning_rate=RATE, **settings)
     kernel, bias, loss, steps = sgd_by_hand(local, client)
     params, told, taken = trained(local, client)
     assert params["dense0"]["kernel"] == pytest.approx(kernel, abs=CLOSE)
@@ -138,15 +140,15 @@ def test_local_training_is_sgd_as_written_by_hand(client, settings):
 
 def test_the_steps_and_losses_by_hand_are_those_of_a_count_on_the_fingers():
     # 7 examples in batches of 3: 3 + 3 + 1, three steps a pass; 1,300 in batches of 600: 600 + 600 + 100.
-    assert [len(batch) for batch in batches(7, LocalSGD(epochs=2, batch=3), "few")[0]] == [3, 3, 1, 3, 3, 1]
-    assert [len(batch) for batch in batches(7, LocalSGD(steps=4, batch=3), "few")[0]] == [3, 3, 1, 3]
-    assert [len(batch) for batch in batches(1300, LocalSGD(epochs=1, batch=600), "many")[0]] == [600, 600, 100]
-    assert trained(LocalSGD(epochs=2, batch=3))[2] == 6
-    assert trained(LocalSGD(epochs=1, batch=600), "many")[2] == 3
+    assert [len(batch) for batch in batches(7, LocalSGD(epochs=2, batch_size=3), "few")[0]] == [3, 3, 1, 3, 3, 1]
+    assert [len(batch) for batch in batches(7, LocalSGD(steps=4, batch_size=3), "few")[0]] == [3, 3, 1, 3]
+    assert [len(batch) for batch in batches(1300, LocalSGD(epochs=1, batch_size=600), "many")[0]] == [600, 600, 100]
+    assert trained(LocalSGD(epochs=2, batch_size=3))[2] == 6
+    assert trained(LocalSGD(epochs=1, batch_size=600), "many")[2] == 3
 
 
 def test_the_penalty_of_the_task_pulls_kernels_and_not_biases():
-    local = LocalSGD(epochs=2, batch=3, rate=RATE)
+    local = LocalSGD(epochs=2, batch_size=3, learning_rate=RATE)
     kernel, bias, loss, _ = sgd_by_hand(local, "few", l2=0.5)
     params, told, _ = trained(local, fed=sequential(DATA, mclr((2,), 3, l2=0.5)))
     assert params["dense0"]["kernel"] == pytest.approx(kernel, abs=CLOSE)
@@ -160,46 +162,50 @@ def test_momentum_adds_the_whole_gradient_to_what_is_left_of_the_last_step():
     #                                    v = -1.5 + 0 = -1.5,         w = 3.75
     #                                    v = -0.75 + 0.75 = 0,        w = 3.75
     #                                    v = 0 + 0.75,                w = 3.375
-    assert [point(LocalSGD(steps=s, batch=0, rate=0.5, momentum=0.5)) for s in (3, 4, 5)] == [3.75, 3.75, 3.375]
+    assert [point(LocalSGD(steps=s, batch_size=0, learning_rate=0.5, momentum=0.5)) for s in (3, 4, 5)] == [
+        3.75,
+        3.75,
+        3.375,
+    ]
 
 
 def test_weight_decay_pulls_towards_zero():
     # g = (w - 3) + ½ w; from w = 2 with rate ½: g = -1 + 1 = 0. From w = 4: g = 1 + 2 = 3, w = 2.5.
-    assert point(LocalSGD(steps=1, batch=0, rate=0.5, decay=0.5), start=2) == 2
-    assert point(LocalSGD(steps=1, batch=0, rate=0.5, decay=0.5), start=4) == 2.5
+    assert point(LocalSGD(steps=1, batch_size=0, learning_rate=0.5, weight_decay=0.5), start=2) == 2
+    assert point(LocalSGD(steps=1, batch_size=0, learning_rate=0.5, weight_decay=0.5), start=4) == 2.5
 
 
 @pytest.mark.parametrize("mu", [0.5, 1.0, 4.0])
 def test_proximal_training_ends_between_its_own_optimum_and_where_it_began(mu):
     # (w - c) + μ (w - w0) = 0 at (c + μ w0)/(1 + μ). A step of rate r shrinks the distance by 1 - r (1 + μ); with
     # r = 1/(2 (1 + μ)) 60 steps shrink it by 2^-60.
-    end = point(LocalSGD(steps=60, batch=0, rate=0.5 / (1 + mu), mu=mu), start=1)
+    end = point(LocalSGD(steps=60, batch_size=0, learning_rate=0.5 / (1 + mu), mu=mu), start=1)
     assert end == pytest.approx((3 + mu * 1) / (1 + mu), rel=1e-6)  # a few roundings of float32
 
 
 def test_the_first_step_does_not_depend_on_the_proximal_pull():
-    ends = [point(LocalSGD(steps=1, batch=0, rate=0.5, mu=mu), start=1) for mu in (0.0, 0.5, 100.0)]
+    ends = [point(LocalSGD(steps=1, batch_size=0, learning_rate=0.5, mu=mu), start=1) for mu in (0.0, 0.5, 100.0)]
     assert ends == [2, 2, 2]  # 1 - ½ (1 - 3)
 
 
 def test_one_full_step_of_rate_one_averages_to_the_mean_of_the_optima():
     # Each client lands on its c. Weighted by 4 and 2 examples: (4·3 - 2·1)/6 = 5/3.
-    local, start = LocalSGD(steps=1, batch=0, rate=1.0), {"w": np.zeros(1, np.float32)}
+    local, start = LocalSGD(steps=1, batch_size=0, learning_rate=1.0), {"w": np.zeros(1, np.float32)}
     mean, weight = POINTS.ask(POINTS.clients, fit, ROUND, reduce=Mean(), start=start, local=local).means()
     assert mean["w"][0, 0] == np.float32(5 / 3)
     assert weight.tolist() == [6]
 
 
 def test_the_rate_decays_from_round_to_round():
-    local = LocalSGD(steps=1, batch=0, rate=0.5, rate_decay=0.5)
-    assert [local.at(t).rate for t in (0, 1, 3)] == [0.5, 0.25, 0.0625]
+    local = LocalSGD(steps=1, batch_size=0, learning_rate=0.5, lr_decay=0.5)
+    assert [local.at(t).learning_rate for t in (0, 1, 3)] == [0.5, 0.25, 0.0625]
     assert [point(local.at(t)) for t in (0, 1, 3)] == [1.5, 0.75, 0.1875]  # rate · 3
-    assert LocalSGD(rate=0.5).at(9) == LocalSGD(rate=0.5)
+    assert LocalSGD(learning_rate=0.5).at(9) == LocalSGD(learning_rate=0.5)
 
 
 def test_any_optimiser_of_optax_moves_as_optax_moves_it():
-    # The proximal gradient goes in before the optimiser, and so into its moments.
-    local = LocalSGD(steps=5, batch=0, rate=0.125, mu=0.5, optimiser="adam")
+    # The proximal gradient goes in before the optimizer, and so into its moments.
+    local = LocalSGD(steps=5, batch_size=0, learning_rate=0.125, mu=0.5, optimizer="adam")
     x, y = DATA.examples("few")
     made = optax.adam(0.125)
     params, state = START, made.init(START)
@@ -223,25 +229,26 @@ def test_any_optimiser_of_optax_moves_as_optax_moves_it():
 def test_layers_that_are_not_named_stay_as_they_are_to_the_bit():
     task = mlp((2,), 3, widths=(4,))
     fed, start = sequential(DATA, task), task.init(Seed(3))
-    for settings in ({"momentum": 0.5, "decay": 0.25, "mu": 0.5}, {"optimiser": "adam"}):
-        local = LocalSGD(epochs=2, batch=3, rate=RATE, layers=("dense1",), **settings)
+    for settings in ({"momentum": 0.5, "weight_decay": 0.25, "mu": 0.5}, {"optimizer": "adam"}):
+        local = LocalSGD(epochs=2, batch_size=3, learning_rate=RATE, trainable_layers=("dense1",), **settings)
         end, _, _ = trained(local, fed=fed, start=start)
         assert tree.same(end["dense0"], start["dense0"])
         assert not np.isclose(end["dense1"]["kernel"], start["dense1"]["kernel"]).any()
     # A frozen layer does not hinder the others: with all layers named nothing is frozen.
     whole = [
-        trained(LocalSGD(rate=RATE, layers=layers), fed=fed, start=start)[0] for layers in ((), ("dense0", "dense1"))
+        trained(LocalSGD(learning_rate=RATE, trainable_layers=layers), fed=fed, start=start)[0]
+        for layers in ((), ("dense0", "dense1"))
     ]
     assert tree.same(*whole)
 
 
 def test_a_layer_that_the_model_does_not_have_is_refused():
     with pytest.raises(SpecError, match=r"No layer 'dense1'. Did you mean 'dense0'\? Known: dense0"):
-        trained(LocalSGD(layers=("dense1",)))
+        trained(LocalSGD(trainable_layers=("dense1",)))
 
 
 def test_a_client_without_examples_gives_the_model_back_and_weighs_nothing():
-    for local in (LocalSGD(epochs=3), LocalSGD(steps=4, batch=0, momentum=0.5)):
+    for local in (LocalSGD(epochs=3), LocalSGD(steps=4, batch_size=0, momentum=0.5)):
         got = FED.ask(["none"], fit, ROUND, start=START, local=local)
         assert tree.same(tree.row(got["params"], 0), START)
         assert (got.samples.tolist(), got["loss"].tolist(), got["steps"].tolist()) == ([0], [0], [0])
@@ -252,19 +259,21 @@ def test_a_client_without_examples_gives_the_model_back_and_weighs_nothing():
 
 
 def test_what_a_client_learns_does_not_depend_on_who_else_is_asked():
-    together = FED.ask(FED.clients, fit, ROUND, start=START, local=LocalSGD(rate=RATE))
-    assert tree.same(tree.row(together["params"], together.clients.index("few")), trained(LocalSGD(rate=RATE))[0])
+    together = FED.ask(FED.clients, fit, ROUND, start=START, local=LocalSGD(learning_rate=RATE))
+    assert tree.same(
+        tree.row(together["params"], together.clients.index("few")), trained(LocalSGD(learning_rate=RATE))[0]
+    )
 
 
 def test_another_round_shuffles_anew():
-    local = LocalSGD(batch=2, rate=RATE)
+    local = LocalSGD(batch_size=2, learning_rate=RATE)
     assert not tree.same(trained(local)[0], trained(local, seed=Seed(3))[0])
 
 
 def test_a_straggler_trains_as_one_who_was_asked_for_less():
     # E = 5, u = ½: 1 + floor(½·4) = 3 epochs.
     cohort = Cohort(0, ("few",), ROUND, DATA.clients, efforts={"few": 0.5})
-    local = LocalSGD(epochs=5, batch=3, rate=RATE)
+    local = LocalSGD(epochs=5, batch_size=3, learning_rate=RATE)
     got = FED.ask(cohort, fit, ROUND, start=START, local=local)
     params, loss, steps = trained(dataclasses.replace(local, epochs=3))
     assert tree.same(tree.row(got["params"], 0), params)
@@ -276,7 +285,7 @@ def test_a_loss_beyond_all_numbers_in_an_early_pass_does_not_spoil_that_of_the_l
     # ½ (0 - 3e19)² is beyond float32, whose largest number is 3.4e38; one step of rate 1 ends at the target.
     fed = sequential(from_arrays({"far": (np.zeros((4, 1)), np.full(4, 3e19))}, test={}), POINT)
     for batch in (0, 4):
-        local = LocalSGD(epochs=2, batch=batch, rate=1.0)
+        local = LocalSGD(epochs=2, batch_size=batch, learning_rate=1.0)
         assert trained(local, "far", fed=fed, start={"w": np.zeros(1, np.float32)})[1] == 0
 
 
@@ -289,7 +298,9 @@ def test_dropout_draws_from_the_name_of_the_client():
     task = from_flax(Dropping(), (2,), 3)
     x, y = drawn("few", 7)
     fed = sequential(from_arrays({"a": (x, y), "b": (x, y)}, test={}), task)
-    local = LocalSGD(steps=2, batch=0, rate=RATE)  # whole batches: nothing is shuffled but the dropped inputs
+    local = LocalSGD(
+        steps=2, batch_size=0, learning_rate=RATE
+    )  # whole batches: nothing is shuffled but the dropped inputs
     one, again = (fed.ask(fed.clients, fit, ROUND, start=task.init(Seed(0)), local=local) for _ in range(2))
     assert tree.same(one["params"], again["params"])
     assert not tree.same(tree.row(one["params"], 0), tree.row(one["params"], 1))
@@ -301,7 +312,7 @@ SETTINGS = st.builds(
     LocalSGD,
     epochs=st.integers(1, 4),
     steps=st.integers(0, 12),
-    batch=st.sampled_from([0, 1, 2, 3, 10, 128, 511, 512, 513, 600, 2000]),
+    batch_size=st.sampled_from([0, 1, 2, 3, 10, 128, 511, 512, 513, 600, 2000]),
 )
 SIZES = st.integers(0, 20) | st.sampled_from([127, 128, 129, 512, 513, 600, 1199, 1200, 1201])
 
@@ -323,7 +334,7 @@ def test_a_plan_visits_each_example_once_in_every_pass_and_fills_only_the_end_of
         return
     planned, closed = gathered(steps)
     assert closed
-    size = min(local.batch or n, n)
+    size = min(local.batch_size or n, n)
     in_pass = math.ceil(n / size)
     assert len(planned) == (local.steps or local.epochs * in_pass)
     for i, batch in enumerate(planned):
@@ -360,18 +371,18 @@ def test_the_plan_of_a_straggler_begins_the_whole_plan(n, local, effort):
     [(20, 0.0, 1), (20, 0.5, 10), (20, 0.999, 19), (2, 0.999, 1), (1, 0.0, 1), (1, 0.999, 1), (20, 1.0, 20)],
 )
 def test_a_straggler_does_at_least_one_epoch_and_never_all(epochs, effort, done):
-    steps = plan(5, Seed(0), effort, local=LocalSGD(epochs=epochs, batch=0))["local"]
+    steps = plan(5, Seed(0), effort, local=LocalSGD(epochs=epochs, batch_size=0))["local"]
     assert len(steps.index) == done
 
 
 def test_every_pass_has_an_order_of_its_own():
-    index = plan(50, Seed(0), 1.0, local=LocalSGD(epochs=3, batch=50))["local"].index
+    index = plan(50, Seed(0), 1.0, local=LocalSGD(epochs=3, batch_size=50))["local"].index
     assert len({tuple(order) for order in index.tolist()}) == 3
 
 
 def test_batches_of_up_to_512_have_their_own_width_and_larger_ones_go_over_rows_of_128():
-    assert plan(3, Seed(0), 1.0, local=LocalSGD(epochs=1, batch=512))["local"].index.shape == (1, 512)
-    steps = plan(1300, Seed(0), 1.0, local=LocalSGD(epochs=1, batch=600))["local"]
+    assert plan(3, Seed(0), 1.0, local=LocalSGD(epochs=1, batch_size=512))["local"].index.shape == (1, 512)
+    steps = plan(1300, Seed(0), 1.0, local=LocalSGD(epochs=1, batch_size=600))["local"]
     # 600 = 4·128 + 88: five rows a batch, for the short one of 100 too
     assert steps.index.shape == (15, 128)
     assert steps.last.tolist() == 3 * [False, False, False, False, True]
@@ -387,20 +398,20 @@ def test_batches_of_up_to_512_have_their_own_width_and_larger_ones_go_over_rows_
         ({"epochs": 1.5}, "local.epochs must be a whole number of at least 1, got 1.5"),
         ({"epochs": True}, "local.epochs must be a whole number of at least 1, got True"),
         ({"steps": -1}, "local.steps must be a whole number of at least 0, got -1"),
-        ({"batch": -1}, "local.batch must be a whole number of at least 0, got -1"),
-        ({"batch": "10"}, "local.batch must be a whole number of at least 0, got '10'"),
-        ({"rate": -0.1}, "local.rate must be a finite number of at least 0, got -0.1"),
-        ({"rate": math.nan}, "local.rate must be a finite number of at least 0, got nan"),
-        ({"rate": math.inf}, "local.rate must be a finite number of at least 0, got inf"),
-        ({"rate": None}, "local.rate must be a finite number of at least 0, got None"),
-        ({"rate": True}, "local.rate must be a finite number of at least 0, got True"),
-        ({"rate_decay": -1}, "local.rate_decay must be a finite number of at least 0, got -1"),
-        ({"decay": -1}, "local.decay must be a finite number of at least 0, got -1"),
+        ({"batch_size": -1}, "local.batch_size must be a whole number of at least 0, got -1"),
+        ({"batch_size": "10"}, "local.batch_size must be a whole number of at least 0, got '10'"),
+        ({"learning_rate": -0.1}, "local.learning_rate must be a finite number of at least 0, got -0.1"),
+        ({"learning_rate": math.nan}, "local.learning_rate must be a finite number of at least 0, got nan"),
+        ({"learning_rate": math.inf}, "local.learning_rate must be a finite number of at least 0, got inf"),
+        ({"learning_rate": None}, "local.learning_rate must be a finite number of at least 0, got None"),
+        ({"learning_rate": True}, "local.learning_rate must be a finite number of at least 0, got True"),
+        ({"lr_decay": -1}, "local.lr_decay must be a finite number of at least 0, got -1"),
+        ({"weight_decay": -1}, "local.weight_decay must be a finite number of at least 0, got -1"),
         ({"mu": "1"}, "local.mu must be a finite number of at least 0, got '1'"),
         ({"momentum": 1}, "local.momentum must be below 1, got 1.0"),
-        ({"momentum": 0.5, "optimiser": "adam"}, "local.momentum belongs to optimiser 'sgd'; leave it at 0 for others"),
-        ({"layers": "dense0"}, "local.layers must be a list of names of layers, got 'dense0'"),
-        ({"layers": (1,)}, "local.layers must be a list of names of layers, got (1,)"),
+        ({"momentum": 0.5, "optimizer": "adam"}, "local.momentum belongs to optimizer 'sgd'; leave it at 0 for others"),
+        ({"trainable_layers": "dense0"}, "local.trainable_layers must be a list of layer names, got 'dense0'"),
+        ({"trainable_layers": (1,)}, "local.trainable_layers must be a list of layer names, got (1,)"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused_with_what_is_allowed(settings, text):
@@ -410,23 +421,23 @@ def test_settings_that_cannot_be_meant_are_refused_with_what_is_allowed(settings
 
 
 def test_whole_numbers_become_floats_where_a_float_is_meant_and_lists_become_tuples():
-    local = LocalSGD(rate=1, mu=0, layers=["dense0"])
-    assert (type(local.rate), type(local.mu), local.layers) == (float, float, ("dense0",))
-    assert local == LocalSGD(rate=1.0, layers=("dense0",))
+    local = LocalSGD(learning_rate=1, mu=0, trainable_layers=["dense0"])
+    assert (type(local.learning_rate), type(local.mu), local.trainable_layers) == (float, float, ("dense0",))
+    assert local == LocalSGD(learning_rate=1.0, trainable_layers=("dense0",))
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("adma", "No optimiser 'adma'; use 'sgd' or the name of one in optax, such as 'adam'"),
-        ("_src", "No optimiser '_src'; use 'sgd' or the name of one in optax, such as 'adam'"),
+        ("adma", "No optimizer 'adma'; use 'sgd' or the name of one in optax, such as 'adam'"),
+        ("_src", "No optimizer '_src'; use 'sgd' or the name of one in optax, such as 'adam'"),
         ("chain", "optax.chain does not take a learning rate alone: "),
         ("GradientTransformation", "optax.GradientTransformation does not take a learning rate alone: "),
     ],
 )
 def test_an_optimiser_that_is_none_is_refused(name, text):
     with pytest.raises(SpecError) as caught:
-        optax_optimiser(name, 0.1)
+        optax_optimizer(name, 0.1)
     assert str(caught.value).startswith(text)
 
 
@@ -449,6 +460,6 @@ def test_the_proximal_pull_may_go_elsewhere_and_have_a_factor_of_each_client():
     # Without pull it goes to ¾; the second step from there: g = (¼ - 3) + 2·(¼ + 1) = -¼, to 5/16.
     at = {name: {"w": np.array([value], np.float32)} for name, value in (("start", 0), ("anchor", -1))}
     for mu, pull, steps, expected in ((0.5, 4, 1, 0.25), (0.5, 0, 1, 0.75), (0.0, 4, 1, 0.75), (0.5, 4, 2, 0.3125)):
-        local = LocalSGD(steps=steps, batch=0, rate=0.25, mu=mu)
+        local = LocalSGD(steps=steps, batch_size=0, learning_rate=0.25, mu=mu)
         got = POINTS.ask(["three"], anchored, ROUND, **at, pull=np.float32(pull), local=local)
         assert got["params"]["w"][0].tolist() == [expected]

@@ -51,7 +51,7 @@ def test_a_score_is_the_number_of_hits_and_the_sum_of_losses(client):
 
 @pytest.mark.parametrize("client", ["few", "many"])
 def test_losses_of_several_models_are_their_means_in_the_order_of_the_bank(client):
-    got = FED.ask([client], losses_of, Seed(0), centres=tree.stack(MODELS))
+    got = FED.ask([client], losses_of, Seed(0), centers=tree.stack(MODELS))
     expected = [by_hand(model, client)[0].mean() for model in MODELS]
     assert got["losses"][0] == pytest.approx(expected, rel=CLOSE)
 
@@ -61,7 +61,7 @@ def test_how_many_models_go_side_by_side_does_not_matter(abreast, monkeypatch):
     # Three models of nine numbers: one by one; two and then one; all at once.
     monkeypatch.setattr(scores, "ABREAST", 9 * abreast)
     fed = sequential(DATA, mclr((2,), 3))  # a task of its own, so that it is compiled anew
-    got = fed.ask(["few"], losses_of, Seed(0), centres=tree.stack(MODELS))
+    got = fed.ask(["few"], losses_of, Seed(0), centers=tree.stack(MODELS))
     assert got["losses"][0] == pytest.approx([by_hand(model, "few")[0].mean() for model in MODELS], rel=CLOSE)
 
 
@@ -90,7 +90,7 @@ def test_scores_look_at_the_part_that_is_asked_for():
 def test_a_client_without_examples_has_nothing_to_say():
     for work, sent in (
         (score, {"params": MODELS[0]}),
-        (losses_of, {"centres": tree.stack(MODELS)}),
+        (losses_of, {"centers": tree.stack(MODELS)}),
         (gradient, {"params": MODELS[0]}),
         (label_counts, {}),
     ):

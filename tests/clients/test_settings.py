@@ -63,7 +63,7 @@ def test_only_a_zero_that_is_known_is_off():
 
 
 def test_a_decaying_rate_and_another_budget_of_training_compile_once():
-    local = LocalSGD(epochs=5, batch=3, rate=0.5, rate_decay=0.5)
+    local = LocalSGD(epochs=5, batch_size=3, learning_rate=0.5, lr_decay=0.5)
     again = dataclasses.replace(local.at(3), epochs=7)
     steps = dataclasses.replace(local, steps=9)
     assert split(local)[0] == split(again)[0] == split(steps)[0]

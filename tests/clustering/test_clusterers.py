@@ -25,23 +25,23 @@ def across(alike: np.ndarray, labels: np.ndarray) -> float:
 
 
 def test_kmeans_gives_labels_by_smallest_member_and_the_means_of_the_clusters() -> None:
-    labels, centres = kmeans([[10.0], [0.0], [2.0], [12.0]], 2, Seed(0))
+    labels, centers = kmeans([[10.0], [0.0], [2.0], [12.0]], 2, Seed(0))
     assert labels.dtype == np.int64
     assert labels.tolist() == [0, 1, 1, 0]
-    np.testing.assert_array_equal(centres, [[11], [1]])
+    np.testing.assert_array_equal(centers, [[11], [1]])
 
 
 def test_kmeans_has_no_more_clusters_than_distinct_rows() -> None:
-    labels, centres = kmeans([[1.0], [1.0], [5.0]], 7, Seed(0))
+    labels, centers = kmeans([[1.0], [1.0], [5.0]], 7, Seed(0))
     assert labels.tolist() == [0, 0, 1]
-    assert centres.tolist() == [[1], [5]]
+    assert centers.tolist() == [[1], [5]]
     assert kmeans(np.ones((4, 2)), 3, Seed(0))[0].tolist() == [0, 0, 0, 0]
     assert kmeans([[2.0, 3.0]], 2, Seed(0))[1].tolist() == [[2, 3]]
 
 
 def test_rows_that_differ_in_the_last_bits_only_bring_no_warning() -> None:
-    labels, centres = kmeans([[1.0], [1.0 + 2e-16], [1.0 - 1e-16], [9.0]], 4, Seed(0))
-    assert len(centres) == labels.max() + 1
+    labels, centers = kmeans([[1.0], [1.0 + 2e-16], [1.0 - 1e-16], [9.0]], 4, Seed(0))
+    assert len(centers) == labels.max() + 1
     assert labels[3] not in labels[:3]
 
 
@@ -57,7 +57,7 @@ def test_the_same_seed_gives_the_same_bytes(value: int) -> None:
 @pytest.mark.parametrize(
     ("linkage", "last"),
     # 0 and 1 merge at 1. Then 3: single 2, complete 3, average (3 + 2)/2. Then 6: 3; 6; (6+5+3)/3; ((6+5)/2 + 3)/2.
-    # Ward: √(2 n m/(n + m)) times the distance of the centres, √(4/3)·(3 - 1/2), then √(6/4)·(6 - 4/3).
+    # Ward: √(2 n m/(n + m)) times the distance of the centers, √(4/3)·(3 - 1/2), then √(6/4)·(6 - 4/3).
     [
         ("single", [2, 3]),
         ("complete", [3, 6]),

@@ -16,9 +16,9 @@ from coterie import tree
 from coterie.clients import Client, LocalSGD, Model, Ragged, Settings, Values, Work, fit, losses_of, score, train
 from coterie.clients.local import lengths, plan
 from coterie.codec import state
-from coterie.federation.protocol import Adapt, Mean, Once, Rows
+from coterie.federation.protocol import Adapt, Cached, Mean, PerClient
 from coterie.methods.protocol import Placement, Round
-from coterie.models import Normalise, mclr
+from coterie.models import Normalize, mclr
 
 
 def _means_per_class(task, x, y, seed):
@@ -118,7 +118,7 @@ class Probe:
             evidence = {"sizes": sizes, "rows": [len(block) for means in got["means"] for block in means]}
             return Round(dataclasses.replace(after, classes=sizes), evidence=evidence)
         if now.step == 1:
-            task = mclr(fed.task.shape, fed.task.classes, normalise=Normalise(0.0, 64.0))
+            task = mclr(fed.task.shape, fed.task.classes, normalize=Normalize(0.0, 64.0))
             light = fed.on(task)
             w = task.init(seed.fold("light"))
             got = light.ask(cohort, fit, seed.fold("light"), part="rest", start=w, local=self.local, reduce=Mean())
@@ -128,12 +128,12 @@ class Probe:
             return Round(dataclasses.replace(after, light=w, goodness=goodness))
         noticed = fed.ask(cohort.of(cohort.available), notice, seed).by_client("changed")
         some = cohort.draw(cohort.available, 4, weights=dict.fromkeys(cohort.available, 1.0), name="probe")
-        chosen = fed.ask(some, choose, seed.fold("choose"), directions=Once(now.bank), local=self.local).by_client(
+        chosen = fed.ask(some, choose, seed.fold("choose"), directions=Cached(now.bank), local=self.local).by_client(
             "choice"
         )
         how = Mean(groups=2, by=chosen, weights="uniform", spread=True)
         got = fed.ask(
-            cohort.of(chosen), fit, seed, start=Rows(now.bank, chosen), local=self.local, reduce=how, deadline=60.0
+            cohort.of(chosen), fit, seed, start=PerClient(now.bank, chosen), local=self.local, reduce=how, deadline=60.0
         )
         mean, weight = got.means()
         shifted = tuple(sorted(client for client, changed in noticed.items() if changed))
@@ -142,6 +142,6 @@ class Probe:
         return Round(after, {c: chosen[c] for c in got.clients}, distances=distances, counts={"shifts": len(shifted)})
 
     def place(self, now, fed, clients, seed):
-        got = fed.ask(clients, losses_of, seed, centres=now.bank)
+        got = fed.ask(clients, losses_of, seed, centers=now.bank)
         row = {client: int(np.argmin(losses)) for client, losses in got.by_client("losses").items()}
-        return Placement(now.bank, row, Adapt(fit, {"start": Rows(now.bank, row), "local": self.local}))
+        return Placement(now.bank, row, Adapt(fit, {"start": PerClient(now.bank, row), "local": self.local}))

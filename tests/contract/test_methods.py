@@ -6,9 +6,9 @@ import pytest
 
 from coterie.clients import LocalSGD
 from coterie.methods import METHODS, build
-from coterie.testing import CHECKS, Stand
+from coterie.testing import CHECKS, Harness
 
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1)
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
 VARIANTS = {
     "cfl": [
         {"warmup": 1, "eps1": 9.0, "eps2": 0.0, "separation": 0.0},
@@ -27,13 +27,13 @@ VARIANTS = {
     ],
     "fedavg": [{}, {"weights": "uniform"}],
     "fedgroup": [
-        {"groups": 2, "alpha": 3},
-        {"groups": 2, "alpha": 2, "measure": "madc", "assign": "lazy", "eta_g": 0.1},
-        {"groups": "auto", "most": 3, "alpha": 3, "rule": "silhouette"},
-        {"groups": 2, "centres": "random", "pretrain_steps": 0},
-        {"groups": 2, "alpha": 2, "assignment": "random", "redraw": True},
+        {"clusters": 2, "alpha": 3},
+        {"clusters": 2, "alpha": 2, "measure": "madc", "assign": "lazy", "eta_g": 0.1},
+        {"clusters": "auto", "max_clusters": 3, "alpha": 3, "rule": "silhouette"},
+        {"clusters": 2, "centers": "random", "pretrain_steps": 0},
+        {"clusters": 2, "alpha": 2, "assignment": "random", "redraw": True},
     ],
-    "fedgrouprox": [{"groups": 2, "alpha": 2, "mu": 0.1}],
+    "fedgrouprox": [{"clusters": 2, "alpha": 2, "mu": 0.1}],
     "fedsim": [
         {"clusters": 2},
         {"clusters": 3, "variance": 1.0, "first_round": "round_robin"},
@@ -41,23 +41,23 @@ VARIANTS = {
     ],
     "fedsoft": [
         {"clusters": 2},
-        {"clusters": 2, "selection": "all", "estimate_every": 2, "renormalise": True, "serve": "centre"},
+        {"clusters": 2, "selection": "all", "estimate_every": 2, "renormalize": True, "serve": "center"},
         {"clusters": 3, "members": 1, "sigma": 0.0},
     ],
     "fesem": [
-        {"groups": 2},
-        {"groups": 2, "members": "all", "warm_start": True, "weights": "samples"},
-        {"groups": 2, "layers": "last", "warm_start": True, "recluster_every": 2},
+        {"clusters": 2},
+        {"clusters": 2, "members": "all", "warm_start": True, "weights": "samples"},
+        {"clusters": 2, "layers": "last", "warm_start": True, "recluster_every": 2},
     ],
-    "fesem-mig": [{"groups": 2, "warm_start": True, "recluster_every": 2, "agg": "first_only"}],
+    "fesem-mig": [{"clusters": 2, "warm_start": True, "recluster_every": 2, "agg": "first_only"}],
     "flag": [
         {"step": 0.25, "judges": 6, "trial_rounds": 2, "trial_epochs": 2, "update_epochs": 2},
         {"step": 0.5, "beta": 1.0, "privacy": True, "vectors": 2, "trial_rounds": 1, "trial_epochs": 1},
         {"step": 0.5, "beta": 0.0, "update_epochs": 1, "trial_rounds": 1, "trial_epochs": 1, "rule": "best"},
     ],
     "flexcfl": [
-        {"groups": 2, "alpha": 2},
-        {"groups": 2, "alpha": 2, "tau": 0.0, "detector": "sorted_counts", "eta_g": 0.1},
+        {"clusters": 2, "alpha": 2},
+        {"clusters": 2, "alpha": 2, "tau": 0.0, "detector": "sorted_counts", "eta_g": 0.1},
     ],
     "flhc": [
         {"warm_rounds": 1},
@@ -100,4 +100,4 @@ CASES = [
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_the_method_keeps_the_contract(check, name, options):
-    check(Stand(lambda given: build(name, LOCAL, given, **options)))
+    check(Harness(lambda given: build(name, LOCAL, given, **options)))

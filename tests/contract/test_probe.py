@@ -9,31 +9,31 @@ from pathlib import Path
 import pytest
 
 from coterie.clients import LocalSGD
-from coterie.testing import CHECKS, Stand
+from coterie.testing import CHECKS, Harness
 
 spec = importlib.util.spec_from_file_location("probe", Path(__file__).with_name("probe.py"))
 probe = sys.modules.setdefault("probe", importlib.util.module_from_spec(spec))
 spec.loader.exec_module(probe)
 
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1)
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_the_probe_keeps_the_contract(check):
-    check(Stand(lambda given: probe.Probe(LOCAL), rounds=9))
+    check(Harness(lambda given: probe.Probe(LOCAL), rounds=9))
 
 
-@pytest.mark.parametrize("kind", ["sequential", "vectorised", "recoded"])
+@pytest.mark.parametrize("kind", ["sequential", "vectorized", "recoded"])
 def test_the_probe_goes_through_all_its_stages(kind):
-    stand = Stand(lambda given: probe.Probe(LOCAL), rounds=9)
-    play = stand.play(kind)
-    steps = stand.finish(play)
+    harness = Harness(lambda given: probe.Probe(LOCAL), rounds=9)
+    session = harness.session(kind)
+    steps = harness.finish(session)
     assert [step.stage for step in steps] == ["prepare"] * 2 + ["train"] * 4
-    assert play.stage == "done"
+    assert session.stage == "done"
     # Blobs of three classes, so each client has three, and of class c the probe takes 1 + c rows.
-    assert set(play.state.classes.values()) == {3}
+    assert set(session.state.classes.values()) == {3}
     assert steps[0].round.evidence["rows"] == [1, 2, 3] * 8
-    assert play.state.goodness > 1 / 3  # better than guessing one of three
+    assert session.state.goodness > 1 / 3  # better than guessing one of three
     assert all(len(step.round.distances) == len(step.round.assignment) > 0 for step in steps[2:])
     # Adapted on the client, the served models need not be those of the bank.
-    assert play.evaluate().coverage == 1.0
+    assert session.evaluate().coverage == 1.0

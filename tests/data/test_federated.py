@@ -136,9 +136,9 @@ def test_rearranged_data_share_their_examples():
 
 
 def test_normalisation_is_kept_and_not_applied():
-    data = small(normalise=(np.full((2, 2), 3.0), 2.0))
+    data = small(normalize=(np.full((2, 2), 3.0), 2.0))
     assert data.examples("a")[0].ravel().tolist() == list(range(16))
-    assert data.rearranged(truth=np.zeros(3, int)).normalise is data.normalise
+    assert data.rearranged(truth=np.zeros(3, int)).normalize is data.normalize
 
 
 def test_a_summary_counts_clients_examples_classes_and_clusters():
@@ -195,10 +195,10 @@ def with_value(value, row):
         ({"transform": np.array([0, 0])}, "transform must be a whole number for each of the 3 clients"),
         ({"truth": np.array([0, -1, 0])}, "Client 'b': truth must be at least 0, got -1"),
         ({"transforms": ("rot90",), "x": np.zeros((7, 2, 3))}, "rot90 needs square images"),
-        ({"normalise": (np.zeros(3), 1.0)}, "broadcast over one example of shape (2, 2), got shapes (3,) and ()"),
-        ({"normalise": (0.0, np.ones((5, 1, 2, 2)))}, "broadcast over one example of shape (2, 2)"),
-        ({"normalise": (0.0, np.array([1.0, 0.0]))}, "normalise must be finite, with a deviation above 0"),
-        ({"normalise": (np.nan, 1.0)}, "normalise must be finite"),
+        ({"normalize": (np.zeros(3), 1.0)}, "broadcast over one example of shape (2, 2), got shapes (3,) and ()"),
+        ({"normalize": (0.0, np.ones((5, 1, 2, 2)))}, "broadcast over one example of shape (2, 2)"),
+        ({"normalize": (0.0, np.array([1.0, 0.0]))}, "normalize must be finite, with a deviation above 0"),
+        ({"normalize": (np.nan, 1.0)}, "normalize must be finite"),
         ({"held_share": 1.0}, "held_share must be at least 0 and less than 1"),
     ],
 )
@@ -276,7 +276,7 @@ def test_clients_see_the_vectors_of_a_table():
             {"x": np.zeros((4, 3), np.float32)},
             "x must hold ids of tokens, whole numbers 0..2, got float32 from 0.0 to 0.0",
         ),
-        ({"normalise": (0.0, 1.0)}, "Ids of tokens are no quantities: leave normalise out"),
+        ({"normalize": (0.0, 1.0)}, "Ids of tokens are no quantities: leave normalize out"),
         ({"transforms": ("invert",)}, "Ids of tokens are no images: leave transforms out, got invert"),
         ({"table": TABLE, "tokens": None}, "A table of vectors needs tokens"),
         ({"table": TABLE[:2]}, "table must hold a vector of floats for each of the 3 tokens, got float32 of shape"),

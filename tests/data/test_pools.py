@@ -28,9 +28,9 @@ def test_each_pixel_is_standardised_by_the_images_asked_for(tiny):
 
 
 def test_published_means_are_in_units_of_stored_pixels(tiny):
-    mean, deviation = load("mnist", clients=2).normalise
+    mean, deviation = load("mnist", clients=2).normalize
     assert (mean, deviation) == (255 * 0.1307, 255 * 0.3081)
-    mean, deviation = load("svhn", clients=2).normalise
+    mean, deviation = load("svhn", clients=2).normalize
     np.testing.assert_allclose(mean, [255 * 0.4377, 255 * 0.4438, 255 * 0.4728], rtol=1e-6)
     np.testing.assert_allclose(deviation, [255 * 0.198, 255 * 0.201, 255 * 0.197], rtol=1e-6)
 
@@ -60,8 +60,8 @@ def test_real_images_are_whole_or_say_that_they_are_a_subset(real, name):
     assert ("a subset" in data.source) == ((held.train, len(held.y) - held.train) < IMAGES[name].published)
     assert data.shape == IMAGES[name].shape
     assert np.unique(held.y).tolist() == list(range(IMAGES[name].classes))
-    # Published means of pixels are close to those of the file; Fashion-MNIST is normalised with those of MNIST, and
+    # Published means of pixels are close to those of the file; Fashion-MNIST is normalized with those of MNIST, and
     # characters and exercises have none.
     if name not in ("fmnist", "chars74k", "femnist", "fed-mex"):
         mean = data.x[:: max(1, len(data.x) // 2000)].mean(axis=(0, 1, 2)[: data.x.ndim if data.x.ndim == 3 else 3])
-        np.testing.assert_allclose(mean, data.normalise[0], rtol=0.1)
+        np.testing.assert_allclose(mean, data.normalize[0], rtol=0.1)

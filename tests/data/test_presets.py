@@ -9,7 +9,7 @@ import pytest
 
 from coterie.data import DATASETS, load
 from coterie.data.loading import _LOADERS, find_loader, loader_options
-from coterie.data.presets import PRESETS, at_hand, catalogue
+from coterie.data.presets import PRESETS, at_hand, catalog
 from coterie.errors import SpecError
 
 ON_FILES = [name for name, preset in PRESETS.items() if preset.needs]
@@ -45,7 +45,7 @@ def test_small_files_make_every_preset(tiny, name):
     assert len(data.clients) == FEW.get(name, 20)
     assert data.x.dtype == (np.float32 if name == "fed-mex" else np.uint8)
     # Numbers of Fed-MEx are stored from 0 to 1, and ids of tokens are no quantities.
-    assert (data.normalise is None) == (name == "fed-mex" or data.tokens is not None)
+    assert (data.normalize is None) == (name == "fed-mex" or data.tokens is not None)
     assert PRESETS[name].needs[-1] in data.source
     assert (data.truth is None) == (PRESETS[name].truth is None)
     assert not set(data.fit.order) & set(data.test.order)
@@ -72,7 +72,7 @@ def test_files_are_at_hand_when_all_of_them_are(tiny):
 
 
 def test_the_catalogue_without_files_tells_what_was_published(folders):
-    entries = {entry["name"]: entry for entry in catalogue()}
+    entries = {entry["name"]: entry for entry in catalog()}
     assert list(entries) == list(PRESETS)
     assert entries["svhn"]["samples"] == 73_257 + 26_032
     assert [name for name, entry in entries.items() if not entry["at_hand"]] == ON_FILES
@@ -80,7 +80,7 @@ def test_the_catalogue_without_files_tells_what_was_published(folders):
 
 
 def test_the_catalogue_tells_of_a_subset_without_decoding_it(tiny):
-    entries = {entry["name"]: entry for entry in catalogue()}
+    entries = {entry["name"]: entry for entry in catalog()}
     assert entries["cifar10-rotated"]["samples"] == 500
     assert "400 of 50,000 training" in entries["cifar10-rotated"]["source"]
     assert entries["chars74k"]["samples"] == 62 * 25
@@ -92,13 +92,13 @@ def test_the_catalogue_tells_of_a_subset_without_decoding_it(tiny):
 
 def test_a_damaged_file_does_not_keep_the_catalogue_from_listing(tiny):
     (tiny / "data" / "mnist.npz").write_bytes(b"nothing")
-    entries = {entry["name"]: entry for entry in catalogue()}
+    entries = {entry["name"]: entry for entry in catalog()}
     assert "mnist.npz cannot be read" in entries["mnist"]["source"]
 
 
 @pytest.mark.parametrize("name", [name for name, preset in PRESETS.items() if not preset.needs])
 def test_the_catalogue_is_right_about_what_needs_no_file(name):
-    entry = next(entry for entry in catalogue() if entry["name"] == name)
+    entry = next(entry for entry in catalog() if entry["name"] == name)
     data = load(name)
     assert entry["at_hand"]
     assert (entry["clients"], entry["classes"]) == (len(data.clients), data.classes)
@@ -110,7 +110,7 @@ def test_the_catalogue_is_right_about_what_needs_no_file(name):
 @pytest.mark.parametrize("name", ON_FILES)
 def test_the_catalogue_is_right_about_the_real_files(real, name):
     data = real(name, **once(name))
-    entry = next(entry for entry in catalogue() if entry["name"] == name)
+    entry = next(entry for entry in catalog() if entry["name"] == name)
     assert (entry["clients"], entry["classes"]) == (len(data.clients), data.classes)
     assert entry["source"] == data.source
     # Where a subset is cut into pieces of unequal size, some of which are used, there may be one more or less in each.

@@ -36,7 +36,7 @@ def test_inverting_and_half_turns_undo_themselves(x, name):
 
 
 def test_inverting_goes_by_type():
-    # 255 - 0 = 255 and 255 - 200 = 55 in bytes; 1 - 0.25 = 0.75 in floats; 16 - 3 = 13 in 17 grey levels.
+    # 255 - 0 = 255 and 255 - 200 = 55 in bytes; 1 - 0.25 = 0.75 in floats; 16 - 3 = 13 in 17 gray levels.
     assert invert(np.array([[[0, 200]]], np.uint8)).tolist() == [[[255, 55]]]
     assert invert(np.array([[[0.25]]], np.float32)).tolist() == [[[0.75]]]
     assert apply("invert16", np.array([[[3]]], np.uint8)).tolist() == [[[13]]]

@@ -14,48 +14,48 @@ import pytest
 
 from coterie import tree
 from coterie.clients import Values, Work
-from coterie.federation import Desk, Sequential, Vectorised
+from coterie.federation import Sequential, Server, Vectorized
 from coterie.seeds import Seed
 from coterie.testing import tiny_data, tiny_task
 
-CARRIERS = {"sequential": Sequential, "vectorised": Vectorised}
+CARRIERS = {"sequential": Sequential, "vectorized": Vectorized}
 
 
 class Wire:
     """A carrier that hands every order on, notes it, and lets `touch(order, blocks)` change what comes back."""
 
-    def __init__(self, carrier, touch=None):
-        self.carrier = carrier
+    def __init__(self, transport, touch=None):
+        self.transport = transport
         self.touch = touch or (lambda order, blocks: blocks)
         self.orders = []
 
     @property
     def clients(self):
-        return self.carrier.clients
+        return self.transport.clients
 
     @property
     def task(self):
-        return self.carrier.task
+        return self.transport.task
 
     @property
     def homes(self):
-        return self.carrier._homes
+        return self.transport._homes
 
     def on(self, task):
-        return Wire(self.carrier.on(task), self.touch)
+        return Wire(self.transport.on(task), self.touch)
 
     def move(self, data):
-        self.carrier.move(data)
+        self.transport.move(data)
 
     def save(self):
-        return self.carrier.save()
+        return self.transport.save()
 
     def load(self, saved):
-        self.carrier.load(saved)
+        self.transport.load(saved)
 
     def carry(self, order):
         self.orders.append(order)
-        yield from self.touch(order, self.carrier.carry(order))
+        yield from self.touch(order, self.transport.carry(order))
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +64,7 @@ def wired():
 
     def make(kind="sequential", touch=None, data=None, task=None, **options):
         wire = Wire(CARRIERS[kind](data or tiny_data(), task or tiny_task()), touch)
-        return Desk(wire, **options), wire
+        return Server(wire, **options), wire
 
     return make
 

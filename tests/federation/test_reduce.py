@@ -15,12 +15,12 @@ from coterie.aggregation import weighted_mean
 from coterie.clients import LocalSGD, fit, gradient
 from coterie.clients.closest import fit_closest
 from coterie.data.federated import Index
-from coterie.federation import Mean, reduce, vectorised
+from coterie.federation import Mean, reduce, vectorized
 from coterie.seeds import Seed
 from coterie.testing import tiny_data, tiny_task
 
-LOCAL = LocalSGD(epochs=1, batch=8, rate=0.1)
-KINDS = ("sequential", "vectorised")
+LOCAL = LocalSGD(epochs=1, batch_size=8, learning_rate=0.1)
+KINDS = ("sequential", "vectorized")
 GROUP = {str(client): client % 3 for client in range(10)}
 
 
@@ -105,7 +105,7 @@ def test_an_answer_can_name_the_group(wired, model, kind):
 
 
 def test_any_model_of_a_reply_can_be_reduced(wired, model):
-    fed, _ = wired("vectorised")
+    fed, _ = wired("vectorized")
     got = fed.ask(fed.clients, gradient, Seed(0), params=model)
     summed = fed.ask(fed.clients, gradient, Seed(0), params=model, reduce=Mean("gradient", weights="uniform"))
     expected = tree.flatten_rows(got["gradient"]).astype(float).mean(axis=0)
@@ -114,10 +114,10 @@ def test_any_model_of_a_reply_can_be_reduced(wired, model):
 
 
 def test_sums_are_made_in_the_order_of_ids_whatever_the_waves(model, monkeypatch):
-    fed = vectorised(tiny_data(), tiny_task(), threads=1)
+    fed = vectorized(tiny_data(), tiny_task(), threads=1)
     how = Mean(groups=3, by=GROUP, spread=True)
     whole = fed.ask(fed.clients, fit, Seed(0), start=model, local=LOCAL, reduce=how)
-    monkeypatch.setattr(sys.modules["coterie.federation.vectorised"], "WAVE_BYTES", 3 * 204)  # three clients a wave
+    monkeypatch.setattr(sys.modules["coterie.federation.vectorized"], "WAVE_BYTES", 3 * 204)  # three clients a wave
     waves = fed.ask(fed.clients, fit, Seed(0), start=model, local=LOCAL, reduce=how)
     assert tree.same(whole.mean, waves.mean)
     assert np.array_equal(whole.spread, waves.spread)

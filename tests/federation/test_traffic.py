@@ -9,10 +9,10 @@ import numpy as np
 
 from coterie.clients import LocalSGD, fit, label_counts, losses_of, score
 from coterie.clients.closest import fit_closest
-from coterie.federation import Adapt, Cohort, Mean, Rows, Traffic
+from coterie.federation import Adapt, Cohort, Mean, PerClient, Traffic
 from coterie.seeds import Seed
 
-LOCAL = LocalSGD(epochs=1, batch=8, rate=0.1)
+LOCAL = LocalSGD(epochs=1, batch_size=8, learning_rate=0.1)
 SOME = ("0", "1", "2")
 
 # mclr on 4×4 images and 3 classes: d = 16·3 + 3 = 51 numbers of 4 bytes.
@@ -22,7 +22,7 @@ SETTINGS = len(json.dumps(dataclasses.asdict(LOCAL), separators=(",", ":")))
 
 
 def test_local_training_costs_a_model_each_way_and_scalars_are_control(wired, model):
-    for kind in ("sequential", "vectorised"):
+    for kind in ("sequential", "vectorized"):
         for how in (None, Mean(spread=True)):  # adding up is the server's business: the bytes are the same
             fed, _ = wired(kind)
             fed.ask(SOME, fit, Seed(0), start=model, local=LOCAL, reduce=how)
@@ -35,7 +35,7 @@ def test_local_training_costs_a_model_each_way_and_scalars_are_control(wired, mo
 
 def test_to_each_its_own_row_costs_one_model_a_client(wired, bank):
     fed, _ = wired()
-    fed.ask(SOME, fit, Seed(0), start=Rows(bank, {"0": 0, "1": 1, "2": 1}), local=LOCAL)
+    fed.ask(SOME, fit, Seed(0), start=PerClient(bank, {"0": 0, "1": 1, "2": 1}), local=LOCAL)
     assert fed.traffic.total("down", "train") == 3 * MODEL
 
 
@@ -45,7 +45,7 @@ def test_k_models_cost_k_models_and_their_losses_are_control_where_the_work_says
     assert fed.traffic.by_purpose()["train"] == {"down": 3 * 2 * MODEL, "up": 3 * MODEL}
     # Two losses, the choice, the training loss, the steps.
     assert fed.traffic.by_purpose()["control"]["up"] == 3 * (2 * 4 + 4 + 4 + 4)
-    fed.ask(SOME, losses_of, Seed(0), centres=bank)
+    fed.ask(SOME, losses_of, Seed(0), centers=bank)
     assert fed.traffic.by_purpose()["train"] == {"down": 2 * 3 * 2 * MODEL, "up": 3 * MODEL + 3 * 2 * 4}
 
 

@@ -13,11 +13,11 @@ import pytest
 from coterie import data, models
 from coterie.clients import LocalSGD, score
 from coterie.errors import TooFewReplies
-from coterie.federation import Cohort, Desk, Rows, Sequential, sequential, vectorised
-from coterie.models import Normalise
+from coterie.federation import Cohort, PerClient, Sequential, Server, sequential, vectorized
+from coterie.models import Normalize
 from coterie.seeds import Seed
 
-FEDERATIONS = {"sequential": sequential, "vectorised": vectorised}
+FEDERATIONS = {"sequential": sequential, "vectorized": vectorized}
 
 # One number w and F_i(w) = ½(w - x_i)²: the gradient is w - x_i, and a step of rate r goes the share r of the way.
 _QUADRATIC = models.from_functions(
@@ -98,13 +98,13 @@ def step():
     """`step(rate)`: one step with all examples; further settings by name."""
 
     def make(rate, **settings):
-        return LocalSGD(**{"steps": 1, "batch": 0, "rate": rate, **settings})
+        return LocalSGD(**{"steps": 1, "batch_size": 0, "learning_rate": rate, **settings})
 
     return make
 
 
 @pytest.fixture(scope="session")
-def play():
+def run_rounds():
     """`play(method, fed, rounds, size)`: the state in the end and the rounds, with those of preparing where they come.
 
     Cohorts depend on the seed and the round only; with `size` None everyone takes part.
@@ -141,7 +141,9 @@ def accuracy():
         fed = fed.evaluating()
         placement = method.place(state, fed, fed.clients, Seed(0))
         served = (
-            {"params": Rows(placement.bank, placement.row)} if placement.adapt is None else {"after": placement.adapt}
+            {"params": PerClient(placement.bank, placement.row)}
+            if placement.adapt is None
+            else {"after": placement.adapt}
         )
         got = fed.ask(fed.clients, score, Seed(0), part="test", **served)
         return float(got["correct"].sum() / got.samples.sum())
@@ -153,7 +155,7 @@ def accuracy():
 def blobs():
     """`blobs(seed)`: twelve clients in two clusters, the images of one turned by 90°; and who is in which."""
 
-    def make(seed=0, kind="vectorised", clients=12, clusters=2):
+    def make(seed=0, kind="vectorized", clients=12, clusters=2):
         images = data.load("blobs", clients=clients, clusters=clusters, samples=50, seed=seed)
         truth = {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
         return FEDERATIONS[kind](images, _IMAGES), truth
@@ -161,8 +163,8 @@ def blobs():
     return make
 
 
-_IMAGES = models.build("mclr", (8, 8), 4, normalise=Normalise(0.0, 255.0))
-_DIGITS = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+_IMAGES = models.build("mclr", (8, 8), 4, normalize=Normalize(0.0, 255.0))
+_DIGITS = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
 
 
 @pytest.fixture(scope="session")
@@ -172,7 +174,7 @@ def digits():
     def make(**how):
         images = data.load("digits", **how)
         truth = {} if images.truth is None else dict(zip(images.clients, images.truth.tolist(), strict=True))
-        return vectorised(images, _DIGITS), truth
+        return vectorized(images, _DIGITS), truth
 
     return make
 
@@ -198,9 +200,9 @@ def losing():
     """`losing(data, task, fit="b")`: a federation that loses b's replies to `fit`; and what it loses, to be changed."""
 
     def make(images, task, **lost):
-        carrier = _Losing(images, task)
-        carrier.lost = lost
-        return Desk(carrier), lost
+        transport = _Losing(images, task)
+        transport.lost = lost
+        return Server(transport), lost
 
     return make
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from coterie import codec, data, models, tree
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError, TooFewReplies
-from coterie.federation import Desk, Faults, Faulty, Sequential, Vectorised, vectorised
+from coterie.federation import Faults, Faulty, Sequential, Server, Vectorized, vectorized
 from coterie.methods.cfl import CFL, Heard, weigh
 from coterie.methods.fedavg import FedAvg
 from coterie.metrics import adjusted_rand
-from coterie.models import Normalise
+from coterie.models import Normalize
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 # Four kinds whose ids are mixed: F_i(w) = ½(w - x_i)², so one step of rate 1 from w is Δ_i = x_i - w.
 KINDS = {"a": [-6], "b": [2], "c": [-6], "d": [6], "e": [-2], "f": [2], "g": [-2], "h": [6]}
@@ -121,7 +121,7 @@ def test_relative_norms_are_shares_of_the_largest_mean_at_the_first_rate(tiny, c
     # Round 1 at 2, rate ¼: Δ = ¼·(-6, 2, 10) = -1.5, 0.5, 2.5, whose mean is 0.5. At the first rate that would be 1,
     # and the largest update 5: the shares are 0.5 and 2.5.
     fed = tiny(a=[-4], b=[4], c=[12])
-    how = {"units": "relative", "local": step(0.5, rate_decay=0.5), "separation": 0.0, "min_size": 2}
+    how = {"units": "relative", "local": step(0.5, lr_decay=0.5), "separation": 0.0, "min_size": 2}
     for eps1, eps2, splits in ((0.51, 2.4, 1), (0.49, 2.4, 0), (0.51, 2.6, 0)):
         state, done = rounds(split(eps1=eps1, eps2=eps2, **how), fed, cohort, 2)
         assert [out.evidence["0"]["mean_norm"] for out in done] == [2, 1]
@@ -189,12 +189,12 @@ def test_a_bound_on_the_noise_that_is_too_high_forbids_the_split(two_layers):
 def test_no_two_clients_of_one_distribution_are_separated_where_the_bound_holds(seed, kinds, noise):
     # The theorem: whatever the directions, if every γ_i is below the bound of the bipartition found, it respects kinds.
     draw = np.random.default_rng(seed)
-    centres = draw.normal(size=(kinds, 5))
+    centers = draw.normal(size=(kinds, 5))
     kind = np.repeat(np.arange(kinds), 4)
     away = draw.normal(size=(len(kind), 5))
     away *= noise * draw.uniform(size=(len(kind), 1)) / np.linalg.norm(away, axis=1, keepdims=True)
-    updates = centres[kind] + away * np.linalg.norm(centres[kind], axis=1, keepdims=True)
-    gamma = (np.linalg.norm(updates - centres[kind], axis=1) / np.linalg.norm(centres[kind], axis=1)).max()
+    updates = centers[kind] + away * np.linalg.norm(centers[kind], axis=1, keepdims=True)
+    gamma = (np.linalg.norm(updates - centers[kind], axis=1) / np.linalg.norm(centers[kind], axis=1)).max()
     found = weigh(updates)
     if gamma < found["bound"]:
         assert all(len(set(found["labels"][kind == k])) == 1 for k in range(kinds))
@@ -220,9 +220,9 @@ def losing(numbers, quadratic):
     """`losing({("fit", 0): "g"})`: a federation of the four kinds that loses g's reply to the first fit."""
 
     def make(lost):
-        carrier = Losing(numbers(**KINDS), quadratic)
-        carrier.lost, carrier.asked = lost, {}
-        return Desk(carrier)
+        transport = Losing(numbers(**KINDS), quadratic)
+        transport.lost, transport.asked = lost, {}
+        return Server(transport)
 
     return make
 
@@ -321,7 +321,7 @@ def test_with_cohorts_each_update_counts_at_the_rate_of_its_own_round(tiny, coho
     # the first rate, all four are ±2: parts without spread, a mean of 0, 2 for the largest. With round 1's factor for
     # all, a's and b's would count 4 and their parts would be spread.
     fed = tiny(a=[-4], b=[4], c=[-4], d=[4])
-    how = {"units": "relative", "local": step(0.5, rate_decay=0.5), "participation": "cohort", "max_age": 1}
+    how = {"units": "relative", "local": step(0.5, lr_decay=0.5), "participation": "cohort", "max_age": 1}
     method = split(eps1=0.5, eps2=0.9, separation=1e6, **how)
     state = dataclasses.replace(from_zero(method, fed), largest=2.0)
     for t, drawn in enumerate(("ab", "cd")):
@@ -361,10 +361,10 @@ def test_updates_from_another_model_do_not_count(tiny, cohort, split):
 
 @BOTH
 @pytest.mark.parametrize("weights", ["samples", "uniform"])
-def test_before_the_first_split_it_is_fedavg_with_everybody(kind, weights, blobs, play):
+def test_before_the_first_split_it_is_fedavg_with_everybody(kind, weights, blobs, run_rounds):
     fed, _ = blobs(kind=kind)
-    mine, done = play(CFL(LOCAL, weights=weights), fed, 3, size=5)
-    theirs, others = play(FedAvg(LOCAL, weights=weights), fed, 3)
+    mine, done = run_rounds(CFL(LOCAL, weights=weights), fed, 3, size=5)
+    theirs, others = run_rounds(FedAvg(LOCAL, weights=weights), fed, 3)
     np.testing.assert_allclose(tree.flatten(tree.row(mine.bank, 0)), tree.flatten(theirs), atol=1e-7)
     assert [out.loss for out in done] == pytest.approx([out.loss for out in others])
     assert done[-1].distances == pytest.approx(others[-1].distances, rel=1e-5)
@@ -389,11 +389,11 @@ def test_running_statistics_are_no_direction(blobs, cohort):
         apply=lambda params, x, key: jnp.asarray(x).reshape(len(x), -1) @ params["kernel"],
         shape=(8, 8),
         classes=4,
-        normalise=Normalise(0.0, 255.0),
+        normalize=Normalize(0.0, 255.0),
         layers=("kernel", "norm"),
         learn=learn,
     )
-    fed = vectorised(data.load("blobs", clients=6, clusters=2, samples=30, seed=0), task)
+    fed = vectorized(data.load("blobs", clients=6, clusters=2, samples=30, seed=0), task)
     out = CFL(LOCAL, warmup=0, eps1=9.0, eps2=0.0, separation=0.0).round(
         CFL(LOCAL).start(task, Seed(0)), fed, cohort(fed), Seed(0)
     )
@@ -412,7 +412,7 @@ def test_running_statistics_are_no_direction(blobs, cohort):
         ({"warmup": -1}, "warmup must be at least 0"),
         ({"min_size": 0}, "min_size must be at least 1"),
         ({"max_age": -1}, "max_age must be at least 0"),
-        ({"units": "metres"}, "units must be one of 'relative', 'absolute', got 'metres'"),
+        ({"units": "meters"}, "units must be one of 'relative', 'absolute', got 'meters'"),
         ({"linkage": "average"}, "linkage must be one of 'single', 'complete'"),
     ],
 )
@@ -423,7 +423,7 @@ def test_what_cannot_be_meant_is_refused(settings, text):
 
 # Planted clusters ----------------------------------------------------------------------------------------------------
 
-TASK = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+TASK = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
 
 
 def digits(seed, **how):
@@ -433,29 +433,29 @@ def digits(seed, **how):
 
 
 @pytest.mark.slow
-def test_rotated_digits_are_recovered(play):
+def test_rotated_digits_are_recovered(run_rounds):
     scores = []
     for seed in range(10):
         images, task, truth = digits(seed)
-        state, _ = play(CFL(), vectorised(images, task), 50, seed=seed)
+        state, _ = run_rounds(CFL(), vectorized(images, task), 50, seed=seed)
         scores.append(adjusted_rand(state_rows(state, images.clients), truth))
     assert scores.count(1.0) >= 9, scores
 
 
 @pytest.mark.slow
-def test_rotated_digits_are_recovered_and_newcomers_placed_while_three_replies_in_ten_are_lost(play):
+def test_rotated_digits_are_recovered_and_newcomers_placed_while_three_replies_in_ten_are_lost(run_rounds):
     images, task, truth = digits(0)
-    fed = Desk(Faulty(Vectorised(images, task), Faults(drop=0.3), Seed(0).fold("faults")))
+    fed = Server(Faulty(Vectorized(images, task), Faults(drop=0.3), Seed(0).fold("faults")))
     old = [client for place, client in enumerate(sorted(images.clients)) if place % 8]
-    state, _ = play(CFL(), fed, 60, among=old)
-    everyone = CFL().place(state, vectorised(images, task), images.clients, Seed(1)).row
+    state, _ = run_rounds(CFL(), fed, 60, among=old)
+    everyone = CFL().place(state, vectorized(images, task), images.clients, Seed(1)).row
     assert set(everyone) == set(images.clients)
     assert adjusted_rand(everyone, truth) == 1
 
 
 @pytest.mark.slow
-def test_equal_clients_are_never_split(play):
+def test_equal_clients_are_never_split(run_rounds):
     for seed in range(3):
         images, task, _ = digits(seed, partition="iid")
-        state, _ = play(CFL(), vectorised(images, task), 50, seed=seed)
+        state, _ = run_rounds(CFL(), vectorized(images, task), 50, seed=seed)
         assert not state.splits

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from coterie import tree
+from coterie.client_map import ClientMap
 from coterie.errors import SpecError, TooFewReplies
-from coterie.kept import Kept
 from coterie.methods.clusters import nearest_clusters, needs_classes, train_clusters
 from coterie.seeds import Seed
 
@@ -20,7 +20,7 @@ class State:
     """Clusters, and something that a round does not touch."""
 
     bank: Any
-    assignment: Kept
+    assignment: ClientMap
     other: str = "kept"
 
 
@@ -46,7 +46,7 @@ def test_cold_clients_join_and_each_cluster_averages(tiny, cohort, bank, step):
     # Half way from 0 to -6 and to 2: -3 and 1, with one example and three: 0, or -1 where each counts 1. From 8, c is
     # slow. d joins the second cluster and goes to 10; the third has no replies, and its number stays to the bit.
     fed = tiny(a=[-6], b=[2, 2, 2], c=[0], d=[12])
-    now = State(bank(0, 8, 1 / 3), Kept({"a": 0, "b": 0, "c": 1}))
+    now = State(bank(0, 8, 1 / 3), ClientMap({"a": 0, "b": 0, "c": 1}))
     asked = []
 
     def join(state, there, cold, seed, least):
@@ -65,7 +65,7 @@ def test_cold_clients_join_and_each_cluster_averages(tiny, cohort, bank, step):
 
 
 def test_the_cold_may_all_be_lost_where_others_train_and_do_not_train_themselves(tiny, cohort, bank, step):
-    fed, now = tiny(a=[4], d=[12]), State(bank(0), Kept({"a": 0}))
+    fed, now = tiny(a=[4], d=[12]), State(bank(0), ClientMap({"a": 0}))
     out = train_clusters(now, fed, cohort(fed), Seed(0), step(0.5), nobody)
     assert (out.assignment, out.state.bank["w"].tolist()) == ({"a": 0}, [2])
     with pytest.raises(TooFewReplies):
@@ -73,7 +73,7 @@ def test_the_cold_may_all_be_lost_where_others_train_and_do_not_train_themselves
 
 
 def test_where_all_are_slow_nothing_moves_and_nobody_is_asked_to_join(tiny, cohort, bank, step):
-    fed, now = tiny(a=[4], d=[12]), State(bank(0), Kept({"a": 0}))
+    fed, now = tiny(a=[4], d=[12]), State(bank(0), ClientMap({"a": 0}))
     out = train_clusters(now, fed, cohort(fed, efforts={"a": 0.5, "d": 0.5}), Seed(0), step(0.5), nobody)
     assert tree.same(out.state.bank, now.bank)
     assert (out.assignment, out.loss, dict(out.state.assignment)) == ({}, None, {"a": 0})

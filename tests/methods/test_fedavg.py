@@ -14,7 +14,7 @@ from coterie.methods.fedavg import FedAvg
 from coterie.methods.global_model import Global
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
 
 
 def w(value):
@@ -81,7 +81,7 @@ def test_a_cohort_of_stragglers_only_leaves_the_model_to_the_bit(kind, tiny, coh
 
 def test_averaging_models_is_averaging_updates(blobs, cohort):
     fed, _ = blobs()
-    local = LocalSGD(epochs=2, batch=8, rate=0.1)
+    local = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
     method = FedAvg(local)
     start = method.start(fed.task, Seed(0))
     single = fed.ask(cohort(fed), fit, Seed(1), start=start, local=local)
@@ -119,7 +119,7 @@ def test_stragglers_are_dropped(kind, tiny, cohort, step):
 def test_the_rate_decays_from_round_to_round(tiny, cohort, step):
     # One step from 0 towards 8 with rate ½·½^t: 4 in round 0, 2 in round 1, ½ in round 3.
     fed = tiny(a=[8])
-    method = FedAvg(step(0.5, rate_decay=0.5))
+    method = FedAvg(step(0.5, lr_decay=0.5))
     assert [float(method.round(w(0), fed, cohort(fed, t), Seed(0)).state["w"]) for t in (0, 1, 3)] == [4, 2, 0.5]
 
 
@@ -144,7 +144,10 @@ def test_the_loss_of_a_round_is_weighted_by_examples(tiny, cohort, step):
 def test_every_epoch_takes_a_step_for_each_batch(tiny, cohort):
     # Batches of one: each step of rate ½ halves the distance to 8, and 2 epochs of 2 steps end at 8 - 8/2⁴ = 7.5.
     fed = tiny(a=[8, 8])
-    assert FedAvg(LocalSGD(epochs=2, batch=1, rate=0.5)).round(w(0), fed, cohort(fed), Seed(0)).state["w"] == 7.5
+    assert (
+        FedAvg(LocalSGD(epochs=2, batch_size=1, learning_rate=0.5)).round(w(0), fed, cohort(fed), Seed(0)).state["w"]
+        == 7.5
+    )
 
 
 def test_everyone_is_served_the_one_model(tiny, step):

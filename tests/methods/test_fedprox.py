@@ -12,7 +12,7 @@ from coterie.methods.fedavg import FedAvg
 from coterie.methods.fedprox import FedProx
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
 
 
 def w(value):
@@ -20,21 +20,21 @@ def w(value):
 
 
 @BOTH
-def test_without_pull_and_stragglers_it_is_fedavg_to_the_bit(kind, blobs, play):
-    local = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
+def test_without_pull_and_stragglers_it_is_fedavg_to_the_bit(kind, blobs, run_rounds):
+    local = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
     fed, _ = blobs(kind=kind)
-    state, rounds = play(FedProx(local, mu=0.0), fed, 3, 5)
-    plain, plain_rounds = play(FedAvg(local), fed, 3, 5)
+    state, rounds = run_rounds(FedProx(local, mu=0.0), fed, 3, 5)
+    plain, plain_rounds = run_rounds(FedAvg(local), fed, 3, 5)
     assert tree.same(state, plain)
     assert [(r.loss, r.assignment) for r in rounds] == [(r.loss, r.assignment) for r in plain_rounds]
 
 
 @BOTH
-def test_one_step_from_the_model_received_does_not_depend_on_the_pull(kind, blobs, play):
+def test_one_step_from_the_model_received_does_not_depend_on_the_pull(kind, blobs, run_rounds):
     # At w = w_t the proximal gradient μ (w - w_t) is 0.
     fed, _ = blobs(kind=kind)
-    local = LocalSGD(steps=1, batch=8, rate=0.1)
-    weak, strong = (play(FedProx(local, mu=mu), fed, 1, 5)[0] for mu in (0.001, 50.0))
+    local = LocalSGD(steps=1, batch_size=8, learning_rate=0.1)
+    weak, strong = (run_rounds(FedProx(local, mu=mu), fed, 1, 5)[0] for mu in (0.001, 50.0))
     assert tree.same(weak, strong)
 
 
@@ -93,7 +93,7 @@ def test_stragglers_do_a_part_of_the_work_and_count(kind, tiny, cohort):
     # Five at 7, three at 4 (u = 0, 0.4, 0.4), two at 6: (35 + 12 + 12) / 10 = 5.9
     fed = tiny(kind=kind, **{f"c{i}": [8] for i in range(10)})
     efforts = dict(zip(["c5", "c6", "c7", "c8", "c9"], [0.0, 0.4, 0.4, 0.5, 0.9], strict=True))
-    method = FedProx(LocalSGD(epochs=3, batch=0, rate=0.5), mu=0.0)
+    method = FedProx(LocalSGD(epochs=3, batch_size=0, learning_rate=0.5), mu=0.0)
     out = method.round(w(0), fed, cohort(fed, efforts=efforts), Seed(0))
     assert len(out.assignment) == 10
     assert out.state["w"] == pytest.approx(5.9)
@@ -102,7 +102,7 @@ def test_stragglers_do_a_part_of_the_work_and_count(kind, tiny, cohort):
 def test_stragglers_count_their_examples_whatever_they_did(tiny, cohort):
     # With one epoch a straggler does all of it: (2·0 + 6·8) / 8 = 6.
     fed = tiny(a=[0, 0], b=[8] * 6)
-    method = FedProx(LocalSGD(epochs=1, batch=0, rate=1.0))
+    method = FedProx(LocalSGD(epochs=1, batch_size=0, learning_rate=1.0))
     assert method.round(w(3), fed, cohort(fed, efforts={"b": 0.99}), Seed(0)).state["w"] == 6
 
 
@@ -115,7 +115,7 @@ def test_the_pull_of_the_method_replaces_that_of_the_local_settings(tiny, cohort
 def test_the_rate_decays_from_round_to_round(tiny, cohort, step):
     # One step from 0 towards 8 with rate ½·½^t.
     fed = tiny(a=[8])
-    method = FedProx(step(0.5, rate_decay=0.5))
+    method = FedProx(step(0.5, lr_decay=0.5))
     assert [float(method.round(w(0), fed, cohort(fed, t), Seed(0)).state["w"]) for t in (0, 2)] == [4, 1]
 
 

@@ -1,4 +1,4 @@
-"""FedSoft: weights, pull and centres by hand, its memory, its identities, its bytes."""
+"""FedSoft: weights, pull and centers by hand, its memory, its identities, its bytes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from coterie import tree
-from coterie.aggregation import Robust
+from coterie.aggregation import Aggregation
+from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError
-from coterie.federation import Desk, Once, Sequential
-from coterie.kept import Kept
+from coterie.federation import Cached, Sequential, Server
 from coterie.methods import local as alone
 from coterie.methods.fedprox import FedProx
 from coterie.methods.fedsoft import FedSoft
@@ -20,18 +20,18 @@ from coterie.methods.local import Local
 from coterie.metrics import adjusted_rand
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
 @pytest.fixture(scope="session")
 def three(tiny):
-    """F_i(w) = ½(w - x)²: an example's loss is the smaller the nearer a centre is. Means 5, 2, 1."""
+    """F_i(w) = ½(w - x)²: an example's loss is the smaller the nearer a center is. Means 5, 2, 1."""
     return lambda **how: tiny(a=[0, 0, 10, 10], b=[0, 0, 0, 8], c=[1], **how)
 
 
 def begin(method, fed, bank, start=1.0):
-    """The state of a run with these centres, where models begin here."""
+    """The state of a run with these centers, where models begin here."""
     return dataclasses.replace(method.start(fed.task, Seed(0)), bank=bank, start={"w": np.float32(start)})
 
 
@@ -48,13 +48,13 @@ def own_models(method, state, fed, clients=None):
 
 @BOTH
 def test_weights_are_shares_of_examples_by_their_nearest_centre(kind, three, cohort, bank, step):
-    # Centres 0 and 10.   a: two examples each   b: three and one   c: one and none, for which σ stands.
+    # Centers 0 and 10.   a: two examples each   b: three and one   c: one and none, for which σ stands.
     fed, method = three(kind=kind), FedSoft(step(0.5), sigma=0.25)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed), Seed(0))
     assert out.evidence["clients"] == ["a", "b", "c"]
     assert out.evidence["weights"].tolist() == [[0.5, 0.5], [0.75, 0.25], [1, 0.25]]
     assert dict(out.state.samples) == {"a": 4, "b": 4, "c": 1}
-    # u n: (2, 2), (3, 1), (1, ¼), of which each centre's add up to 6 and 3.25.
+    # u n: (2, 2), (3, 1), (1, ¼), of which each center's add up to 6 and 3.25.
     shares = out.state.importance(fed.clients)
     np.testing.assert_allclose(shares, [[2 / 6, 3 / 6, 1 / 6], [2 / 3.25, 1 / 3.25, 0.25 / 3.25]])
     np.testing.assert_allclose(shares.sum(axis=1), 1)
@@ -62,7 +62,7 @@ def test_weights_are_shares_of_examples_by_their_nearest_centre(kind, three, coh
 
 def test_weights_may_be_made_to_add_up_to_one(three, cohort, bank, step):
     # c: (1, ¼) / 1.25
-    fed, method = three(), FedSoft(step(0.5), sigma=0.25, renormalise=True)
+    fed, method = three(), FedSoft(step(0.5), sigma=0.25, renormalize=True)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed), Seed(0))
     np.testing.assert_allclose(out.evidence["weights"], [[0.5, 0.5], [0.75, 0.25], [0.8, 0.2]])
 
@@ -83,7 +83,7 @@ def test_weights_are_estimated_every_so_many_rounds_by_all_clients(kind, three, 
         out = method.round(state, fed, cohort(fed, t, clients="a"), Seed(t))
         state = out.state
         assert ("weights" in out.evidence) == (t % 2 == 0)
-        # Two centres of four bytes to each of three clients.
+        # Two centers of four bytes to each of three clients.
         assert fed.traffic.by_purpose(t).get("estimate") == ({"down": 3 * 2 * 4, "up": 0} if t % 2 == 0 else None)
 
 
@@ -105,50 +105,53 @@ def test_who_does_not_count_keeps_its_weights(three, cohort, bank, step):
     assert after.weights["c"].tolist() == state.weights["c"].tolist()
 
 
-# Training and centres ------------------------------------------------------------------------------------------------
+# Training and centers ------------------------------------------------------------------------------------------------
 
 
 @BOTH
-@pytest.mark.parametrize(("renormalise", "at_c"), [(False, 2.25), (True, 2)])
-def test_models_are_pulled_to_all_centres_by_weight(kind, renormalise, at_c, three, cohort, bank, step):
-    # One step of rate ½ from 1, λ = 2, σ = ¼, centres 0 and 10:  g = (1 - mean) + λ Σ_s u_s (1 - c_s)
+@pytest.mark.parametrize(("renormalize", "at_c"), [(False, 2.25), (True, 2)])
+def test_models_are_pulled_to_all_centres_by_weight(kind, renormalize, at_c, three, cohort, bank, step):
+    # One step of rate ½ from 1, λ = 2, σ = ¼, centers 0 and 10:  g = (1 - mean) + λ Σ_s u_s (1 - c_s)
     #   a: (1 - 5) + 2 (½·1 + ½·(-9)) = -12        1 + 6    = 7
     #   b: (1 - 2) + 2 (¾·1 + ¼·(-9)) = -4         1 + 2    = 3
     #   c: (1 - 1) + 2 (1·1 + ¼·(-9)) = -2.5       1 + 1.25 = 2.25;  with 0.8 and 0.2: 2 (0.8 - 1.8) = -2, 2
     fed = three(kind=kind)
-    method = FedSoft(step(0.5), mu=2.0, sigma=0.25, selection="all", renormalise=renormalise)
+    method = FedSoft(step(0.5), mu=2.0, sigma=0.25, selection="all", renormalize=renormalize)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed, clients="a"), Seed(0))
     assert own_models(method, out.state, fed) == pytest.approx({"a": 7, "b": 3, "c": at_c})
     # c_s = Σ_k v_sk w_k, with v of above (u n is 0.8 and 0.2 for c where it is made to add up to 1).
-    first, second = (2, 3, 0.8 if renormalise else 1), (2, 1, 0.2 if renormalise else 0.25)
+    first, second = (2, 3, 0.8 if renormalize else 1), (2, 1, 0.2 if renormalize else 0.25)
     models = (7, 3, at_c)
     expected = [np.dot(v, models) / sum(v) for v in (first, second)]
     np.testing.assert_allclose(out.state.bank["w"], expected, rtol=1e-6)
     assert out.assignment == {"a": 0, "b": 0, "c": 0}
-    # Distances to the centre of the largest weight; losses before the step: (2·1 + 2·81 + 3·1 + 49 + 0)/2 over nine.
+    # Distances to the center of the largest weight; losses before the step: (2·1 + 2·81 + 3·1 + 49 + 0)/2 over nine.
     assert out.distances == pytest.approx({k: abs(m - expected[0]) for k, m in zip("abc", models, strict=True)})
     assert out.loss == pytest.approx((2 + 2 * 81 + 3 + 49) / 2 / 9)
 
 
-@pytest.mark.parametrize("rule", ["trimmed", "median", "geometric", "krum", "multi-krum", "clip"])
+@pytest.mark.parametrize("rule", ["trimmed-mean", "median", "geometric-median", "krum", "multi-krum", "norm-clip"])
 def test_robust_centres_are_those_of_clients_that_weigh_them_most(rule, numbers, quadratic, cohort, bank, step):
-    # Two of each kind, with a tenth of the other's examples and so a weight on both centres. Without a pull and with
+    # Two of each kind, with a tenth of the other's examples and so a weight on both centers. Without a pull and with
     # rate 1 each trains to its mean, 4 or 36; a robust rule counts all alike that it is given, and of equals is one.
     held = {"a": [0] * 9 + [40], "b": [40] * 9 + [0]}
     images = numbers(**{f"{kind}{twin}": xs for kind, xs in held.items() for twin in (1, 2)})
-    fed, method = Desk(Sequential(images, quadratic), robust=Robust(rule)), FedSoft(step(1.0), mu=0.0, selection="all")
+    fed, method = (
+        Server(Sequential(images, quadratic), aggregation=Aggregation(rule)),
+        FedSoft(step(1.0), mu=0.0, selection="all"),
+    )
     out = method.round(begin(method, fed, bank(0, 40)), fed, cohort(fed), Seed(0))
     assert out.state.weights["a1"].tolist() == [0.9, 0.1]
     assert out.state.bank["w"].tolist() == pytest.approx([4, 36])
-    # A centre that nobody weighs most stays where it is.
+    # A center that nobody weighs most stays where it is.
     method = dataclasses.replace(method, clusters=3)
     far = method.round(begin(method, fed, bank(0, 40, 1e6 / 7)), fed, cohort(fed), Seed(0))
     assert far.state.bank["w"][2:].tobytes() == bank(1e6 / 7)["w"].tobytes()
 
 
 def test_training_goes_on_from_the_clients_own_model(tiny, cohort, bank, step):
-    # x = 0 and a centre at 8, λ = 1: g = w + (w - 8) = 2w - 8. From w_0 = 0 with rate ¼: 2, where the centre follows.
-    # With the centre put back to 8: from 2, g = -4, 3. From w_0 it would be 2 again, from the centre 8 - ¼·8 = 6.
+    # x = 0 and a center at 8, λ = 1: g = w + (w - 8) = 2w - 8. From w_0 = 0 with rate ¼: 2, where the center follows.
+    # With the center put back to 8: from 2, g = -4, 3. From w_0 it would be 2 again, from the center 8 - ¼·8 = 6.
     fed, method = tiny(a=[0]), FedSoft(step(0.25), clusters=1, mu=1.0)
     first = method.round(begin(method, fed, bank(8), start=0), fed, cohort(fed), Seed(0))
     assert own_models(method, first.state, fed) == {"a": 2}
@@ -159,14 +162,14 @@ def test_training_goes_on_from_the_clients_own_model(tiny, cohort, bank, step):
 
 
 def test_a_centre_is_the_plain_mean_of_those_drawn_for_it(three, cohort, bank, step):
-    # All have a weight on both centres, and as many as there are are drawn: both centres at (7 + 3 + 2.25)/3.
+    # All have a weight on both centers, and as many as there are are drawn: both centers at (7 + 3 + 2.25)/3.
     fed, method = three(), FedSoft(step(0.5), mu=2.0, sigma=0.25, members=3)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed), Seed(0))
     np.testing.assert_allclose(out.state.bank["w"], [(7 + 3 + 2.25) / 3] * 2, rtol=1e-6)
 
 
 def test_only_those_with_a_weight_are_drawn_and_a_centre_of_nobody_stays_to_the_bit(three, cohort, bank, step):
-    # Without σ, c has no weight on 10 and nobody has one on the third centre: fewer than K come, or none.
+    # Without σ, c has no weight on 10 and nobody has one on the third center: fewer than K come, or none.
     fed, method = three(), FedSoft(step(0.5), clusters=3, mu=2.0, sigma=0.0, members=3)
     before = begin(method, fed, bank(0, 10, 1e6 / 7))
     out = method.round(before, fed, cohort(fed), Seed(0))
@@ -179,7 +182,7 @@ def test_only_those_with_a_weight_are_drawn_and_a_centre_of_nobody_stays_to_the_
 def test_draws_follow_the_weights(tiny, cohort, bank, step):
     # x = 0 for every client but those of n = 9 examples, who are drawn nine times as often as those with one.
     many = {f"{i:02}": [0.0] * (9 if i < 10 else 1) for i in range(20)}
-    fed, method = tiny(kind="vectorised", **many), FedSoft(step(0.5), clusters=1, members=1)
+    fed, method = tiny(kind="vectorized", **many), FedSoft(step(0.5), clusters=1, members=1)
     state = begin(method, fed, bank(0))
     drawn = []
     for t in range(60):
@@ -193,9 +196,9 @@ def test_draws_follow_the_weights(tiny, cohort, bank, step):
     assert list(again.assignment) == drawn[-1:]
 
 
-def test_each_centre_draws_its_share_of_the_cohort_by_default(blobs, play):
+def test_each_centre_draws_its_share_of_the_cohort_by_default(blobs, run_rounds):
     fed, _ = blobs()
-    _, rounds = play(FedSoft(LOCAL, clusters=2, sigma=1.0), fed, 3, size=5)
+    _, rounds = run_rounds(FedSoft(LOCAL, clusters=2, sigma=1.0), fed, 3, size=5)
     # ⌈5/2⌉ = 3 of each, some of them of both.
     assert all(3 <= len(out.assignment) <= 6 for out in rounds)
 
@@ -216,56 +219,56 @@ def test_stragglers_and_clients_without_examples_do_not_train(tiny, cohort, bank
 
 
 @BOTH
-def test_one_client_and_one_centre_are_fedprox(kind, blobs, play):
-    # Then the client's own model is the centre: μ = λ, and the model received is where training starts.
+def test_one_client_and_one_centre_are_fedprox(kind, blobs, run_rounds):
+    # Then the client's own model is the center: μ = λ, and the model received is where training starts.
     fed, _ = blobs(kind=kind, clients=1, clusters=1)
-    mine, rounds = play(FedSoft(LOCAL, clusters=1, mu=0.5), fed, 3)
-    theirs, others = play(FedProx(LOCAL, mu=0.5), fed, 3)
+    mine, rounds = run_rounds(FedSoft(LOCAL, clusters=1, mu=0.5), fed, 3)
+    theirs, others = run_rounds(FedProx(LOCAL, mu=0.5), fed, 3)
     np.testing.assert_allclose(tree.flatten(tree.row(mine.bank, 0)), tree.flatten(theirs), atol=1e-6)
     assert [r.loss for r in rounds] == pytest.approx([r.loss for r in others], rel=1e-5)
 
 
-def test_without_a_pull_everyone_trains_alone(blobs, play):
+def test_without_a_pull_everyone_trains_alone(blobs, run_rounds):
     fed, _ = blobs()
     n = len(fed.clients)
     method = FedSoft(LOCAL, mu=0.0, selection="all")
-    mine, _ = play(method, fed, 3)
-    theirs, _ = play(Local(LOCAL, rounds=3, cohort=n, clients=n), fed, 3)
+    mine, _ = run_rounds(method, fed, 3)
+    theirs, _ = run_rounds(Local(LOCAL, rounds=3, clients_per_round=n, clients=n), fed, 3)
     adapt = method.place(mine, fed.evaluating(), fed.clients, Seed(0)).adapt
     got = fed.evaluating().ask(fed.clients, adapt.work, Seed(0), **adapt.sent)["params"]
-    expected = fed.evaluating().ask(fed.clients, alone.recall, Seed(0), start=Once(theirs.start))["params"]
+    expected = fed.evaluating().ask(fed.clients, alone.recall, Seed(0), start=Cached(theirs.start))["params"]
     assert tree.same(got, expected)
 
 
 @BOTH
-def test_clients_of_one_kind_each_are_as_if_their_kinds_were_apart(kind, tiny, play, bank):
-    # One-hot weights: all examples of a and b lie near the first centre, those of c and d near the second.
+def test_clients_of_one_kind_each_are_as_if_their_kinds_were_apart(kind, tiny, run_rounds, bank):
+    # One-hot weights: all examples of a and b lie near the first center, those of c and d near the second.
     held = {"a": [0.0, 1], "b": [2.0], "c": [100.0, 103], "d": [101.0]}
-    local = LocalSGD(epochs=2, batch=1, rate=0.1)
+    local = LocalSGD(epochs=2, batch_size=1, learning_rate=0.1)
     method = FedSoft(local, clusters=2, mu=0.5, sigma=0.0, selection="all")
     fed = tiny(kind=kind, **held)
-    together, rounds = play(method, fed, 3, state=begin(method, fed, bank(5, 95)))
+    together, rounds = run_rounds(method, fed, 3, state=begin(method, fed, bank(5, 95)))
     assert rounds[-1].assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
     single = dataclasses.replace(method, clusters=1)
-    for s, centre in enumerate((5, 95)):
+    for s, center in enumerate((5, 95)):
         part = tiny(kind=kind, **{name: held[name] for name in ("ab", "cd")[s]})
-        apart, _ = play(single, part, 3, state=begin(single, part, bank(centre)))
+        apart, _ = run_rounds(single, part, 3, state=begin(single, part, bank(center)))
         np.testing.assert_allclose(together.bank["w"][s], apart.bank["w"][0], rtol=1e-6)
         mine = own_models(method, together, fed, list(("ab", "cd")[s]))
         assert mine == pytest.approx(own_models(single, apart, part), rel=1e-6)
 
 
 @pytest.mark.slow
-def test_planted_kinds_are_told_apart(tiny, play, bank, step):
-    # Two populations forty apart, a tenth of whose examples are the other's; centres start between them.
+def test_planted_kinds_are_told_apart(tiny, run_rounds, bank, step):
+    # Two populations forty apart, a tenth of whose examples are the other's; centers start between them.
     scores, shares = [], []
     for seed in range(10):
         noise = Seed(seed).fold("x").uniform(16)
         truth = {f"{i:02}": i % 2 for i in range(16)}
         held = {c: [40 * k + noise[int(c)]] * 9 + [40 * (1 - k)] for c, k in truth.items()}
-        fed = tiny(kind="vectorised", **held)
+        fed = tiny(kind="vectorized", **held)
         method = FedSoft(step(0.5), clusters=2, mu=0.1)
-        state, _ = play(method, fed, 6, size=8, seed=seed, state=begin(method, fed, bank(15, 25), start=20))
+        state, _ = run_rounds(method, fed, 6, size=8, seed=seed, state=begin(method, fed, bank(15, 25), start=20))
         scores.append(adjusted_rand(state.largest(fed.clients), truth))
         shares.append(np.abs(state.table(fed.clients).max(axis=1) - 0.9).max())
     assert scores.count(1.0) >= 9, scores
@@ -283,7 +286,9 @@ def test_everyone_is_served_its_own_model_or_the_centre_nearest_to_its_examples(
     state = begin(method, fed, bank(0, 10))
     known = dataclasses.replace(cohort(fed, clients="a"), available=("a", "b"))
     state = dataclasses.replace(
-        state, weights=Kept({"a": np.array([1, 0.0]), "b": np.array([1 / 3, 2 / 3])}), samples=Kept({"a": 1, "b": 0})
+        state,
+        weights=ClientMap({"a": np.array([1, 0.0]), "b": np.array([1 / 3, 2 / 3])}),
+        samples=ClientMap({"a": 1, "b": 0}),
     )
     state = dataclasses.replace(state, estimated=1)
     state = dataclasses.replace(method.round(state, fed, known, Seed(0)).state, bank=bank(0, 10))
@@ -291,14 +296,14 @@ def test_everyone_is_served_its_own_model_or_the_centre_nearest_to_its_examples(
     assert own_models(method, state, fed) == served
     placement = method.place(state, fed.evaluating(), fed.clients, Seed(0))
     assert placement.row == {"a": 0, "b": 1, "empty": 0, "newcomer": 1}
-    centre = dataclasses.replace(method, serve="centre").place(state, fed.evaluating(), fed.clients, Seed(0))
-    assert (centre.row, centre.adapt) == (placement.row, None)
+    center = dataclasses.replace(method, serve="center").place(state, fed.evaluating(), fed.clients, Seed(0))
+    assert (center.row, center.adapt) == (placement.row, None)
     assert method.place(state, fed.evaluating(), [], Seed(0)).row == {}
 
 
-def test_centres_go_to_all_who_count_and_to_those_who_train_and_one_model_comes_back(blobs, play):
+def test_centres_go_to_all_who_count_and_to_those_who_train_and_one_model_comes_back(blobs, run_rounds):
     fed, _ = blobs()
-    state, rounds = play(FedSoft(LOCAL, clusters=3, estimate_every=2), fed, 3, size=6)
+    state, rounds = run_rounds(FedSoft(LOCAL, clusters=3, estimate_every=2), fed, 3, size=6)
     model, n = 4 * tree.size(state.start), len(fed.clients)
     trained = [len(out.assignment) for out in rounds]
     for t, estimates in enumerate((True, False, True)):
@@ -321,7 +326,7 @@ def test_centres_go_to_all_who_count_and_to_those_who_train_and_one_model_comes_
         ({"mu": -0.1}, "method.mu must be a finite number of at least 0, got -0.1"),
         ({"sigma": 2.0}, "method.sigma must lie between 0 and 1, got 2.0"),
         ({"selection": "some"}, "method.selection must be one of 'drawn', 'all', got 'some'"),
-        ({"serve": "mean"}, "method.serve must be one of 'own', 'centre', got 'mean'"),
+        ({"serve": "mean"}, "method.serve must be one of 'own', 'center', got 'mean'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(given, text):

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from coterie import models, tree
+from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError, TooFewReplies
-from coterie.federation import Desk, Sequential
-from coterie.kept import Kept
+from coterie.federation import Sequential, Server
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fesem import FeSEM
 from coterie.metrics import adjusted_rand
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
 @pytest.fixture(scope="session")
@@ -28,13 +28,13 @@ def four(tiny):
 
 
 def begin(method, fed, bank, w0=0.0, **known):
-    """The state of a run with these centres and these last local models."""
+    """The state of a run with these centers and these last local models."""
     return dataclasses.replace(
         method.start(fed.task, Seed(0)),
         w0={"w": np.float32(w0)},
         bank=bank,
-        models=Kept({client: np.array([w], np.float32) for client, w in known.items()}),
-        samples=Kept(dict.fromkeys(known, 1)),
+        models=ClientMap({client: np.array([w], np.float32) for client, w in known.items()}),
+        samples=ClientMap(dict.fromkeys(known, 1)),
     )
 
 
@@ -43,9 +43,9 @@ def begin(method, fed, bank, w0=0.0, **known):
 
 @BOTH
 def test_clients_train_the_centre_nearest_to_their_last_model(kind, four, cohort, bank, step):
-    # Centres 1 and 8.   a: last at 2, nearest 1 → 0.5    b: last at 7, nearest 8 → 9    c: last at 9, 8 → 10
+    # Centers 1 and 8.   a: last at 2, nearest 1 → 0.5    b: last at 7, nearest 8 → 9    c: last at 9, 8 → 10
     # (9 + 10)/2 = 9.5, although c has twice b's examples.
-    fed, method = four(kind=kind), FeSEM(step(0.5), groups=2)
+    fed, method = four(kind=kind), FeSEM(step(0.5), clusters=2)
     out = method.round(begin(method, fed, bank(1, 8), a=2, b=7, c=9), fed, cohort(fed, clients="abc"), Seed(0))
     assert out.assignment == {"a": 0, "b": 1, "c": 1}
     assert out.state.bank["w"].tolist() == [0.5, 9.5]
@@ -56,14 +56,14 @@ def test_clients_train_the_centre_nearest_to_their_last_model(kind, four, cohort
 
 def test_weights_by_examples_count_examples(four, cohort, bank, step):
     # (9 + 2·10) / 3
-    fed, method = four(), FeSEM(step(0.5), groups=2, weights="samples")
+    fed, method = four(), FeSEM(step(0.5), clusters=2, weights="samples")
     out = method.round(begin(method, fed, bank(1, 8), a=2, b=7, c=9), fed, cohort(fed, clients="abc"), Seed(0))
     np.testing.assert_allclose(out.state.bank["w"], [0.5, 29 / 3], rtol=1e-6)
 
 
 def test_all_members_count_with_their_last_models(four, cohort, bank, step):
     # d is not asked; its last model 14 is nearest to 8: (9 + 10 + 14)/3 = 11. It may change sides without being asked.
-    fed, method = four(), FeSEM(step(0.5), groups=2, members="all")
+    fed, method = four(), FeSEM(step(0.5), clusters=2, members="all")
     state = begin(method, fed, bank(1, 8), a=2, b=7, c=9, d=14)
     out = method.round(state, fed, cohort(fed, clients="abc"), Seed(0))
     assert out.state.bank["w"].tolist() == [0.5, 11]
@@ -73,8 +73,8 @@ def test_all_members_count_with_their_last_models(four, cohort, bank, step):
 
 
 def test_the_first_client_of_a_centre_may_stand_for_all_as_in_flexcfls_code(four, cohort, bank, step):
-    # b comes before c: centre 1 goes to b's 9, and c's 10 does not count.
-    fed, method = four(), FeSEM(step(0.5), groups=2, agg="first_only")
+    # b comes before c: center 1 goes to b's 9, and c's 10 does not count.
+    fed, method = four(), FeSEM(step(0.5), clusters=2, agg="first_only")
     out = method.round(begin(method, fed, bank(1, 8), a=2, b=7, c=9), fed, cohort(fed, clients="abc"), Seed(0))
     assert out.state.bank["w"].tolist() == [0.5, 9]
     assert out.distances == {"a": 0, "b": 0, "c": 1}
@@ -82,9 +82,9 @@ def test_the_first_client_of_a_centre_may_stand_for_all_as_in_flexcfls_code(four
 
 @BOTH
 def test_between_two_e_steps_everyone_stays_where_it_is(kind, four, cohort, bank, step):
-    # Centres 1 and 8, E in rounds 0, 2, …; last models: b 7, d 4.
-    # Round 0, with b: b belongs to 8, d (|4 - 1| = 3) to 1. b trains 8 → 9, and centre 1 is at 9.
-    fed, method = four(kind=kind), FeSEM(step(0.5), groups=2, recluster_every=2)
+    # Centers 1 and 8, E in rounds 0, 2, …; last models: b 7, d 4.
+    # Round 0, with b: b belongs to 8, d (|4 - 1| = 3) to 1. b trains 8 → 9, and center 1 is at 9.
+    fed, method = four(kind=kind), FeSEM(step(0.5), clusters=2, recluster_every=2)
     state = begin(method, fed, bank(1, 8), b=7, d=4)
     out = method.round(state, fed, cohort(fed, 0, "b"), Seed(0))
     assert dict(out.state.assignment) == {"b": 1, "d": 0}
@@ -100,13 +100,13 @@ def test_between_two_e_steps_everyone_stays_where_it_is(kind, four, cohort, bank
     assert dict(out.state.assignment) == {"a": 0, "b": 1, "d": 1}
 
 
-def test_an_e_step_in_every_round_keeps_no_assignment(blobs, play):
-    state, _ = play(FeSEM(LOCAL, groups=2), blobs()[0], 3)
+def test_an_e_step_in_every_round_keeps_no_assignment(blobs, run_rounds):
+    state, _ = run_rounds(FeSEM(LOCAL, clusters=2), blobs()[0], 3)
     assert not state.assignment
 
 
 def test_ties_go_to_the_lowest_centre_and_unchosen_ones_stay_to_the_bit(four, cohort, bank, step):
-    fed, method = four(), FeSEM(step(0.5), groups=3)
+    fed, method = four(), FeSEM(step(0.5), clusters=3)
     state = begin(method, fed, bank(2, 8, 1e6 / 7), a=5)
     out = method.round(state, fed, cohort(fed, clients="a"), Seed(0))
     assert out.assignment == {"a": 0}
@@ -117,37 +117,37 @@ def test_ties_go_to_the_lowest_centre_and_unchosen_ones_stay_to_the_bit(four, co
 
 
 def test_who_never_trained_counts_as_the_start(four, bank, step):
-    fed, method = four(), FeSEM(step(0.5), groups=2)
+    fed, method = four(), FeSEM(step(0.5), clusters=2)
     state = begin(method, fed, bank(1, 8), w0=6, a=2)
     assert method.place(state, fed, fed.clients, Seed(0)).row == {"a": 0, "b": 1, "c": 1, "d": 1}
 
 
 def test_distances_may_be_those_of_the_last_layer(two_layers, step):
-    # a's last model: wide 0, head 5. Centres (wide, head): (0, 0) and (9, 5).
+    # a's last model: wide 0, head 5. Centers (wide, head): (0, 0) and (9, 5).
     for layers, nearest in (("all", 0), ("last", 1)):
-        method = FeSEM(step(0.5), groups=2, layers=layers)
+        method = FeSEM(step(0.5), clusters=2, layers=layers)
         state = dataclasses.replace(
             method.start(dataclasses.replace(two_layers, layers=("wide", "head")), Seed(0)),
             bank={"wide": np.array([0, 9], np.float32), "head": np.array([0, 5], np.float32)},
-            models=Kept({"a": tree.flatten({"wide": np.float32(0), "head": np.float32(5)})}),
+            models=ClientMap({"a": tree.flatten({"wide": np.float32(0), "head": np.float32(5)})}),
         )
         assert state.nearest(["a"]) == {"a": nearest}
 
 
-def test_the_first_round_puts_all_into_one_centre(blobs, play):
+def test_the_first_round_puts_all_into_one_centre(blobs, run_rounds):
     # The degenerate start that the papers report.
     fed, _ = blobs()
-    _, rounds = play(FeSEM(LOCAL, groups=3), fed, 3)
+    _, rounds = run_rounds(FeSEM(LOCAL, clusters=3), fed, 3)
     assert all(len(set(out.assignment.values())) == 1 for out in rounds)
     assert all(out.counts == {"empty_clusters": 2} for out in rounds)
 
 
-def test_the_objective_does_not_grow_in_the_e_step(blobs, play):
+def test_the_objective_does_not_grow_in_the_e_step(blobs, run_rounds):
     fed, _ = blobs()
-    method = FeSEM(LOCAL, groups=2, warm_start=True)
+    method = FeSEM(LOCAL, clusters=2, warm_start=True)
     state = None
     for t in range(4):
-        state, rounds = play(method, fed, 1, state=state, seed=t)
+        state, rounds = run_rounds(method, fed, 1, state=state, seed=t)
         distances = np.square(state.distances(fed.clients))
         before = rounds[-1].assignment
         after = state.nearest(fed.clients)
@@ -165,10 +165,10 @@ def test_the_objective_does_not_grow_in_the_e_step(blobs, play):
 def test_a_warm_start_by_hand(kind, four, cohort, bank, step):
     # From w_0 = 8, one epoch: a: 4, b: 9, c: 10, d: 14. By k-means in two: {a} and {b, c, d}, whose mean is 11, since
     # 0 + (4 + 1 + 9) = 14 is less than {a, b, c} and {d}: 20.67 of squares.
-    fed, method = four(kind=kind), FeSEM(step(0.5), groups=2, warm_start=True)
+    fed, method = four(kind=kind), FeSEM(step(0.5), clusters=2, warm_start=True)
     out = method.round(begin(method, fed, bank(-50, -60), w0=8), fed, cohort(fed), Seed(0))
     assert out.assignment == {"a": 0, "b": 1, "c": 1, "d": 1}
-    # Then half way from the centres 4 and 11: a: 2; b: 10.5, c: 11.5, d: 15.5, whose mean is 12.5.
+    # Then half way from the centers 4 and 11: a: 2; b: 10.5, c: 11.5, d: 15.5, whose mean is 12.5.
     assert out.state.bank["w"].tolist() == [2, 12.5]
     assert out.state.warmed
 
@@ -180,8 +180,8 @@ def test_who_is_not_heard_in_a_warm_start_counts_as_the_start_once_there_are_cen
         def carry(self, order):
             return iter(()) if order.work.name == "update" else super().carry(order)
 
-    fed = Desk(Losing(numbers(a=[0], b=[10]), quadratic))
-    method = FeSEM(step(0.5), groups=2, warm_start=True)
+    fed = Server(Losing(numbers(a=[0], b=[10]), quadratic))
+    method = FeSEM(step(0.5), clusters=2, warm_start=True)
     state = begin(method, fed, bank(1, 8), w0=6)
     with pytest.raises(TooFewReplies):
         method.round(state, fed, cohort(fed), Seed(0))
@@ -191,9 +191,9 @@ def test_who_is_not_heard_in_a_warm_start_counts_as_the_start_once_there_are_cen
     assert out.state.bank["w"].tolist() == [1, 6.5]
 
 
-def test_a_warm_start_is_one_more_exchange_for_each_client_once(blobs, play):
+def test_a_warm_start_is_one_more_exchange_for_each_client_once(blobs, run_rounds):
     fed, _ = blobs()
-    state, _ = play(FeSEM(LOCAL, groups=2, warm_start=True), fed, 4)
+    state, _ = run_rounds(FeSEM(LOCAL, clusters=2, warm_start=True), fed, 4)
     model, n = 4 * tree.size(state.w0), len(fed.clients)
     assert fed.traffic.by_purpose()["pretrain"] == {"down": n * model, "up": n * model}
     assert fed.traffic.by_purpose()["train"] == {"down": 4 * n * model, "up": 4 * n * model}
@@ -201,14 +201,14 @@ def test_a_warm_start_is_one_more_exchange_for_each_client_once(blobs, play):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("members", ["cohort", "all"])
-def test_far_apart_populations_are_told_apart_after_a_warm_start(members, tiny, play, step):
+def test_far_apart_populations_are_told_apart_after_a_warm_start(members, tiny, run_rounds, step):
     scores = []
     for seed in range(10):
         noise = Seed(seed).fold("x").uniform(16)
         truth = {f"{i:02}": i % 2 for i in range(16)}
-        fed = tiny(kind="vectorised", **{client: [40 * truth[client] + noise[int(client)]] for client in truth})
-        method = FeSEM(step(0.5), groups=2, warm_start=True, members=members)
-        state, _ = play(method, fed, 4, size=12, seed=seed)
+        fed = tiny(kind="vectorized", **{client: [40 * truth[client] + noise[int(client)]] for client in truth})
+        method = FeSEM(step(0.5), clusters=2, warm_start=True, members=members)
+        state, _ = run_rounds(method, fed, 4, size=12, seed=seed)
         scores.append(adjusted_rand(state.nearest(state.models), {c: truth[c] for c in state.models}))
     assert scores.count(1.0) >= 9, scores
 
@@ -218,18 +218,18 @@ def test_far_apart_populations_are_told_apart_after_a_warm_start(members, tiny, 
 
 @BOTH
 @pytest.mark.parametrize("weights", ["uniform", "samples"])
-def test_one_centre_is_fedavg(kind, weights, blobs, play):
+def test_one_centre_is_fedavg(kind, weights, blobs, run_rounds):
     fed, _ = blobs(kind=kind)
-    mine, rounds = play(FeSEM(LOCAL, groups=1, weights=weights), fed, 3, size=5, stragglers=1)
-    theirs, others = play(FedAvg(LOCAL, weights=weights), fed, 3, size=5, stragglers=1)
+    mine, rounds = run_rounds(FeSEM(LOCAL, clusters=1, weights=weights), fed, 3, size=5, stragglers=1)
+    theirs, others = run_rounds(FedAvg(LOCAL, weights=weights), fed, 3, size=5, stragglers=1)
     np.testing.assert_allclose(tree.flatten(tree.row(mine.bank, 0)), tree.flatten(theirs), atol=1e-6)
     np.testing.assert_allclose([r.loss for r in rounds], [r.loss for r in others], rtol=1e-5)
 
 
-def test_nothing_more_is_sent_than_in_fedavg(blobs, play):
+def test_nothing_more_is_sent_than_in_fedavg(blobs, run_rounds):
     # 2 K T models.
     fed, _ = blobs()
-    state, _ = play(FeSEM(LOCAL, groups=3), fed, 3, size=5)
+    state, _ = run_rounds(FeSEM(LOCAL, clusters=3), fed, 3, size=5)
     model = 4 * tree.size(state.w0)
     sent = fed.traffic.by_purpose()
     assert sent["train"] == {"down": 15 * model, "up": 15 * model}
@@ -245,12 +245,12 @@ def test_running_statistics_are_no_distance():
         classes=2,
         layers=("kernel", "norm"),
     )
-    assert FeSEM(groups=2).start(task, Seed(0)).counted.tolist() == [True, True, False, False, False]
+    assert FeSEM(clusters=2).start(task, Seed(0)).counted.tolist() == [True, True, False, False, False]
 
 
 def test_what_cannot_be_meant_is_refused():
     for settings, text in (
-        ({"groups": 0}, "groups must be at least 1, got 0"),
+        ({"clusters": 0}, "clusters must be at least 1, got 0"),
         ({"recluster_every": 0}, "recluster_every must be at least 1, got 0"),
         ({"agg": "first"}, "agg must be one of 'mean', 'first_only'"),
         ({"members": "some"}, "members must be one of 'cohort', 'all'"),

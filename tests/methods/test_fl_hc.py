@@ -11,17 +11,17 @@ import coterie
 from coterie import codec, data, models, tree
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError, TooFewReplies
-from coterie.federation import Desk, Faults, Faulty, Vectorised, vectorised
+from coterie.federation import Faults, Faulty, Server, Vectorized, vectorized
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fl_hc import FLHC, apart
 from coterie.metrics import adjusted_rand
-from coterie.models import Normalise
-from coterie.runs.play import Play
+from coterie.models import Normalize
 from coterie.runs.sampling import Sampler
+from coterie.runs.session import Session
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_distances_by_hand():
 @pytest.mark.parametrize(
     ("linkage", "last"),
     # Δ = 0, 2, 5. The first two merge at 2; the third is then 3 from the nearest, 5 from the farthest, 4 in the mean;
-    # for Ward √(2·2·1/3)·(5 - 1) from their centre.
+    # for Ward √(2·2·1/3)·(5 - 1) from their center.
     [("single", 3), ("complete", 5), ("average", 4), ("ward", 4 * (4 / 3) ** 0.5)],
 )
 def test_linkage_says_how_far_apart_clusters_are(linkage, last, tiny, cohort, clustered):
@@ -100,10 +100,10 @@ def test_a_share_of_pairs_or_a_number_of_clusters_instead_of_a_threshold(tiny, c
     assert out.assignment == {"a": 0, "b": 1, "c": 2, "d": 2}
 
 
-def test_a_threshold_of_zero_leaves_every_client_alone_and_an_infinite_one_all_together(blobs, play):
+def test_a_threshold_of_zero_leaves_every_client_alone_and_an_infinite_one_all_together(blobs, run_rounds):
     fed, _ = blobs()
-    alone, _ = play(FLHC(LOCAL, warm_rounds=0, threshold=0.0, rounds=1), fed, 0)
-    together, _ = play(FLHC(LOCAL, warm_rounds=0, threshold=float("inf"), rounds=1), fed, 0)
+    alone, _ = run_rounds(FLHC(LOCAL, warm_rounds=0, threshold=0.0, rounds=1), fed, 0)
+    together, _ = run_rounds(FLHC(LOCAL, warm_rounds=0, threshold=float("inf"), rounds=1), fed, 0)
     assert (tree.rows(alone.bank), tree.rows(together.bank)) == (12, 1)
 
 
@@ -141,10 +141,10 @@ def test_running_statistics_are_not_compared(tiny, cohort):
 # Rounds --------------------------------------------------------------------------------------------------------------
 
 
-def test_after_rounds_of_fedavg_one_step_with_everybody_comes_before_the_others(blobs, play):
+def test_after_rounds_of_fedavg_one_step_with_everybody_comes_before_the_others(blobs, run_rounds):
     fed, _ = blobs()
     method = FLHC(LOCAL, warm_rounds=3, rounds=5)
-    state, done = play(method, fed, 5, size=5)
+    state, done = run_rounds(method, fed, 5, size=5)
     assert [len(out.assignment) for out in done] == [5, 5, 5, 12, 5, 5]
     assert [bool(out.evidence) for out in done] == [False, False, False, True, False, False]
     model = 4 * tree.size(state.w)
@@ -158,10 +158,10 @@ def test_after_rounds_of_fedavg_one_step_with_everybody_comes_before_the_others(
     assert all(fed.traffic.by_purpose(t)["train"]["up"] == 5 * model for t in range(5))
 
 
-def test_rounds_before_the_clustering_are_fedavg_to_the_bit(blobs, play):
+def test_rounds_before_the_clustering_are_fedavg_to_the_bit(blobs, run_rounds):
     fed, _ = blobs()
-    mine, done = play(FLHC(LOCAL, warm_rounds=4, rounds=5), fed, 3, size=5, stragglers=1)
-    theirs, others = play(FedAvg(LOCAL), fed, 3, size=5, stragglers=1)
+    mine, done = run_rounds(FLHC(LOCAL, warm_rounds=4, rounds=5), fed, 3, size=5, stragglers=1)
+    theirs, others = run_rounds(FedAvg(LOCAL), fed, 3, size=5, stragglers=1)
     assert tree.same(mine.w, theirs)
     assert [(out.assignment, out.loss, out.distances) for out in done] == [
         (out.assignment, out.loss, out.distances) for out in others
@@ -170,7 +170,7 @@ def test_rounds_before_the_clustering_are_fedavg_to_the_bit(blobs, play):
 
 def test_a_run_has_as_many_rounds_as_it_says_and_clusters_between_two_of_them():
     spec = {"data": {"name": "blobs", "clients": 8}, "method": {"name": "flhc", "warm_rounds": 2}}
-    record = coterie.run({**spec, "local": {"epochs": 1}, "run": {"rounds": 4, "cohort": 3}})
+    record = coterie.run({**spec, "local": {"epochs": 1}, "run": {"rounds": 4, "clients_per_round": 3}})
     assert [row["stage"] for row in record.rounds] == ["train", "train", "prepare", "train", "train"]
     assert [row["asked"] for row in record.rounds] == [3, 3, 8, 3, 3]
     with pytest.raises(SpecError, match=r"warm_rounds of flhc must be less than run\.rounds, 2, .*, got 2; lower it"):
@@ -194,7 +194,7 @@ def test_the_rate_decays_from_round_to_round_and_the_clustering_has_that_of_the_
     # Clients at 8 and -8. FedAvg at rate 1 stays at 0; with everybody at ½, two clusters at ±4; in round 1 at ½, ±6; in
     # round 2 at ¼, ±6.5. A late client's Δ is at ½, too: half way from 0 to 6.
     fed = tiny(a=[8], b=[-8], late=[6])
-    method = clustered(local=step(1.0, rate_decay=0.5), warm_rounds=1)
+    method = clustered(local=step(1.0, lr_decay=0.5), warm_rounds=1)
     now = from_zero(method, fed)
     seen = []
     for t in (0, -1, 1, 2):
@@ -208,23 +208,23 @@ def test_the_rate_decays_from_round_to_round_and_the_clustering_has_that_of_the_
 def test_a_round_that_is_skipped_is_not_one_of_those_before_the_clustering(losing, numbers, quadratic, clustered):
     fed, lost = losing(numbers(a=[-6], b=[10]), quadratic, fit="ab")
     method = clustered(warm_rounds=1)
-    play = Play(method, fed, Seed(0), Sampler(fed.clients, 2, Seed(0)))
-    assert play.step().skipped is not None
-    assert (play.stage, play.t) == ("train", 1)
+    run_rounds = Session(method, fed, Seed(0), Sampler(fed.clients, 2, Seed(0)))
+    assert run_rounds.step().skipped is not None
+    assert (run_rounds.stage, run_rounds.t) == ("train", 1)
     lost.clear()
-    play.step()
-    assert (play.stage, play.t) == ("prepare", 2)
-    play.step()
-    assert (play.stage, play.t, dict(play.state.assignment)) == ("train", 2, {"a": 0, "b": 1})
+    run_rounds.step()
+    assert (run_rounds.stage, run_rounds.t) == ("prepare", 2)
+    run_rounds.step()
+    assert (run_rounds.stage, run_rounds.t, dict(run_rounds.state.assignment)) == ("train", 2, {"a": 0, "b": 1})
 
 
-def test_an_infinite_threshold_is_fedavg_to_the_bit(blobs, play):
-    local = dataclasses.replace(LOCAL, rate_decay=1.0)
+def test_an_infinite_threshold_is_fedavg_to_the_bit(blobs, run_rounds):
+    local = dataclasses.replace(LOCAL, lr_decay=1.0)
     fed, _ = blobs()
     method = FLHC(local, warm_rounds=2, threshold=float("inf"), rounds=9)
-    ready, _ = play(method, fed, 2, size=5)
-    mine, done = play(method, fed, 3, size=5, state=ready, stragglers=1)
-    theirs, others = play(FedAvg(local), fed, 3, size=5, state=tree.row(ready.bank, 0), stragglers=1)
+    ready, _ = run_rounds(method, fed, 2, size=5)
+    mine, done = run_rounds(method, fed, 3, size=5, state=ready, stragglers=1)
+    theirs, others = run_rounds(FedAvg(local), fed, 3, size=5, state=tree.row(ready.bank, 0), stragglers=1)
     assert tree.same(tree.row(mine.bank, 0), theirs)
     assert [out.loss for out in done] == [out.loss for out in others]
     assert [out.distances for out in done] == [out.distances for out in others]
@@ -296,7 +296,7 @@ def test_clients_without_examples_are_late_and_found_no_cluster(tiny, cohort, cl
         ({"warm_rounds": -1}, "warm_rounds must be at least 0, got -1"),
         ({"warm_rounds": 5}, "warm_rounds of flhc must be less than run.rounds, 5, for clusters to be trained, got 5"),
         ({"clusters": -1}, "clusters must be at least 0"),
-        ({"most": 0}, "most must be at least 1"),
+        ({"max_clusters": 0}, "max_clusters must be at least 1"),
         ({"threshold": -1.0}, "threshold must be a number of at least 0, or 'auto', got -1.0"),
         ({"threshold": "widest"}, "threshold must be a number of at least 0, or 'auto', got 'widest'"),
         ({"threshold": float("nan")}, "threshold must be a number of at least 0"),
@@ -314,7 +314,7 @@ def test_what_cannot_be_meant_is_refused(settings, text):
 
 # Planted clusters ----------------------------------------------------------------------------------------------------
 
-TASK = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+TASK = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
 
 
 def _truth(images):
@@ -322,32 +322,32 @@ def _truth(images):
 
 
 @pytest.mark.slow
-def test_rotated_digits_are_recovered(play):
+def test_rotated_digits_are_recovered(run_rounds):
     scores = []
     for seed in range(10):
         images = data.load("digits", clients=40, clusters=4, seed=seed)
-        state, _ = play(FLHC(rounds=11), vectorised(images, TASK), 10, size=10, seed=seed)
+        state, _ = run_rounds(FLHC(rounds=11), vectorized(images, TASK), 10, size=10, seed=seed)
         scores.append(adjusted_rand(dict(state.assignment), _truth(images)))
     assert scores.count(1.0) >= 9, scores
 
 
 @pytest.mark.slow
-def test_the_number_of_clusters_is_found_and_is_one_for_equal_clients(play):
+def test_the_number_of_clusters_is_found_and_is_one_for_equal_clients(run_rounds):
     for partition, clusters, expected in (("inverted", 2, 2), ("iid", 4, 1)):
         for seed in range(3):
             images = data.load("digits", clients=40, partition=partition, clusters=clusters, seed=seed)
-            state, done = play(FLHC(rounds=11), vectorised(images, TASK), 10, size=10, seed=seed)
+            state, done = run_rounds(FLHC(rounds=11), vectorized(images, TASK), 10, size=10, seed=seed)
             assert tree.rows(state.bank) == expected, (partition, seed, done[-1].evidence["scores"])
 
 
 @pytest.mark.slow
-def test_newcomers_and_the_lost_join_their_kind_while_three_replies_in_ten_are_lost(play):
+def test_newcomers_and_the_lost_join_their_kind_while_three_replies_in_ten_are_lost(run_rounds):
     images = data.load("digits", clients=40, clusters=4, seed=0)
-    fed = Desk(Faulty(Vectorised(images, TASK), Faults(drop=0.3), Seed(0).fold("faults")))
+    fed = Server(Faulty(Vectorized(images, TASK), Faults(drop=0.3), Seed(0).fold("faults")))
     old = [client for place, client in enumerate(sorted(images.clients)) if place % 8]
     method = FLHC(rounds=13)
-    state, _ = play(method, fed, 13, size=10, among=old)
+    state, _ = run_rounds(method, fed, 13, size=10, among=old)
     assert len(state.labels) < len(old), "some were lost in the step with everybody"
-    everyone = method.place(state, vectorised(images, TASK), images.clients, Seed(1)).row
+    everyone = method.place(state, vectorized(images, TASK), images.clients, Seed(1)).row
     assert adjusted_rand(everyone, _truth(images)) == 1
     assert codec.encode(codec.decode(codec.encode(state))) == codec.encode(state)

@@ -13,18 +13,18 @@ from coterie import codec, data, models, tree
 from coterie.clients import LocalSGD
 from coterie.clustering import agglomerative, elbow
 from coterie.errors import SpecError
-from coterie.federation import sequential, vectorised
+from coterie.federation import sequential, vectorized
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.flag import FLAG
 from coterie.methods.oracle import Oracle
 from coterie.metrics import adjusted_rand
-from coterie.models import Normalise
+from coterie.models import Normalize
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 QUICK = {"update_epochs": 2, "trial_rounds": 2, "trial_epochs": 2}
-DIGITS = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+DIGITS = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
 
 
 # Two inputs, two classes, whose logits are w: the gradient of the mean loss is the same whatever the inputs are.
@@ -47,14 +47,14 @@ def planar(make=sequential, **clients):
 
 
 @BOTH
-def test_proximity_by_hand(kind, play):
+def test_proximity_by_hand(kind, run_rounds):
     # a and b have one example of class 0 each, at 0° and 40°; c has one of class 1. Sizes of 1 and 1 are the most alike
     # and weigh 1/2, those of 1 and 0 the least and weigh 3/2.
     #   V_ab = (40/2 + 0)/2 = 10, V_ac = V_bc = (180·3/2 + 180·3/2)/2 = 270
     # Class 0 moves w towards (1, -1) and class 1 against it, however far: G_ab = 0, G_ac = G_bc = 180.
     #   A_ab = (10/270 + 0)/2 = 1/54, A_ac = A_bc = 1
-    fed = planar({"sequential": sequential, "vectorised": vectorised}[kind], a=[(0, 0)], b=[(40, 0)], c=[(70, 1)])
-    _, rounds = play(FLAG(LOCAL, **QUICK, step=1.0, alone=False), fed, 0)
+    fed = planar({"sequential": sequential, "vectorized": vectorized}[kind], a=[(0, 0)], b=[(40, 0)], c=[(70, 1)])
+    _, rounds = run_rounds(FLAG(LOCAL, **QUICK, step=1.0, alone=False), fed, 0)
     shown = rounds[0].evidence
     assert shown["clients"] == list("abc")
     np.testing.assert_allclose(shown["data_angles"], [[0, 10, 270], [10, 0, 270], [270, 270, 0]], atol=1e-3)
@@ -62,32 +62,32 @@ def test_proximity_by_hand(kind, play):
     np.testing.assert_allclose(shown["proximity"], [[0, 1 / 54, 1], [1 / 54, 0, 1], [1, 1, 0]], atol=2e-4)
 
 
-def test_the_sizes_of_classes_weigh(play):
+def test_the_sizes_of_classes_weigh(run_rounds):
     # Class 0 in 1 and 50 examples of a and b, class 1 in 1 and 1: the angle of class 0 weighs 1.5, that of class 1 0.5.
     fed = planar(a=[(0, 0), (0, 1)], b=[(40, 0)] * 50 + [(60, 1)])
     for settings, expected in (({}, (1.5 * 40 + 0.5 * 60) / 2), ({"delta": 0.0}, 50), ({"privacy": True}, 50)):
-        _, rounds = play(FLAG(LOCAL, beta=1.0, step=1.0, alone=False, **settings), fed, 0)
+        _, rounds = run_rounds(FLAG(LOCAL, beta=1.0, step=1.0, alone=False, **settings), fed, 0)
         assert rounds[0].evidence["data_angles"][0, 1] == pytest.approx(expected, abs=1e-3)
 
 
-def test_inputs_are_those_that_the_model_is_fed_with(play):
+def test_inputs_are_those_that_the_model_is_fed_with(run_rounds):
     # (x, y - 1): (1, 0) becomes (1, -1) and (0, 2) becomes (0, 1), at 135°, which is 45° for lines.
     arrays = {"a": (np.float32([[1, 0]]), np.zeros(1, int)), "b": (np.float32([[0, 2]]), np.zeros(1, int))}
-    task = models.mclr((2,), 1, normalise=Normalise(np.array([0.0, 1.0]), 1.0))
+    task = models.mclr((2,), 1, normalize=Normalize(np.array([0.0, 1.0]), 1.0))
     fed = sequential(data.from_arrays(arrays, test={}, classes=1), task)
     for inputs, expected in (("model", 45), ("raw", 90)):
-        _, rounds = play(FLAG(LOCAL, beta=1.0, step=1.0, alone=False, inputs=inputs), fed, 0)
+        _, rounds = run_rounds(FLAG(LOCAL, beta=1.0, step=1.0, alone=False, inputs=inputs), fed, 0)
         assert rounds[0].evidence["data_angles"][0, 1] == pytest.approx(expected, abs=1e-3)
 
 
 def test_updates_take_so_many_epochs_and_no_proximal_term():
-    local = LocalSGD(epochs=3, steps=7, rate=0.3, rate_decay=0.9, mu=2.0, layers=("head",))
-    assert FLAG(local).moving == LocalSGD(epochs=20, rate=0.3, layers=("head",))
-    assert FLAG(local, update_epochs=5).moving == LocalSGD(epochs=5, rate=0.3, layers=("head",))
-    assert FLAG(local).trying == LocalSGD(epochs=10, rate=0.3, rate_decay=0.9)
+    local = LocalSGD(epochs=3, steps=7, learning_rate=0.3, lr_decay=0.9, mu=2.0, trainable_layers=("head",))
+    assert FLAG(local).moving == LocalSGD(epochs=20, learning_rate=0.3, trainable_layers=("head",))
+    assert FLAG(local, update_epochs=5).moving == LocalSGD(epochs=5, learning_rate=0.3, trainable_layers=("head",))
+    assert FLAG(local).trying == LocalSGD(epochs=10, learning_rate=0.3, lr_decay=0.9)
 
 
-def test_running_statistics_are_no_update(play):
+def test_running_statistics_are_no_update(run_rounds):
     def learn(params, x, key, weight):
         return x @ params["kernel"], {"norm": {"stats": {"mean": x.mean(axis=0) + 1e3}}}
 
@@ -104,7 +104,7 @@ def test_running_statistics_are_no_update(play):
         learn=learn,
     )
     arrays = {name: (np.eye(2, dtype=np.float32), np.arange(2)) for name in "ab"}
-    state, _ = play(
+    state, _ = run_rounds(
         FLAG(LOCAL, **QUICK, step=1.0, alone=False), sequential(data.from_arrays(arrays, test={}, classes=2), task), 0
     )
     assert state.founders.updates.shape == (2, 4)
@@ -114,9 +114,9 @@ def test_running_statistics_are_no_update(play):
 # The sweep -----------------------------------------------------------------------------------------------------------
 
 
-def test_each_distinct_partition_is_tried_once_from_the_largest_threshold_on(groups, play):
+def test_each_distinct_partition_is_tried_once_from_the_largest_threshold_on(groups, run_rounds):
     fed, _ = groups()
-    state, rounds = play(FLAG(LOCAL, **QUICK), fed, 0)
+    state, rounds = run_rounds(FLAG(LOCAL, **QUICK), fed, 0)
     proximity = rounds[0].evidence["proximity"]
     swept = [
         (a, agglomerative(proximity, threshold=a).tolist())
@@ -136,18 +136,18 @@ def test_each_distinct_partition_is_tried_once_from_the_largest_threshold_on(gro
     ]
 
 
-def test_the_papers_thresholds_stay_above_0(groups, play):
+def test_the_papers_thresholds_stay_above_0(groups, run_rounds):
     fed, _ = groups()
-    state, _ = play(FLAG(LOCAL, **QUICK), fed, 0)
-    above, _ = play(FLAG(LOCAL, **QUICK, alone=False), fed, 0)
+    state, _ = run_rounds(FLAG(LOCAL, **QUICK), fed, 0)
+    above, _ = run_rounds(FLAG(LOCAL, **QUICK, alone=False), fed, 0)
     assert (state.thresholds[:-1], state.thresholds[-1]) == (above.thresholds, 0.0)
     np.testing.assert_array_equal(state.accuracies[:-1], above.accuracies)
 
 
 @pytest.mark.parametrize("rule", ["elbow", "best", "tolerance"])
-def test_the_rule_chooses_from_the_goodness_of_all(rule, groups, play):
+def test_the_rule_chooses_from_the_goodness_of_all(rule, groups, run_rounds):
     fed, _ = groups()
-    state, rounds = play(FLAG(LOCAL, **QUICK, rule=rule, judges=8), fed, 0)
+    state, rounds = run_rounds(FLAG(LOCAL, **QUICK, rule=rule, judges=8), fed, 0)
     goodness = {
         1 + int(labels.max()): row.mean() for labels, row in zip(state.partitions, state.accuracies, strict=True)
     }
@@ -163,23 +163,23 @@ def test_the_rule_chooses_from_the_goodness_of_all(rule, groups, play):
     assert rounds[-1].assignment == dict(zip(state.founders.clients, state.labels.tolist(), strict=True))
 
 
-def test_trials_are_alike_for_every_partition_whenever_they_run(groups, play):
+def test_trials_are_alike_for_every_partition_whenever_they_run(groups, run_rounds):
     # The second partition tried first gives each judge the same accuracy.
     fed, _ = groups()
     method = FLAG(LOCAL, **QUICK)
-    whole, rounds = play(method, fed, 0)
+    whole, rounds = run_rounds(method, fed, 0)
     begun = rounds[0].state
     other = dataclasses.replace(begun, partitions=begun.partitions[1:2], thresholds=begun.thresholds[1:2])
-    state, _ = play(method, fed, 0, state=other)
+    state, _ = run_rounds(method, fed, 0, state=other)
     np.testing.assert_array_equal(state.accuracies[0], whole.accuracies[1])
 
 
-def test_only_judges_take_part_in_trials(groups, play):
+def test_only_judges_take_part_in_trials(groups, run_rounds):
     fed, _ = groups()
-    state, rounds = play(FLAG(LOCAL, **QUICK, judges=3, step=1.0, alone=False), fed, 0)
+    state, rounds = run_rounds(FLAG(LOCAL, **QUICK, judges=3, step=1.0, alone=False), fed, 0)
     assert len(rounds) == 1  # one partition: nothing to try
     assert "trial" not in fed.traffic.by_purpose()
-    state, _ = play(FLAG(LOCAL, **QUICK, judges=3, step=0.4), fed, 0)
+    state, _ = run_rounds(FLAG(LOCAL, **QUICK, judges=3, step=0.4), fed, 0)
     # Of the first of the partitions: two rounds down and up and once down to be judged, three clients; later ones ask
     # for clusters only that are new among the judges.
     model = 4 * tree.size(DIGITS.init(Seed(0)))
@@ -195,40 +195,40 @@ def test_only_judges_take_part_in_trials(groups, play):
     assert sent == {"down": 3 * clients * model, "up": 2 * clients * model}
 
 
-def test_trials_train_all_of_the_light_model_where_clients_train_some_layers(play):
-    task = models.build("mlp", (8, 8), 10, widths=(8,), normalise=Normalise(0.0, 16.0))
-    fed = vectorised(data.load("digits", clients=10, partition="groups", alpha=1.0, seed=0), task)
+def test_trials_train_all_of_the_light_model_where_clients_train_some_layers(run_rounds):
+    task = models.build("mlp", (8, 8), 10, widths=(8,), normalize=Normalize(0.0, 16.0))
+    fed = vectorized(data.load("digits", clients=10, partition="groups", alpha=1.0, seed=0), task)
     last = task.layers[-1]
-    state, _ = play(FLAG(dataclasses.replace(LOCAL, layers=(last,), mu=0.5), **QUICK, step=0.5), fed, 1)
+    state, _ = run_rounds(FLAG(dataclasses.replace(LOCAL, trainable_layers=(last,), mu=0.5), **QUICK, step=0.5), fed, 1)
     assert len(state.accuracies) == len(state.partitions) > 1
     moved = {layer for layer in task.layers if not tree.same(tree.row(state.bank, 0)[layer], state.w0[layer])}
     assert moved == {last}
 
 
-def test_one_partition_needs_no_trial_and_is_fedavg_to_the_bit(blobs, play):
-    for kind in ("sequential", "vectorised"):
+def test_one_partition_needs_no_trial_and_is_fedavg_to_the_bit(blobs, run_rounds):
+    for kind in ("sequential", "vectorized"):
         fed, _ = blobs(kind=kind)
-        mine, rounds = play(FLAG(LOCAL, **QUICK, step=1.0, alone=False), fed, 3, size=5, stragglers=1)
-        theirs, others = play(FedAvg(LOCAL), fed, 3, size=5, stragglers=1)
+        mine, rounds = run_rounds(FLAG(LOCAL, **QUICK, step=1.0, alone=False), fed, 3, size=5, stragglers=1)
+        theirs, others = run_rounds(FedAvg(LOCAL), fed, 3, size=5, stragglers=1)
         assert tree.same(tree.row(mine.bank, 0), theirs)
         assert [r.loss for r in rounds[1:]] == [r.loss for r in others]
         assert [r.distances for r in rounds[1:]] == [r.distances for r in others]
 
 
-def test_the_true_partition_is_oracle_to_the_bit(groups, play):
+def test_the_true_partition_is_oracle_to_the_bit(groups, run_rounds):
     fed, truth = groups()
-    mine, _ = play(FLAG(LOCAL), fed, 3, size=6)
-    theirs, _ = play(Oracle(LOCAL, truth=truth), fed, 3, size=6)
+    mine, _ = run_rounds(FLAG(LOCAL), fed, 3, size=6)
+    theirs, _ = run_rounds(Oracle(LOCAL, truth=truth), fed, 3, size=6)
     assert adjusted_rand(dict(mine.assignment), truth) == 1
     for client, cluster in mine.assignment.items():
         assert tree.same(tree.row(mine.bank, cluster), tree.row(theirs, truth[client]))
 
 
-def test_without_validation_examples_nothing_can_be_chosen(play):
+def test_without_validation_examples_nothing_can_be_chosen(run_rounds):
     images = data.load("digits", clients=4, partition="groups", alpha=1.0, seed=0, skew=0.5)
-    fed = vectorised(dataclasses.replace(images, held_share=0.0), DIGITS)
+    fed = vectorized(dataclasses.replace(images, held_share=0.0), DIGITS)
     with pytest.raises(SpecError, match="none of the clients that judge has any"):
-        play(FLAG(LOCAL, **QUICK), fed, 0)
+        run_rounds(FLAG(LOCAL, **QUICK), fed, 0)
 
 
 # What is sent --------------------------------------------------------------------------------------------------------
@@ -245,25 +245,25 @@ def test_without_validation_examples_nothing_can_be_chosen(play):
         ({"beta": 0.0}, {"pretrain", "trial", "control"}),
     ],
 )
-def test_only_what_counts_is_sent_and_kept(settings, purposes, groups, play):
+def test_only_what_counts_is_sent_and_kept(settings, purposes, groups, run_rounds):
     fed, _ = groups()
-    state, _ = play(FLAG(LOCAL, **QUICK, **settings), fed, 0)
+    state, _ = run_rounds(FLAG(LOCAL, **QUICK, **settings), fed, 0)
     assert set(fed.traffic.by_purpose()) == purposes
     assert (state.founders.counts is not None) == ("labels" in purposes)
     assert (state.founders.bases is not None) == ("subspaces" in purposes)
     assert (state.founders.updates is not None) == ("pretrain" in purposes)
 
 
-def test_privacy_is_the_same_as_equal_weights(groups, play):
+def test_privacy_is_the_same_as_equal_weights(groups, run_rounds):
     fed, _ = groups()
-    private, _ = play(FLAG(LOCAL, **QUICK, privacy=True), fed, 2, size=6)
-    equal, _ = play(FLAG(LOCAL, **QUICK, delta=0.0), fed, 2, size=6)
+    private, _ = run_rounds(FLAG(LOCAL, **QUICK, privacy=True), fed, 2, size=6)
+    equal, _ = run_rounds(FLAG(LOCAL, **QUICK, delta=0.0), fed, 2, size=6)
     assert codec.encode(private) == codec.encode(equal)
 
 
-def test_with_a_fixed_number_of_directions_their_number_tells_no_sizes(groups, play):
+def test_with_a_fixed_number_of_directions_their_number_tells_no_sizes(groups, run_rounds):
     fed, _ = groups()
-    state, _ = play(FLAG(LOCAL, **QUICK, beta=1.0, privacy=True, vectors=1), fed, 0)
+    state, _ = run_rounds(FLAG(LOCAL, **QUICK, beta=1.0, privacy=True, vectors=1), fed, 0)
     assert {len(rows) for client in state.founders.bases for rows in client} == {0, 1}
 
 
@@ -271,30 +271,30 @@ def test_with_a_fixed_number_of_directions_their_number_tells_no_sizes(groups, p
 
 
 @pytest.mark.parametrize("settings", [{}, {"scale": "offdiag"}, {"privacy": True}, {"beta": 1.0}, {"beta": 0.0}])
-def test_a_founder_as_a_newcomer_gets_its_own_row(settings, groups, play):
+def test_a_founder_as_a_newcomer_gets_its_own_row(settings, groups, run_rounds):
     fed, _ = groups()
     method = FLAG(LOCAL, **QUICK, **settings)
-    state, rounds = play(method, fed, 0)
+    state, rounds = run_rounds(method, fed, 0)
     rows = method.nearness.towards(state.founders, state.founders, state.bounds)
     others = ~np.eye(len(rows), dtype=bool)
     np.testing.assert_allclose(rows[others], rounds[0].evidence["proximity"][others], atol=1e-6)
 
 
-def test_a_newcomer_beyond_the_bounds_is_as_far_as_they_are(play, cohort):
+def test_a_newcomer_beyond_the_bounds_is_as_far_as_they_are(run_rounds, cohort):
     # Founders: V = 10 to 20 and G = 0 all over, of one class. The newcomer at 85° has V = 85, 75, 65, all beyond 20.
     clients = {"a": [(0, 0)], "b": [(10, 0)], "c": [(20, 0)], "x": [(85, 0)]}
     fed, method = planar(**clients), FLAG(LOCAL, beta=1.0, step=1.0, alone=False)
-    state, _ = play(method, fed, 0, among="abc")
+    state, _ = run_rounds(method, fed, 0, among="abc")
     out = method.round(state, fed, cohort(fed, clients="x"), Seed(0))
     np.testing.assert_allclose(out.evidence["mean_proximity"], [[1.0]])
     assert out.assignment == {"x": 0}
 
 
-def test_newcomers_join_their_kind_and_stay(groups, play, cohort):
+def test_newcomers_join_their_kind_and_stay(groups, run_rounds, cohort):
     fed, truth = groups()
     late = {next(client for client in truth if truth[client] == group) for group in range(5)}
     method = FLAG(LOCAL)
-    state, _ = play(method, fed, 0, among=set(truth) - late)
+    state, _ = run_rounds(method, fed, 0, among=set(truth) - late)
     row = method.place(state, fed, truth, Seed(0)).row
     assert adjusted_rand(row, truth) == 1
     out = method.round(state, fed, cohort(fed, clients=late), Seed(0))
@@ -303,12 +303,12 @@ def test_newcomers_join_their_kind_and_stay(groups, play, cohort):
     assert out.evidence["mean_proximity"].shape == (5, 5)
 
 
-def test_scoring_trains_nobody_so_newcomers_are_placed_by_data_alone(groups, play):
+def test_scoring_trains_nobody_so_newcomers_are_placed_by_data_alone(groups, run_rounds):
     fed, truth = groups()
     known = sorted(truth)[:-2]
     for beta, placed in ((0.5, set(known)), (0.0, set(known)), (1.0, set(truth))):
         method = FLAG(LOCAL, **QUICK, beta=beta)
-        state, _ = play(method, fed, 0, among=known)
+        state, _ = run_rounds(method, fed, 0, among=known)
         before = fed.traffic.total("up")
         assert set(method.place(state, fed.evaluating(), truth, Seed(0)).row) == placed
         assert fed.traffic.total("up") == before
@@ -359,30 +359,30 @@ def test_a_task_without_classes_is_refused(quadratic):
 
 
 @pytest.mark.slow
-def test_groups_of_labels_are_recovered_with_their_number(groups, play):
+def test_groups_of_labels_are_recovered_with_their_number(groups, run_rounds):
     scores = []
     for seed in range(10):
         fed, truth = groups(seed)
-        state, _ = play(FLAG(), fed, 0, seed=seed)
+        state, _ = run_rounds(FLAG(), fed, 0, seed=seed)
         scores.append(adjusted_rand(dict(state.assignment), truth))
     assert scores.count(1.0) >= 9, scores
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("clients", "settings"), [(20, {}), (40, {"beta": 0.0})])
-def test_rotations_are_recovered_with_their_number(clients, settings, digits, play):
+def test_rotations_are_recovered_with_their_number(clients, settings, digits, run_rounds):
     # Forty clients have 36 images each, and a fifth of them lack a digit by chance, which counts 180°: their data
     # say little about rotations. Their updates do, and so do the data of twenty clients with twice as many.
     scores = []
     for seed in range(10):
         fed, truth = digits(clients=clients, clusters=4, seed=seed)
-        state, _ = play(FLAG(**settings), fed, 0, seed=seed)
+        state, _ = run_rounds(FLAG(**settings), fed, 0, seed=seed)
         scores.append(adjusted_rand(dict(state.assignment), truth))
     assert scores.count(1.0) >= 9, scores
 
 
 @pytest.mark.slow
-def test_equal_clients_are_one_cluster(digits, play):
+def test_equal_clients_are_one_cluster(digits, run_rounds):
     for seed in range(4):
         alike, _ = digits(clients=20, partition="iid", seed=seed)
-        assert tree.rows(play(FLAG(), alike, 0, seed=seed)[0].bank) == 1
+        assert tree.rows(run_rounds(FLAG(), alike, 0, seed=seed)[0].bank) == 1

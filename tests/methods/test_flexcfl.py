@@ -12,18 +12,18 @@ from coterie import codec, data, models, tree
 from coterie.clients import LocalSGD
 from coterie.data.federated import Index
 from coterie.errors import SpecError, TooFewReplies
-from coterie.federation import Desk, Rows, Sequential, sequential, vectorised
+from coterie.federation import PerClient, Sequential, Server, sequential, vectorized
 from coterie.methods.fedgroup import FedGroup
 from coterie.methods.flexcfl import Detector, FlexCFL, watch
 from coterie.metrics import adjusted_rand
-from coterie.models import Normalise
+from coterie.models import Normalize
 from coterie.runs.build import build
 from coterie.runs.spec import Spec
 from coterie.seeds import Seed
 from coterie.shift import SHIFTS
 
-BOTH = pytest.mark.parametrize("make", [sequential, vectorised], ids=["sequential", "vectorised"])
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1)
+BOTH = pytest.mark.parametrize("make", [sequential, vectorized], ids=["sequential", "vectorized"])
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
 
 # One input that is always 1 and two classes: a model learns which class is the more frequent.
 TASK = models.build("mclr", (1,), 2)
@@ -37,8 +37,8 @@ POOL = data.from_arrays(
 )
 
 
-def labelled(**clients):
-    """`labelled(a=(10, 0))`: data of clients with so many examples of each class, out of one pool."""
+def labeled(**clients):
+    """`labeled(a=(10, 0))`: data of clients with so many examples of each class, out of one pool."""
     held = []
     for place, counts in enumerate(clients.values()):
         own, labels = POOL.fit.of(place), POOL.y[POOL.fit.of(place)]
@@ -48,7 +48,7 @@ def labelled(**clients):
 
 
 def look(fed, clients="a", renew=0, **detector):
-    rows = Rows(np.array([renew], np.int32), dict.fromkeys(clients, 0))
+    rows = PerClient(np.array([renew], np.int32), dict.fromkeys(clients, 0))
     return fed.ask(clients, watch, Seed(0), renew=rows, detector=Detector(**detector)).by_client("shifted")
 
 
@@ -63,7 +63,14 @@ def flex():
     """`flex(...)`: two groups founded on whoever is available."""
 
     def make(**settings):
-        return FlexCFL(**{"local": LocalSGD(epochs=1, batch=0, rate=0.5), "groups": 2, "pretrain_steps": 3, **settings})
+        return FlexCFL(
+            **{
+                "local": LocalSGD(epochs=1, batch_size=0, learning_rate=0.5),
+                "clusters": 2,
+                "pretrain_steps": 3,
+                **settings,
+            }
+        )
 
     return make
 
@@ -75,18 +82,18 @@ def flex():
 @pytest.mark.parametrize(("kind", "shifted"), [("label", 1), ("sorted_counts", 0)])
 def test_exchanged_classes_are_a_shift_that_sorted_counts_cannot_see(make, kind, shifted):
     # h_ref = (10, 0), h = (0, 10), n = 10, L = 2: D = 10 > τ = 1 class by class, and 0 between sorted counts.
-    fed = make(labelled(a=(10, 0)), TASK)
+    fed = make(labeled(a=(10, 0)), TASK)
     assert look(fed, kind=kind) == {"a": 0}  # takes its bearings
-    fed.move(labelled(a=(0, 10)))
+    fed.move(labeled(a=(0, 10)))
     assert look(fed, kind=kind) == {"a": shifted}
 
 
 @pytest.mark.parametrize("kind", ["label", "sorted_counts"])
 def test_twice_the_counts_are_a_shift_for_both(kind):
     # D = n/L > 0.2 n/L.
-    fed = sequential(labelled(a=(6, 4)), TASK)
+    fed = sequential(labeled(a=(6, 4)), TASK)
     look(fed, kind=kind)
-    fed.move(labelled(a=(12, 8)))
+    fed.move(labeled(a=(12, 8)))
     assert look(fed, kind=kind) == {"a": 1}
 
 
@@ -96,38 +103,38 @@ def test_twice_the_counts_are_a_shift_for_both(kind):
 )
 def test_the_threshold_is_strict(make, now, shifted):
     # n = 10, so L·τ = 2: two examples more or less, or one exchanged, reach it exactly and are none.
-    fed = make(labelled(a=(5, 5)), TASK)
+    fed = make(labeled(a=(5, 5)), TASK)
     look(fed)
-    fed.move(labelled(a=now))
+    fed.move(labeled(a=now))
     assert look(fed) == {"a": shifted}
 
 
 def test_small_drifts_add_up_until_they_are_seen():
     # (10, 10), n = 20, L·τ = 4: by (11, 9), 2; (12, 8), 4; (13, 7), 6. Then from there, where 4 is none again.
-    fed = sequential(labelled(a=(10, 10)), TASK)
+    fed = sequential(labeled(a=(10, 10)), TASK)
     look(fed)
     found = []
     for now in ((11, 9), (12, 8), (13, 7), (11, 9), (10, 10)):
-        fed.move(labelled(a=now))
+        fed.move(labeled(a=now))
         found.append(look(fed)["a"])
     assert found == [0, 0, 1, 0, 1]
 
 
 def test_the_size_in_the_threshold_is_the_first_one():
     # n stays 10 after growing to 100: then 3 more are seen, 2 are not.
-    fed = sequential(labelled(a=(5, 5)), TASK)
+    fed = sequential(labeled(a=(5, 5)), TASK)
     look(fed)
-    fed.move(labelled(a=(50, 50)))
+    fed.move(labeled(a=(50, 50)))
     assert look(fed) == {"a": 1}
     for now, shifted in (((52, 50), 0), ((53, 50), 1)):
-        fed.move(labelled(a=now))
+        fed.move(labeled(a=now))
         assert look(fed) == {"a": shifted}
 
 
 def test_renewing_takes_new_bearings_and_is_no_shift():
-    fed = sequential(labelled(a=(10, 0)), TASK)
+    fed = sequential(labeled(a=(10, 0)), TASK)
     look(fed)
-    fed.move(labelled(a=(0, 10)))
+    fed.move(labeled(a=(0, 10)))
     assert look(fed, renew=1) == {"a": 0}
     assert look(fed) == {"a": 0}
 
@@ -136,14 +143,14 @@ def test_renewing_takes_new_bearings_and_is_no_shift():
 
 
 @BOTH
-def test_who_shifted_migrates_whether_in_the_cohort_or_not(make, kinds, flex, play, cohort):
-    fed, method = make(labelled(**kinds), TASK), flex()
-    state, _ = play(method, fed, 0)
+def test_who_shifted_migrates_whether_in_the_cohort_or_not(make, kinds, flex, run_rounds, cohort):
+    fed, method = make(labeled(**kinds), TASK), flex()
+    state, _ = run_rounds(method, fed, 0)
     assert dict(state.assignment) == {"a": 0, "b": 0, "c": 1, "d": 1, "e": 0, "f": 1}
     quiet = method.round(state, fed, cohort(fed, 0, "bc"), Seed(1))
     assert quiet.counts == {"shifts": 0, "migrations": 0}
     # a and c exchange their data; b gets more of the same: a shift, but no migration.
-    fed.move(labelled(**kinds | {"a": (0, 10), "c": (10, 0), "b": (20, 0)}))
+    fed.move(labeled(**kinds | {"a": (0, 10), "c": (10, 0), "b": (20, 0)}))
     out = method.round(quiet.state, fed, cohort(fed, 1, "bd"), Seed(2))
     assert out.counts == {"shifts": 3, "migrations": 2}
     assert out.flagged == ("a", "b", "c")
@@ -156,11 +163,11 @@ def test_who_shifted_migrates_whether_in_the_cohort_or_not(make, kinds, flex, pl
     assert method.place(again.state, fed.evaluating(), fed.clients, Seed(0)).row == dict(out.state.assignment)
 
 
-def test_a_migration_downloads_nothing(kinds, flex, play, cohort):
-    fed, method = sequential(labelled(**kinds), TASK), flex(alpha=2)
-    state, _ = play(method, fed, 1)
+def test_a_migration_downloads_nothing(kinds, flex, run_rounds, cohort):
+    fed, method = sequential(labeled(**kinds), TASK), flex(alpha=2)
+    state, _ = run_rounds(method, fed, 1)
     assert len(state.founders) == 4
-    fed.move(labelled(**{name: counts[::-1] for name, counts in kinds.items()}))
+    fed.move(labeled(**{name: counts[::-1] for name, counts in kinds.items()}))
     out = method.round(state, fed, cohort(fed, 7, ["a"]), Seed(2))
     assert out.counts == {"shifts": 6, "migrations": 6}
     model = 4 * tree.size(state.w0)
@@ -169,22 +176,22 @@ def test_a_migration_downloads_nothing(kinds, flex, play, cohort):
     assert sent["train"] == {"down": model, "up": model}
 
 
-def test_sorted_counts_leave_them_where_they_are(kinds, flex, play, cohort):
-    fed, method = sequential(labelled(**kinds), TASK), flex(detector="sorted_counts")
-    state, _ = play(method, fed, 0)
-    fed.move(labelled(**{name: counts[::-1] for name, counts in kinds.items()}))
+def test_sorted_counts_leave_them_where_they_are(kinds, flex, run_rounds, cohort):
+    fed, method = sequential(labeled(**kinds), TASK), flex(detector="sorted_counts")
+    state, _ = run_rounds(method, fed, 0)
+    fed.move(labeled(**{name: counts[::-1] for name, counts in kinds.items()}))
     out = method.round(state, fed, cohort(fed), Seed(2))
     assert out.counts == {"shifts": 0, "migrations": 0}
     assert dict(out.state.assignment) == dict(state.assignment)
 
 
-def test_cold_clients_are_not_watched_but_take_their_bearings_when_they_join(kinds, flex, play, cohort):
-    fed, method = sequential(labelled(**kinds), TASK), flex(alpha=2)
-    state, _ = play(method, fed, 0)
+def test_cold_clients_are_not_watched_but_take_their_bearings_when_they_join(kinds, flex, run_rounds, cohort):
+    fed, method = sequential(labeled(**kinds), TASK), flex(alpha=2)
+    state, _ = run_rounds(method, fed, 0)
     cold = sorted(set(fed.clients).difference(state.founders))
     assert len(cold) == 2
     # Their data change before they join: no shift, neither now nor later.
-    fed.move(labelled(**kinds | {name: kinds[name][::-1] for name in cold}))
+    fed.move(labeled(**kinds | {name: kinds[name][::-1] for name in cold}))
     out = method.round(state, fed, cohort(fed, 0, cold), Seed(1))
     assert out.counts == {"shifts": 0, "migrations": 0}
     after = method.round(out.state, fed, cohort(fed, 1, cold), Seed(2))
@@ -194,12 +201,12 @@ def test_cold_clients_are_not_watched_but_take_their_bearings_when_they_join(kin
         assert out.state.assignment[name] == groups[0 if kinds[name][1] else 1]
 
 
-def test_a_migration_is_never_random(flex, play, cohort):
+def test_a_migration_is_never_random(flex, run_rounds, cohort):
     kinds = {f"{kind}{i}": counts for kind, counts in (("a", (10, 0)), ("b", (0, 10))) for i in range(6)}
-    fed, method = sequential(labelled(**kinds), TASK), flex(alpha=2, assignment="random")
-    state, _ = play(method, fed, 1)
+    fed, method = sequential(labeled(**kinds), TASK), flex(alpha=2, assignment="random")
+    state, _ = run_rounds(method, fed, 1)
     assert len(state.assignment) == 12
-    fed.move(labelled(**{name: counts[::-1] for name, counts in kinds.items()}))
+    fed.move(labeled(**{name: counts[::-1] for name, counts in kinds.items()}))
     out = method.round(state, fed, cohort(fed, 1), Seed(3))
     assert out.counts["shifts"] == 12
     assert adjusted_rand(dict(out.state.assignment), {name: int(name[0] == "a") for name in kinds}) == 1
@@ -217,16 +224,16 @@ def losing(kinds):
                 gone = lost if Losing.on and order.work.name == work else ()
                 return (block for block in super().carry(order) if block.clients[0] not in gone)
 
-        fed = Desk(Losing(labelled(**kinds), TASK))
+        fed = Server(Losing(labeled(**kinds), TASK))
         return fed, lambda on: setattr(Losing, "on", on)
 
     return make
 
 
-def test_a_shift_whose_news_was_lost_is_told_again(losing, kinds, flex, play, cohort):
+def test_a_shift_whose_news_was_lost_is_told_again(losing, kinds, flex, run_rounds, cohort):
     fed, lose = losing("flexcfl.watch", "a")
-    state, _ = play(flex(), fed, 0)
-    fed.move(labelled(**kinds | {"a": (0, 10)}))
+    state, _ = run_rounds(flex(), fed, 0)
+    fed.move(labeled(**kinds | {"a": (0, 10)}))
     lose(True)
     out = flex().round(state, fed, cohort(fed, 0, "b"), Seed(1))
     assert out.counts == {"shifts": 0, "migrations": 0}
@@ -235,10 +242,10 @@ def test_a_shift_whose_news_was_lost_is_told_again(losing, kinds, flex, play, co
     assert out.counts == {"shifts": 1, "migrations": 1}
 
 
-def test_a_migrant_whose_choice_was_lost_is_cold_until_it_is_in_a_cohort(losing, kinds, flex, play, cohort):
+def test_a_migrant_whose_choice_was_lost_is_cold_until_it_is_in_a_cohort(losing, kinds, flex, run_rounds, cohort):
     fed, lose = losing("fedgroup.choose", "a")
-    state, _ = play(flex(), fed, 0)
-    fed.move(labelled(**kinds | {"a": (0, 10), "c": (10, 0)}))
+    state, _ = run_rounds(flex(), fed, 0)
+    fed.move(labeled(**kinds | {"a": (0, 10), "c": (10, 0)}))
     lose(True)
     out = flex().round(state, fed, cohort(fed, 0, "b"), Seed(1))
     assert out.counts == {"shifts": 2, "migrations": 1}
@@ -250,10 +257,10 @@ def test_a_migrant_whose_choice_was_lost_is_cold_until_it_is_in_a_cohort(losing,
 
 
 @pytest.mark.parametrize("work", ["fedgroup.choose", "flexcfl.watch"])
-def test_a_lone_migrant_that_is_not_heard_costs_nobody_the_round(work, losing, kinds, flex, play, cohort):
+def test_a_lone_migrant_that_is_not_heard_costs_nobody_the_round(work, losing, kinds, flex, run_rounds, cohort):
     fed, lose = losing(work, *kinds)
-    state, _ = play(flex(), fed, 0)
-    fed.move(labelled(**kinds | {"a": (0, 10)}))
+    state, _ = run_rounds(flex(), fed, 0)
+    fed.move(labeled(**kinds | {"a": (0, 10)}))
     lose(True)
     out = flex().round(state, fed, cohort(fed, 0, "bc"), Seed(1))
     assert set(out.distances) == {"b", "c"}
@@ -263,10 +270,10 @@ def test_a_lone_migrant_that_is_not_heard_costs_nobody_the_round(work, losing, k
     assert out.state.assignment["a"] == 1
 
 
-def test_a_skipped_round_forgets_the_shift_on_both_sides(losing, kinds, flex, play, cohort):
+def test_a_skipped_round_forgets_the_shift_on_both_sides(losing, kinds, flex, run_rounds, cohort):
     fed, lose = losing("fit", "b")
-    state, _ = play(flex(), fed, 0)
-    fed.move(labelled(**kinds | {"a": (0, 10)}))
+    state, _ = run_rounds(flex(), fed, 0)
+    fed.move(labeled(**kinds | {"a": (0, 10)}))
     lose(True)
     fed.begin()
     with pytest.raises(TooFewReplies):
@@ -280,42 +287,42 @@ def test_a_skipped_round_forgets_the_shift_on_both_sides(losing, kinds, flex, pl
 
 TINY = {
     "data": {"name": "blobs", "clients": 10, "clusters": 2, "samples": 40, "side": 4, "classes": 3},
-    "local": {"batch": 8, "rate": 0.1},
-    "run": {"rounds": 4, "cohort": 4},
+    "local": {"batch_size": 8, "learning_rate": 0.1},
+    "run": {"rounds": 4, "clients_per_round": 4},
 }
 
 
 def finished(method, **sections):
-    play = build(Spec.of({**TINY, **sections, "method": method})).play
-    while play.stage == "prepare" or play.t < 4:
-        play.step()
-    return play
+    run_rounds = build(Spec.of({**TINY, **sections, "method": method})).session
+    while run_rounds.stage == "prepare" or run_rounds.t < 4:
+        run_rounds.step()
+    return run_rounds
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_without_migration_it_is_fedgroup_byte_for_byte_under_every_shift(shift):
-    world = {"name": shift, "probability": 0.5, "candidates": "assigned"}
+    drifting = {"name": shift, "probability": 0.5, "candidates": "assigned"}
     if shift in ("incremental", "new_class"):
-        world["rounds"] = [0, 1, 2, 3] if shift == "incremental" else [1]
-    same = {"groups": 2, "alpha": 2, "eta_g": 0.1, "pretrain_steps": 5}
-    one = finished({"name": "flexcfl", "migration": False, **same}, shift=world)
-    other = finished({"name": "fedgroup", "assign": "lazy", **same}, shift=world)
+        drifting["rounds"] = [0, 1, 2, 3] if shift == "incremental" else [1]
+    same = {"clusters": 2, "alpha": 2, "eta_g": 0.1, "pretrain_steps": 5}
+    one = finished({"name": "flexcfl", "migration": False, **same}, shift=drifting)
+    other = finished({"name": "fedgroup", "assign": "lazy", **same}, shift=drifting)
     assert one.save() == other.save()
 
 
-def test_where_nothing_shifts_it_is_fedgroup_but_for_the_looking(blobs, play):
+def test_where_nothing_shifts_it_is_fedgroup_but_for_the_looking(blobs, run_rounds):
     fed, _ = blobs()
-    settings = {"groups": 2, "alpha": 2, "pretrain_steps": 5}
-    one, rounds = play(FlexCFL(LOCAL, **settings), fed, 3, size=5)
-    other, _ = play(FedGroup(LOCAL, assign="lazy", **settings), blobs()[0], 3, size=5)
+    settings = {"clusters": 2, "alpha": 2, "pretrain_steps": 5}
+    one, rounds = run_rounds(FlexCFL(LOCAL, **settings), fed, 3, size=5)
+    other, _ = run_rounds(FedGroup(LOCAL, assign="lazy", **settings), blobs()[0], 3, size=5)
     assert codec.encode(one) == codec.encode(other)
     assert all(r.counts == {"shifts": 0, "migrations": 0} for r in rounds[1:])
 
 
-def test_eager_it_is_fedgroups_default(blobs, play):
+def test_eager_it_is_fedgroups_default(blobs, run_rounds):
     fed, _ = blobs()
-    one, _ = play(FlexCFL(LOCAL, groups=2, alpha=2, assign="eager", migration=False), fed, 2)
-    other, _ = play(FedGroup(LOCAL, groups=2, alpha=2), blobs()[0], 2)
+    one, _ = run_rounds(FlexCFL(LOCAL, clusters=2, alpha=2, assign="eager", migration=False), fed, 2)
+    other, _ = run_rounds(FedGroup(LOCAL, clusters=2, alpha=2), blobs()[0], 2)
     assert codec.encode(one) == codec.encode(other)
 
 
@@ -323,7 +330,7 @@ def test_what_cannot_be_meant_is_refused(quadratic):
     for settings, text in (
         ({"tau": -1.0}, "tau must be a finite number"),
         ({"detector": "emd"}, "detector must be one of 'label', 'sorted_counts'"),
-        ({"groups": 0}, "groups must be at least 1"),
+        ({"clusters": 0}, "clusters must be at least 1"),
     ):
         with pytest.raises(SpecError, match=text):
             FlexCFL(**settings)
@@ -343,8 +350,8 @@ def test_the_ledger_gives_the_papers_ratio_on_its_setting():
     clients = data.from_arrays({f"{i:04}": two for i in range(n)}, test={}, classes=2)
     spec = {
         "method": {"name": "flexcfl", "pretrain_steps": 2},
-        "local": {"batch": 0},
-        "run": {"rounds": t, "cohort": k, "sampler": "sweep", "evaluate_every": t},
+        "local": {"batch_size": 0},
+        "run": {"rounds": t, "clients_per_round": k, "sampler": "sweep", "evaluate_every": t},
     }
     record = coterie.run(spec, data=clients, task=TASK)
     sent = record.summary["traffic"]["by_purpose"]
@@ -360,13 +367,13 @@ def test_the_ledger_gives_the_papers_ratio_on_its_setting():
 
 
 @pytest.mark.slow
-def test_rotated_digits_are_recovered(play):
-    task = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+def test_rotated_digits_are_recovered(run_rounds):
+    task = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
     scores = []
     for seed in range(10):
         images = data.load("digits", clients=40, clusters=4, seed=seed)
         truth = {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
-        state, _ = play(FlexCFL(groups=4, alpha=5), vectorised(images, task), 1, seed=seed)
+        state, _ = run_rounds(FlexCFL(clusters=4, alpha=5), vectorized(images, task), 1, seed=seed)
         assert len(state.assignment) == 40
         scores.append(adjusted_rand(dict(state.assignment), truth))
     assert scores.count(1.0) >= 9, scores

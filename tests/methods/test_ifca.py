@@ -15,15 +15,15 @@ from coterie import data, tree
 from coterie.clients import LocalSGD
 from coterie.data.regression import planted_weights
 from coterie.errors import SpecError
-from coterie.federation import vectorised
+from coterie.federation import vectorized
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.ifca import IFCA
 from coterie.metrics import adjusted_rand
 from coterie.models import linear_regression
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
 def begin(method, task, *banks):
@@ -35,7 +35,7 @@ def begin(method, task, *banks):
 def three(tiny):
     """The federation of the examples by hand.
 
-    F_i(θ) = ½(θ - x_i)², so one step of rate ½ halves the distance to x_i. Centres start at 1 and 8.
+    F_i(θ) = ½(θ - x_i)², so one step of rate ½ halves the distance to x_i. Centers start at 1 and 8.
         a: x = 0,  chooses 1 → 0.5         losses ½·1², ½·8²         gradient  1
         b: x = 10, chooses 8 → 9           losses ½·9², ½·2²         gradient -2
         c: x = 12, chooses 8 → 10          losses ½·11², ½·4²        gradient -4        with two examples
@@ -97,7 +97,7 @@ def test_gradients_are_divided_by_the_cohort(kind, three, cohort, bank, step):
 
 def test_gradients_may_be_divided_by_the_cluster(three, cohort, bank, step):
     # 1 - ½·1 = 0.5,    8 + ½·(2 + 4)/2 = 9.5
-    fed, method = three(), IFCA(step(0.5), clusters=2, averaging="gradients", normaliser="cluster")
+    fed, method = three(), IFCA(step(0.5), clusters=2, averaging="gradients", normalizer="cluster")
     out = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed), Seed(0))
     assert out.state.banks[0]["w"].tolist() == [0.5, 9.5]
 
@@ -105,7 +105,7 @@ def test_gradients_may_be_divided_by_the_cluster(three, cohort, bank, step):
 def test_the_rate_of_gradients_decays_too(three, cohort, bank, step):
     # γ = ½·½ in round 1: 1 - ¼·1 = 0.75, 8 + ¼·3 = 8.75
     fed = three()
-    method = IFCA(step(0.5, rate_decay=0.5), clusters=2, averaging="gradients", normaliser="cluster")
+    method = IFCA(step(0.5, lr_decay=0.5), clusters=2, averaging="gradients", normalizer="cluster")
     out = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed, 1), Seed(0))
     assert out.state.banks[0]["w"].tolist() == [0.75, 8.75]
 
@@ -132,10 +132,10 @@ def test_a_cluster_that_nobody_chose_is_kept_to_the_bit_and_counted(kind, averag
     assert out.counts == {"empty_clusters": 2}
 
 
-def test_where_one_start_is_better_for_everybody_the_others_never_move(three, play, bank, step):
+def test_where_one_start_is_better_for_everybody_the_others_never_move(three, run_rounds, bank, step):
     # The failure that the paper's restarts are for: all are nearer to 6 than to -100, now and ever after.
     fed, method = three(), IFCA(step(0.5), clusters=2)
-    state, rounds = play(method, fed, 5, state=begin(method, fed.task, bank(6, -100)))
+    state, rounds = run_rounds(method, fed, 5, state=begin(method, fed.task, bank(6, -100)))
     assert state.banks[0]["w"][1] == -100
     assert all(r.counts == {"empty_clusters": 1} for r in rounds)
 
@@ -175,9 +175,9 @@ def test_clients_outside_the_cohort_keep_their_last_assignment(three, cohort, ba
 @given(order=st.permutations(range(3)))
 def test_renaming_clusters_renames_the_result(order, three, cohort, bank, step):
     fed, method = three(), IFCA(step(0.3), clusters=3)
-    centres = np.array([1, 8, 11.5])
-    plain = method.round(begin(method, fed.task, bank(*centres)), fed, cohort(fed), Seed(0))
-    out = method.round(begin(method, fed.task, bank(*centres[order])), fed, cohort(fed), Seed(0))
+    centers = np.array([1, 8, 11.5])
+    plain = method.round(begin(method, fed.task, bank(*centers)), fed, cohort(fed), Seed(0))
+    out = method.round(begin(method, fed.task, bank(*centers[order])), fed, cohort(fed), Seed(0))
     assert tree.same(out.state.banks[0], tree.take(plain.state.banks[0], order))
     assert {client: order[j] for client, j in out.assignment.items()} == plain.assignment
 
@@ -202,10 +202,10 @@ def test_clusters_start_from_independent_models(quadratic, step):
 
 @BOTH
 @pytest.mark.parametrize("weights", ["uniform", "samples"])
-def test_one_cluster_is_fedavg_to_the_bit(kind, weights, blobs, play):
+def test_one_cluster_is_fedavg_to_the_bit(kind, weights, blobs, run_rounds):
     fed, _ = blobs(kind=kind)
-    state, rounds = play(IFCA(LOCAL, clusters=1, weights=weights), fed, 3, 5, stragglers=1)
-    plain, plain_rounds = play(FedAvg(LOCAL, weights=weights), fed, 3, 5, stragglers=1)
+    state, rounds = run_rounds(IFCA(LOCAL, clusters=1, weights=weights), fed, 3, 5, stragglers=1)
+    plain, plain_rounds = run_rounds(FedAvg(LOCAL, weights=weights), fed, 3, 5, stragglers=1)
     assert tree.same(tree.row(state.banks[0], 0), plain)
     assert [(r.loss, r.assignment, r.distances) for r in rounds] == [
         (r.loss, r.assignment, r.distances) for r in plain_rounds
@@ -214,25 +214,25 @@ def test_one_cluster_is_fedavg_to_the_bit(kind, weights, blobs, play):
 
 @BOTH
 @pytest.mark.parametrize("options", [{"first": "balanced"}, {"members": 12}, {"shared": "averaged"}])
-def test_one_cluster_is_fedavg_in_every_variant(kind, options, blobs, play):
+def test_one_cluster_is_fedavg_in_every_variant(kind, options, blobs, run_rounds):
     # Everyone takes part, so that drawing members draws everyone.
     fed, _ = blobs(kind=kind)
-    state, _ = play(IFCA(LOCAL, clusters=1, **options), fed, 2)
-    plain, _ = play(FedAvg(LOCAL, weights="uniform"), fed, 2)
+    state, _ = run_rounds(IFCA(LOCAL, clusters=1, **options), fed, 2)
+    plain, _ = run_rounds(FedAvg(LOCAL, weights="uniform"), fed, 2)
     assert tree.same(tree.row(state.banks[0], 0), plain)
 
 
 @BOTH
-def test_gradients_are_one_full_step_where_everyone_chooses_the_same_cluster(kind, blobs, play):
+def test_gradients_are_one_full_step_where_everyone_chooses_the_same_cluster(kind, blobs, run_rounds):
     # θ - (γ/|M|) Σ g_i = (1/|M|) Σ (θ - γ g_i). The two are rounded to float32 at different places: some units of
     # 6e-8, relative to parameters below 1, after three rounds.
     fed, _ = blobs(kind=kind)
-    local = LocalSGD(steps=1, batch=0, rate=0.5)
+    local = LocalSGD(steps=1, batch_size=0, learning_rate=0.5)
     one, two = IFCA(local, clusters=2, averaging="gradients"), IFCA(local, clusters=2)
     first = one.start(fed.task, Seed(0)).banks[0]
     far = tree.map(lambda leaf: np.stack([leaf[0], leaf[1] + np.float32(50) * np.sign(leaf[1])]), first)
-    by_gradients, rounds = play(one, fed, 3, state=begin(one, fed.task, far))
-    by_models, _ = play(two, fed, 3, state=begin(two, fed.task, far))
+    by_gradients, rounds = run_rounds(one, fed, 3, state=begin(one, fed.task, far))
+    by_models, _ = run_rounds(two, fed, 3, state=begin(two, fed.task, far))
     assert all(set(r.assignment.values()) == {0} for r in rounds)
     moved = np.abs(tree.flatten(by_models.banks[0]) - tree.flatten(far)).max()
     np.testing.assert_allclose(tree.flatten(by_gradients.banks[0]), tree.flatten(by_models.banks[0]), atol=5e-7)
@@ -243,13 +243,13 @@ def test_gradients_are_one_full_step_where_everyone_chooses_the_same_cluster(kin
 
 
 @BOTH
-def test_a_balanced_first_round_deals_clients_out_evenly(kind, tiny, play, step):
+def test_a_balanced_first_round_deals_clients_out_evenly(kind, tiny, run_rounds, step):
     # 7 clients among 3 clusters: sizes 3, 2, 2, whatever they hold; in one step of rate 1 each to the mean of its own.
     held = {f"c{i}": [float(i)] for i in range(7)}
     fed, method = tiny(kind=kind, **held), IFCA(step(1.0), clusters=3, first="balanced")
     dealt = set()
     for seed in range(3):
-        state, (first,) = play(method, fed, 1, seed=seed)
+        state, (first,) = run_rounds(method, fed, 1, seed=seed)
         assert sorted(Counter(first.assignment.values()).values()) == [2, 2, 3]
         for j in range(3):
             own = [held[client][0] for client, cluster in first.assignment.items() if cluster == j]
@@ -317,12 +317,12 @@ def test_stragglers_are_dropped_among_members_too(three, cohort, bank, step):
 
 
 @BOTH
-def test_warm_rounds_are_fedavg_in_equal_groups_that_stay(kind, tiny, play, step):
+def test_warm_rounds_are_fedavg_in_equal_groups_that_stay(kind, tiny, run_rounds, step):
     # Steps of rate ½ towards x_i from the group's model θ: its mean halves its distance to the group's mean x̄, so that
     # after three rounds it is x̄ + (θ - x̄)/8. Groups that changed from step to step would not get there.
     held = {f"c{i}": [float(10**i)] for i in range(6)}
     fed, method = tiny(kind=kind, **held), IFCA(step(0.5), clusters=2, warm_rounds=3)
-    state, rounds = play(method, fed, 0)
+    state, rounds = run_rounds(method, fed, 0)
     assert len(rounds) == 3
     assert (state.prepared, state.rounds, method.stage(state)) == (3, 0, "train")
     assert sorted(Counter(rounds[0].assignment.values()).items()) == [(0, 3), (1, 3)]
@@ -333,10 +333,10 @@ def test_warm_rounds_are_fedavg_in_equal_groups_that_stay(kind, tiny, play, step
         assert state.banks[0]["w"][j] == pytest.approx(mean + (first[j] - mean) / 8, rel=1e-6)
 
 
-def test_warm_rounds_do_not_count_as_first(tiny, play, step):
+def test_warm_rounds_do_not_count_as_first(tiny, run_rounds, step):
     # A balanced first round comes after them, then all choose by loss.
     fed = tiny(**{f"c{i}": [0] for i in range(4)})
-    _, rounds = play(IFCA(step(0.5), clusters=2, warm_rounds=1, first="balanced"), fed, 2)
+    _, rounds = run_rounds(IFCA(step(0.5), clusters=2, warm_rounds=1, first="balanced"), fed, 2)
     sizes = [sorted(Counter(r.assignment.values()).values()) for r in rounds]
     assert sizes == [[2, 2], [2, 2], [4]]
 
@@ -358,10 +358,10 @@ def test_restarts_serve_the_run_with_the_lowest_training_loss(three, cohort, ban
     assert placement.row == {"a": 0, "b": 1, "c": 1}
 
 
-def test_the_first_of_several_restarts_is_the_run_without(blobs, play):
+def test_the_first_of_several_restarts_is_the_run_without(blobs, run_rounds):
     fed, _ = blobs()
-    several, _ = play(IFCA(LOCAL, clusters=2, restarts=2), fed, 2, 5)
-    one, _ = play(IFCA(LOCAL, clusters=2), fed, 2, 5)
+    several, _ = run_rounds(IFCA(LOCAL, clusters=2, restarts=2), fed, 2, 5)
+    one, _ = run_rounds(IFCA(LOCAL, clusters=2), fed, 2, 5)
     assert tree.same(several.banks[0], one.banks[0])
     assert not tree.same(several.banks[1], one.banks[0])
 
@@ -369,13 +369,13 @@ def test_the_first_of_several_restarts_is_the_run_without(blobs, play):
 # Balanced starts ----------------------------------------------------------------------------------------------------
 
 
-def test_starts_are_drawn_again_until_they_are_balanced(tiny, play, step):
+def test_starts_are_drawn_again_until_they_are_balanced(tiny, run_rounds, step):
     # Of two starts the boundary is their mean: with clients at -½ and ½ they are balanced if it lies between.
     fed, method = tiny(a=[-0.5], b=[0.5]), IFCA(step(0.5), clusters=2, balanced_share=0.5)
     kept = 0
     for seed in range(12):
         drawn = method.start(fed.task, Seed(seed)).banks[0]
-        state, rounds = play(method, fed, 0, seed=seed)
+        state, rounds = run_rounds(method, fed, 0, seed=seed)
         assert len(rounds) == 1
         assert abs(state.banks[0]["w"].mean()) < 0.5
         balanced = abs(drawn["w"].mean()) < 0.5
@@ -384,19 +384,19 @@ def test_starts_are_drawn_again_until_they_are_balanced(tiny, play, step):
     assert 0 < kept < 12
 
 
-def test_every_restart_is_balanced_by_itself(tiny, play, step):
+def test_every_restart_is_balanced_by_itself(tiny, run_rounds, step):
     fed, method = tiny(a=[-0.5], b=[0.5]), IFCA(step(0.5), clusters=2, balanced_share=0.5, restarts=3)
     for seed in range(4):
-        state, _ = play(method, fed, 0, seed=seed)
+        state, _ = run_rounds(method, fed, 0, seed=seed)
         assert all(abs(bank["w"].mean()) < 0.5 for bank in state.banks)
         assert len({float(bank["w"][0]) for bank in state.banks}) == 3
 
 
-def test_starts_that_cannot_be_balanced_are_an_error(tiny, play, step):
+def test_starts_that_cannot_be_balanced_are_an_error(tiny, run_rounds, step):
     # Clients that hold the same number choose the same model.
     fed = tiny(a=[3], b=[3])
     with pytest.raises(SpecError, match=r"100 starts .* a share of 0\.4; lower balanced_share"):
-        play(IFCA(step(0.5), clusters=2, balanced_share=0.4), fed, 0)
+        run_rounds(IFCA(step(0.5), clusters=2, balanced_share=0.4), fed, 0)
 
 
 def test_a_cluster_with_just_its_share_is_balanced(tiny, cohort, bank, step):
@@ -441,11 +441,11 @@ def test_lower_layers_are_shared_as_they_should_be(kind, options, wide, head, th
 
 @BOTH
 @pytest.mark.parametrize("options", [{}, {"first": "balanced"}, {"members": 2}, {"weights": "samples"}])
-def test_frozen_layers_stay_to_the_bit_and_heads_move(kind, options, three, play, step, two_layers):
+def test_frozen_layers_stay_to_the_bit_and_heads_move(kind, options, three, run_rounds, step, two_layers):
     fed = three(task=two_layers, kind=kind)
     method = IFCA(step(0.3), clusters=2, shared="frozen", **options)
     first = method.start(two_layers, Seed(0))
-    state, _ = play(method, fed, 4)
+    state, _ = run_rounds(method, fed, 4)
     assert tree.same(state.banks[0]["wide"], first.banks[0]["wide"])
     assert first.banks[0]["wide"][0] == first.banks[0]["wide"][1]
     assert not tree.same(state.banks[0]["head"], first.banks[0]["head"])
@@ -453,22 +453,22 @@ def test_frozen_layers_stay_to_the_bit_and_heads_move(kind, options, three, play
 
 @pytest.mark.parametrize("options", [{}, {"first": "balanced"}, {"warm_rounds": 2}, {"restarts": 2}])
 @pytest.mark.parametrize("shared", ["averaged", "frozen"])
-def test_shared_layers_are_one_and_the_same_from_the_start_on(shared, options, three, play, step, two_layers):
+def test_shared_layers_are_one_and_the_same_from_the_start_on(shared, options, three, run_rounds, step, two_layers):
     # Also before anyone has trained, in a cluster that nobody chose, and after a warm start.
     fed, method = three(task=two_layers), IFCA(step(0.3), clusters=3, shared=shared, **options)
     first = method.start(two_layers, Seed(0))
-    _, rounds = play(method, fed, 2)
+    _, rounds = run_rounds(method, fed, 2)
     for state in [first, *(r.state for r in rounds)]:
         for bank in state.banks:
             assert np.unique(bank["wide"]).size == 1
             assert np.unique(bank["head"]).size == 3
 
 
-def test_warm_rounds_train_the_layers_that_are_frozen_then(three, play, step, two_layers):
+def test_warm_rounds_train_the_layers_that_are_frozen_then(three, run_rounds, step, two_layers):
     # One model of everybody for two rounds; its lower layer goes to every cluster, the heads stay as they were drawn.
     fed, method = three(task=two_layers), IFCA(step(0.3), clusters=2, shared="frozen", warm_rounds=2)
     first = method.start(two_layers, Seed(0)).banks[0]
-    state, rounds = play(method, fed, 3)
+    state, rounds = run_rounds(method, fed, 3)
     w = tree.row(first, 0)
     for t in range(2):
         # A step of rate 0.3 for each of x = 0, 10, 12, each counting 1: both layers move by 0.3·(22/3 - wide - head).
@@ -480,11 +480,11 @@ def test_warm_rounds_train_the_layers_that_are_frozen_then(three, play, step, tw
     assert not tree.same(state.banks[0]["head"], first["head"])
 
 
-def test_warm_rounds_with_averaged_layers_average_them_over_all_groups(three, play, step, two_layers):
+def test_warm_rounds_with_averaged_layers_average_them_over_all_groups(three, run_rounds, step, two_layers):
     # From one common lower layer both groups move it by their own way; the common one goes the mean way.
     fed, method = three(task=two_layers), IFCA(step(0.5), clusters=2, shared="averaged", warm_rounds=1)
     first = method.start(two_layers, Seed(0)).banks[0]
-    state, (warm,) = play(method, fed, 0)
+    state, (warm,) = run_rounds(method, fed, 0)
     held = {"a": 0.0, "b": 10.0, "c": 12.0}
     ways = [0.5 * (held[c] - float(first["wide"][j] + first["head"][j])) for c, j in warm.assignment.items()]
     assert state.banks[0]["wide"] == pytest.approx([float(first["wide"][0]) + np.mean(ways)] * 2, rel=1e-5)
@@ -542,19 +542,21 @@ _LINEAR = linear_regression((50,))
 
 @pytest.mark.parametrize("averaging", ["gradients", "models"])
 @pytest.mark.parametrize("seed", range(2))
-def test_from_near_the_truth_clients_are_assigned_at_once_and_the_error_decays_geometrically(averaging, seed, play):
+def test_from_near_the_truth_clients_are_assigned_at_once_and_the_error_decays_geometrically(
+    averaging, seed, run_rounds
+):
     # 10 of 20 clients with n = 100 in each of k = 2 clusters: the eigenvalues of a cluster's Hessian are within
     # (1 ± √(50/1000))², that is [0.60, 1.50]. The step is ½ of its gradient (γ = 1 divided by the cohort, which is
     # twice the cluster; or γ = ½ in each cluster): the error shrinks at least by 1 - ½·0.60 = 0.70 in each round; 0.8
     # leaves room for the draw. The floor is σ √(d/1000) = 2e-4, far below 0.7·0.8¹⁰ = 0.08.
     planted = data.load("regression", clients=20, clusters=2, dimension=50, samples=100, test_samples=0, seed=seed)
-    fed = vectorised(planted, _LINEAR)
-    local = LocalSGD(steps=1, batch=0, rate=1.0 if averaging == "gradients" else 0.5)
+    fed = vectorized(planted, _LINEAR)
+    local = LocalSGD(steps=1, batch_size=0, learning_rate=1.0 if averaging == "gradients" else 0.5)
     method = IFCA(local, clusters=2, averaging=averaging)
     true = planted_weights(2, 50, seed=seed)
     near = true + 0.1 * np.random.default_rng(seed).standard_normal(true.shape)
     state = begin(method, _LINEAR, {"linear": {"kernel": near.astype(np.float32)}})
-    _, rounds = play(method, fed, 10, state=state)
+    _, rounds = run_rounds(method, fed, 10, state=state)
     assert rounds[0].assignment == {c: int(k) for c, k in zip(planted.clients, planted.truth, strict=True)}
     models = [near, *(r.state.banks[0]["linear"]["kernel"] for r in rounds)]
     errors = [np.linalg.norm(model - true, axis=1) for model in models]
@@ -564,13 +566,13 @@ def test_from_near_the_truth_clients_are_assigned_at_once_and_the_error_decays_g
 
 
 @pytest.mark.parametrize("options", [{"restarts": 3}, {"balanced_share": 0.25}])
-def test_planted_clusters_are_found_in_six_rounds(options, blobs, play, accuracy):
+def test_planted_clusters_are_found_in_six_rounds(options, blobs, run_rounds, accuracy):
     # Adjusted Rand index 1 on at least 9 of the seeds 0..9.
-    method = IFCA(LocalSGD(epochs=2, batch=8, rate=0.1), clusters=2, **options)
+    method = IFCA(LocalSGD(epochs=2, batch_size=8, learning_rate=0.1), clusters=2, **options)
     found = 0
     for seed in range(10):
         fed, truth = blobs(seed)
-        state, rounds = play(method, fed, 6, seed=seed)
+        state, rounds = run_rounds(method, fed, 6, seed=seed)
         placement = method.place(state, fed, fed.clients, Seed(0))
         if adjusted_rand(placement.row, truth) == 1.0:
             found += 1

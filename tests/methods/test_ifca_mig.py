@@ -7,29 +7,29 @@ import pytest
 from coterie import tree
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError
-from coterie.federation import Desk, Sequential
+from coterie.federation import Sequential, Server
 from coterie.methods.ifca_mig import IFCAMig
 from coterie.runs.build import build
-from coterie.runs.play import Play
 from coterie.runs.sampling import Sampler
+from coterie.runs.session import Session
 from coterie.runs.spec import Spec
 from coterie.seeds import Seed
-from coterie.shift import ShiftSettings, World
+from coterie.shift import DriftingData, ShiftSettings
 from coterie.testing import tiny_data, tiny_task
 
 TINY = {
     "data": {"name": "blobs", "clients": 10, "clusters": 2, "samples": 40, "side": 4, "classes": 3},
-    "local": {"batch": 8, "rate": 0.1},
-    "run": {"rounds": 5, "cohort": 4},
+    "local": {"batch_size": 8, "learning_rate": 0.1},
+    "run": {"rounds": 5, "clients_per_round": 4},
     "shift": {"name": "incremental", "rounds": [1, 2, 3, 4]},
 }
 
 
 def finished(method):
-    play, steps = build(Spec.of({**TINY, "method": method})).play, []
-    while play.t < 5:
-        steps.append(play.step())
-    return play, steps
+    run_rounds, steps = build(Spec.of({**TINY, "method": method})).session, []
+    while run_rounds.t < 5:
+        steps.append(run_rounds.step())
+    return run_rounds, steps
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +72,11 @@ def test_a_lone_shift_that_is_not_heard_costs_nobody_the_round():
         def carry(self, order):
             return iter(()) if order.work.name == "closest" else super().carry(order)
 
-    method, carrier = IFCAMig(LocalSGD(batch=8, rate=0.1), clusters=2), Losing(tiny_data(), tiny_task())
+    method, transport = IFCAMig(LocalSGD(batch_size=8, learning_rate=0.1), clusters=2), Losing(tiny_data(), tiny_task())
     seed = Seed(0)
-    world = World(tiny_data(), ShiftSettings("incremental", rounds=(1, 2, 3, 4)), seed)
-    play = Play(method, Desk(carrier), seed, Sampler(carrier.clients, 4, seed), world)
-    steps = [play.step() for _ in range(3)]
+    drifting = DriftingData(tiny_data(), ShiftSettings("incremental", rounds=(1, 2, 3, 4)), seed)
+    run_rounds = Session(method, Server(transport), seed, Sampler(transport.clients, 4, seed), drifting)
+    steps = [run_rounds.step() for _ in range(3)]
     assert [step.skipped for step in steps] == [None] * 3
     assert [step.round.counts["migrations"] for step in steps] == [0, 0, 0]
     assert sum(step.round.counts["shifts"] for step in steps) > 0

@@ -12,17 +12,19 @@ from hypothesis import strategies as st
 from coterie import tree
 from coterie.clients import LocalSGD
 from coterie.errors import TooFewReplies
-from coterie.federation import Cohort, Desk, Once, Replies, Sequential
+from coterie.federation import Cached, Cohort, Replies, Sequential, Server
 from coterie.methods.global_model import Global
 from coterie.methods.local import Local, State, recall
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
 
 
 def own_models(state, fed, clients=None):
     """What each client has at home, fetched as scoring does."""
-    asked = fed.evaluating().ask(fed.clients if clients is None else clients, recall, Seed(0), start=Once(state.start))
+    asked = fed.evaluating().ask(
+        fed.clients if clients is None else clients, recall, Seed(0), start=Cached(state.start)
+    )
     return asked.by_client("params")
 
 
@@ -33,7 +35,7 @@ def values(state, fed):
 @pytest.fixture
 def one_step(step):
     """Three rounds of one step of rate ½ for each of two clients: a budget of max(1, 3·2·1/2) = 3 steps."""
-    return Local(step(0.5), rounds=3, cohort=2, clients=2)
+    return Local(step(0.5), rounds=3, clients_per_round=2, clients=2)
 
 
 @pytest.fixture
@@ -49,16 +51,16 @@ def losing(numbers, quadratic):
             gone = () if order.evaluating else self._lost.get(order.id, ())
             return (block for block in super().carry(order) if block.clients[0] not in gone)
 
-    return lambda lost, **clients: Desk(Losing(lost, clients))
+    return lambda lost, **clients: Server(Losing(lost, clients))
 
 
 @BOTH
-def test_one_client_does_plain_stochastic_gradient_descent(kind, tiny, play):
+def test_one_client_does_plain_stochastic_gradient_descent(kind, tiny, run_rounds):
     # By hand: batches of two of five examples, in the order of the client's own stream; w ← w - r (w - batch mean).
     held, rate, root = [0.0, 8.0, 3.0, -5.0, 20.0], 0.3, Seed(4)
     fed = tiny(kind=kind, a=held)
-    method = Local(LocalSGD(epochs=2, batch=2, rate=rate), rounds=2, cohort=1, clients=1)
-    state, _ = play(method, fed, 2, seed=4)
+    method = Local(LocalSGD(epochs=2, batch_size=2, learning_rate=rate), rounds=2, clients_per_round=1, clients=1)
+    state, _ = run_rounds(method, fed, 2, seed=4)
     w = float(state.start["w"])
     for t in range(2):
         for order in root.fold("round", t).fold("batches", "a").permutations(2, 5):
@@ -68,20 +70,22 @@ def test_one_client_does_plain_stochastic_gradient_descent(kind, tiny, play):
 
 
 @BOTH
-def test_with_one_client_it_is_the_global_model_to_the_bit(kind, blobs, play):
+def test_with_one_client_it_is_the_global_model_to_the_bit(kind, blobs, run_rounds):
     fed, _ = blobs(kind=kind, clients=1, clusters=1)
-    local = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9, momentum=0.5)
-    mine, rounds = play(Local(local, rounds=3, cohort=1, clients=1), fed, 3)
-    shared, shared_rounds = play(Global(local), fed, 3)
+    local = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9, momentum=0.5)
+    mine, rounds = run_rounds(Local(local, rounds=3, clients_per_round=1, clients=1), fed, 3)
+    shared, shared_rounds = run_rounds(Global(local), fed, 3)
     assert tree.same(own_models(mine, fed)["0"], shared)
     assert [r.loss for r in rounds] == [r.loss for r in shared_rounds]
 
 
 @BOTH
-def test_each_client_goes_to_its_own_minimum(kind, tiny, play):
+def test_each_client_goes_to_its_own_minimum(kind, tiny, run_rounds):
     # 60 steps of rate ½: the distance to the own minimum shrinks by 2⁻⁶⁰, whatever the others hold.
     fed = tiny(kind=kind, a=[0], b=[10, 14], c=[-7])
-    state, rounds = play(Local(LocalSGD(epochs=20, batch=0, rate=0.5), rounds=3, cohort=3, clients=3), fed, 3, 1)
+    state, rounds = run_rounds(
+        Local(LocalSGD(epochs=20, batch_size=0, learning_rate=0.5), rounds=3, clients_per_round=3, clients=3), fed, 3, 1
+    )
     assert values(state, fed) == pytest.approx({"a": 0, "b": 12, "c": -7}, abs=1e-5)
     assert rounds[-1].assignment == {"a": 0, "b": 1, "c": 2}
 
@@ -98,7 +102,7 @@ def test_all_clients_train_in_every_round_whoever_the_cohort_is(tiny, cohort, on
 def test_stragglers_of_the_cohort_have_all_their_time(tiny, cohort, step):
     # Four steps of rate ½, also for b: nobody waits for a client that trains alone.
     fed = tiny(a=[8], b=[8])
-    method = Local(step(0.5, steps=4), rounds=1, cohort=2, clients=2)
+    method = Local(step(0.5, steps=4), rounds=1, clients_per_round=2, clients=2)
     state = method.start(fed.task, Seed(0))
     state = method.round(state, fed, cohort(fed, efforts={"b": 0.1}), Seed(0)).state
     s = float(state.start["w"])
@@ -117,7 +121,7 @@ def test_stragglers_of_the_cohort_have_all_their_time(tiny, cohort, step):
 )
 def test_the_budget_is_that_of_a_federated_client_on_average(unit, rounds, size, clients, each, budget):
     local = LocalSGD(**{unit: each})
-    assert Local(local, rounds=rounds, cohort=size, clients=clients).budget() == budget
+    assert Local(local, rounds=rounds, clients_per_round=size, clients=clients).budget() == budget
 
 
 class Recorder:
@@ -143,7 +147,7 @@ class Recorder:
 )
 def test_the_budget_is_spent_evenly_and_to_the_last_epoch(rounds, clients, size, each, unit):
     size = min(size, clients)
-    method = Local(LocalSGD(**{unit: each}), rounds=rounds, cohort=size, clients=clients)
+    method = Local(LocalSGD(**{unit: each}), rounds=rounds, clients_per_round=size, clients=clients)
     exact = rounds * size * each / clients
     assert method.budget() == each or abs(method.budget() - exact) <= 0.5
     assert method.budget() >= max(each, exact - 0.5)
@@ -163,44 +167,44 @@ def test_the_budget_is_spent_evenly_and_to_the_last_epoch(rounds, clients, size,
 
 
 @BOTH
-def test_no_model_ever_reaches_the_server(kind, blobs, play):
+def test_no_model_ever_reaches_the_server(kind, blobs, run_rounds):
     # Up: a loss and a number of steps, four bytes each, for each of 12 clients in each of 3 rounds.
     fed, _ = blobs(kind=kind)
-    play(Local(LocalSGD(batch=8), rounds=3, cohort=12, clients=12), fed, 3, 5)
+    run_rounds(Local(LocalSGD(batch_size=8), rounds=3, clients_per_round=12, clients=12), fed, 3, 5)
     assert fed.traffic.total("up", "train") == 0
     assert fed.traffic.total("up") == 3 * 12 * (4 + 4)
     # Down: the common start, once for each client and not again.
     assert fed.traffic.total("down", "base") == 12 * tree.nbytes(fed.task.init(Seed(0)))
 
 
-def test_newcomers_are_served_the_common_start(tiny, play, step):
+def test_newcomers_are_served_the_common_start(tiny, run_rounds, step):
     fed = tiny(a=[8], newcomer=[8])
-    state, _ = play(Local(step(0.5), rounds=2, cohort=1, clients=1), fed, 2, among=["a"])
+    state, _ = run_rounds(Local(step(0.5), rounds=2, clients_per_round=1, clients=1), fed, 2, among=["a"])
     s = float(state.start["w"])
     # Two steps of rate ½ leave a quarter of the way.
     assert values(state, fed) == pytest.approx({"a": 8 - (8 - s) / 4, "newcomer": s})
 
 
-def test_everyone_is_served_the_model_from_its_memory(tiny, play, step):
+def test_everyone_is_served_the_model_from_its_memory(tiny, run_rounds, step):
     fed = tiny(a=[0], b=[8])
-    method = Local(step(1.0), rounds=1, cohort=2, clients=2)
-    state, _ = play(method, fed, 1)
+    method = Local(step(1.0), rounds=1, clients_per_round=2, clients=2)
+    state, _ = run_rounds(method, fed, 1)
     placement = method.place(state, fed, ["a", "b"], Seed(0))
     assert placement.row == {"a": 0, "b": 0}
     assert placement.adapt is not None
     assert placement.adapt.work is recall
 
 
-def test_a_lost_reply_does_not_lose_the_model(losing, play, one_step):
+def test_a_lost_reply_does_not_lose_the_model(losing, run_rounds, one_step):
     # Steps of rate ½ towards 8 from s: the distance d = 8 - s is halved in each round. The second ask loses b's reply:
     # the server goes on from what it accepted, so b has done two steps in the end, and a three.
     fed = losing({2: "b"}, a=[8], b=[8])
-    state, rounds = play(one_step, fed, 2)
+    state, rounds = run_rounds(one_step, fed, 2)
     d = 8 - float(state.start["w"])
     assert list(rounds[1].assignment) == ["a"]
     assert values(state, fed) == pytest.approx({"a": 8 - d / 4, "b": 8 - d / 2})
     fed = losing({2: "b"}, a=[8], b=[8])
-    state, _ = play(one_step, fed, 3)
+    state, _ = run_rounds(one_step, fed, 3)
     assert values(state, fed) == pytest.approx({"a": 8 - d / 8, "b": 8 - d / 4})
 
 
@@ -215,9 +219,9 @@ def test_the_share_of_a_skipped_round_is_made_up_in_the_next(losing, cohort, one
     assert values(state, fed) == pytest.approx(dict.fromkeys("ab", 8 - d / 4))
 
 
-def test_the_rate_decays_with_the_rounds(tiny, play, step):
+def test_the_rate_decays_with_the_rounds(tiny, run_rounds, step):
     # Rates ½ and ¼: a distance of d becomes d·½·¾.
     fed = tiny(a=[8])
-    state, _ = play(Local(step(0.5, rate_decay=0.5), rounds=2, cohort=1, clients=1), fed, 2)
+    state, _ = run_rounds(Local(step(0.5, lr_decay=0.5), rounds=2, clients_per_round=1, clients=1), fed, 2)
     d = 8 - float(state.start["w"])
     assert values(state, fed) == pytest.approx({"a": 8 - d * 0.375})

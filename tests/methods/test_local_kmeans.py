@@ -9,18 +9,18 @@ import pytest
 
 import coterie
 from coterie import data, models, tree
-from coterie.aggregation import Robust
+from coterie.aggregation import Aggregation
 from coterie.clients import LocalSGD, fit
 from coterie.errors import SpecError, TooFewReplies
-from coterie.federation import Desk, Sequential, vectorised
+from coterie.federation import Sequential, Server, vectorized
 from coterie.methods.local_kmeans import LocalKMeans
 from coterie.methods.oracle import Oracle
 from coterie.metrics import adjusted_rand
-from coterie.models import Normalise
+from coterie.models import Normalize
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1)
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
 
 
 def kmeans(**settings):
@@ -55,21 +55,21 @@ def test_a_newcomer_trains_alone_and_joins_the_nearest_centroid_but_not_to_be_sc
     assert method.place(method.start(fed.task, Seed(0)), fed, "az", Seed(0)).row == {"a": 0, "z": 0}
 
 
-def test_as_many_clusters_as_clients_give_back_the_local_models_to_the_bit(blobs, play):
+def test_as_many_clusters_as_clients_give_back_the_local_models_to_the_bit(blobs, run_rounds):
     fed, _ = blobs()
     method = kmeans(clusters=12, init_steps=20)
-    state, _ = play(method, fed, 0)
+    state, _ = run_rounds(method, fed, 0)
     local = dataclasses.replace(LOCAL, steps=20)
     alone = fed.ask(fed.clients, fit, Seed(0).fold("prepare", 0), start=state.w0, local=local)
     assert tree.same(tree.take(state.bank, [state.assignment[client] for client in alone.clients]), alone["params"])
 
 
-def test_own_starts_differ_and_are_the_clients_own(blobs, play):
+def test_own_starts_differ_and_are_the_clients_own(blobs, run_rounds):
     # With a rate of 0 nobody moves: each model is its start.
     fed, _ = blobs()
-    still = LocalSGD(rate=0.0)
-    common, _ = play(kmeans(local=still, clusters=12, init_steps=1), fed, 0)
-    own, _ = play(kmeans(local=still, clusters=12, init_steps=1, init="own"), fed, 0)
+    still = LocalSGD(learning_rate=0.0)
+    common, _ = run_rounds(kmeans(local=still, clusters=12, init_steps=1), fed, 0)
+    own, _ = run_rounds(kmeans(local=still, clusters=12, init_steps=1, init="own"), fed, 0)
     assert tree.rows(common.bank) == 1
     assert tree.rows(own.bank) == 12
     for client in fed.clients:
@@ -78,13 +78,13 @@ def test_own_starts_differ_and_are_the_clients_own(blobs, play):
     assert not tree.same(tree.row(common.bank, 0), tree.row(own.bank, 0))
 
 
-def test_fine_tuning_is_oracle_in_the_clusters_found(blobs, play):
+def test_fine_tuning_is_oracle_in_the_clusters_found(blobs, run_rounds):
     fed, truth = blobs()
     method = kmeans(clusters=2, init_steps=50, finetune_rounds=3)
-    state, _ = play(method, fed, 0)
+    state, _ = run_rounds(method, fed, 0)
     assert dict(state.assignment) == truth
-    mine, _ = play(method, fed, 3, size=5, state=state)
-    theirs, _ = play(Oracle(LOCAL, truth=truth), fed, 3, size=5, state=state.bank)
+    mine, _ = run_rounds(method, fed, 3, size=5, state=state)
+    theirs, _ = run_rounds(Oracle(LOCAL, truth=truth), fed, 3, size=5, state=state.bank)
     assert tree.same(mine.bank, theirs)
     assert method.stage(mine) == "done"
     # Newcomers are compared with what the clusters were made of, not with where they have gone.
@@ -105,14 +105,14 @@ def late(numbers, quadratic, cohort, step):
     """The clusters {a, b} and {c, d} around 0.5 and 10.5, which z, with x = 18 and so w = 9, has missed."""
 
     def make(**settings):
-        carrier = Losing(numbers(a=[0], b=[2], c=[20], d=[22], z=[18]), quadratic)
+        transport = Losing(numbers(a=[0], b=[2], c=[20], d=[22], z=[18]), quadratic)
         method = kmeans(local=step(0.5), clusters=2, init_steps=1, finetune_rounds=3, **settings)
-        carrier.lost = "z"
-        fed = Desk(carrier)
+        transport.lost = "z"
+        fed = Server(transport)
         state = clustered(method, fed, cohort).state
         assert set(state.assignment) == set("abcd")
-        carrier.lost = ""
-        return carrier, fed, method, state
+        transport.lost = ""
+        return transport, fed, method, state
 
     return make
 
@@ -134,8 +134,8 @@ def test_who_missed_the_clustering_joins_before_the_first_round_of_its_cohort(la
 
 
 def test_who_is_lost_again_waits_while_the_others_train(late, cohort):
-    carrier, fed, method, state = late()
-    carrier.lost = "z"
+    transport, fed, method, state = late()
+    transport.lost = "z"
     out = method.round(state, fed, cohort(fed), Seed(0))
     assert set(out.assignment) == set(out.state.assignment) == set("abcd")
     with pytest.raises(TooFewReplies):
@@ -149,7 +149,7 @@ def test_fine_tuning_takes_in_everyone_that_was_lost():
             "data": {"name": "blobs", "clients": 8, "samples": 20},
             "method": {"name": "localkmeans", "clusters": 2, "init_steps": 5, "finetune_rounds": 6},
             "faults": {"drop": 0.3},
-            "run": {"rounds": 6, "cohort": 8, "evaluate_every": 1},
+            "run": {"rounds": 6, "clients_per_round": 8, "evaluate_every": 1},
         }
     )
     assert found.rounds[0]["coverage"] < 1
@@ -158,10 +158,10 @@ def test_fine_tuning_takes_in_everyone_that_was_lost():
 
 def test_a_robust_rule_makes_the_centroids(numbers, quadratic, cohort, step):
     # w = 0, 1, 5 and 100 of one cluster: their mean is 26.5, their median 3.
-    carrier = Sequential(numbers(a=[0], b=[2], c=[10], d=[200]), quadratic)
+    transport = Sequential(numbers(a=[0], b=[2], c=[10], d=[200]), quadratic)
     method = kmeans(local=step(0.5), clusters=1, init_steps=1)
     for rule, expected in (("mean", 26.5), ("median", 3)):
-        out = clustered(method, Desk(carrier, robust=Robust(rule)), cohort)
+        out = clustered(method, Server(transport, aggregation=Aggregation(rule)), cohort)
         assert out.state.bank["w"].tolist() == [expected]
 
 
@@ -170,7 +170,7 @@ def test_newcomers_of_rounds_that_do_not_come_are_taken_in_when_all_is_done():
         {
             "data": {"name": "blobs", "clients": 8, "samples": 20},
             "method": {"name": "localkmeans", "clusters": 2, "init_steps": 5},
-            "run": {"rounds": 4, "cohort": 4, "newcomers": 0.5},
+            "run": {"rounds": 4, "clients_per_round": 4, "newcomers": 0.5},
         }
     )
     (joined,) = found.summary["newcomers"]
@@ -195,12 +195,12 @@ def test_what_cannot_be_meant_is_refused(settings, text):
 
 
 @pytest.mark.slow
-def test_rotated_digits_are_recovered_from_a_common_start(play):
-    task = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+def test_rotated_digits_are_recovered_from_a_common_start(run_rounds):
+    task = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
     scores = []
     for seed in range(10):
         images = data.load("digits", clients=40, clusters=4, seed=seed)
         truth = {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
-        state, _ = play(LocalKMeans(rounds=1), vectorised(images, task), 0, seed=seed)
+        state, _ = run_rounds(LocalKMeans(rounds=1), vectorized(images, task), 0, seed=seed)
         scores.append(adjusted_rand(dict(state.assignment), truth))
     assert scores.count(1.0) >= 9, scores

@@ -11,7 +11,7 @@ import pytest
 from coterie import data, models, tree
 from coterie.clients import LocalSGD, fit
 from coterie.errors import SpecError, TooFewReplies
-from coterie.federation import Desk, Sequential, vectorised
+from coterie.federation import Sequential, Server, vectorized
 from coterie.methods.one_shot import (
     OneShot,
     between_centres,
@@ -28,8 +28,8 @@ ZERO = {"w": np.zeros((), np.float32)}
 
 
 def test_training_alone_takes_so_many_batches_and_nothing_that_belongs_to_rounds():
-    local = LocalSGD(epochs=20, rate=0.3, rate_decay=0.9, mu=2.0, optimiser="adam")
-    assert OneShot(local, init_steps=7).alone == LocalSGD(epochs=20, steps=7, rate=0.3, optimiser="adam")
+    local = LocalSGD(epochs=20, learning_rate=0.3, lr_decay=0.9, mu=2.0, optimizer="adam")
+    assert OneShot(local, init_steps=7).alone == LocalSGD(epochs=20, steps=7, learning_rate=0.3, optimizer="adam")
 
 
 def test_a_latecomers_model_is_scored_by_all_and_it_scores_its_own_only(tiny, cohort, step):
@@ -80,11 +80,11 @@ def test_a_client_that_one_cluster_did_not_score_is_compared_by_its_own_losses_a
 
 
 def test_distances_to_many_centres_are_taken_one_centre_at_a_time():
-    # 100 models, 100 centres, 1000 parameters: 80 MB of differences at once, 0.8 MB for a centre, and some copies.
-    models, centres = {"w": np.ones((100, 1000), np.float32)}, {"w": np.zeros((100, 1000), np.float32)}
+    # 100 models, 100 centers, 1000 parameters: 80 MB of differences at once, 0.8 MB for a center, and some copies.
+    models, centers = {"w": np.ones((100, 1000), np.float32)}, {"w": np.zeros((100, 1000), np.float32)}
     tracemalloc.start()
     try:
-        apart = l2_to(models, centres)
+        apart = l2_to(models, centers)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -112,7 +112,7 @@ def test_enough_clients_of_whom_too_few_answer_can_be_asked_again(numbers, quadr
         def carry(self, order):
             return (block for block in super().carry(order) if block.clients[0] == "a")
 
-    fed = Desk(Losing(numbers(a=[0], b=[2], c=[4]), quadratic))
+    fed = Server(Losing(numbers(a=[0], b=[2], c=[4]), quadratic))
     for least, needed in ((1, 2), (3, 3)):
         how = OneShot(step(0.5), init_steps=1, min_size=least)
         with pytest.raises(TooFewReplies, match=f"1 clients have trained alone, {needed} are needed"):
@@ -128,7 +128,7 @@ def test_enough_clients_of_whom_too_few_answer_can_be_asked_again(numbers, quadr
     ],
 )
 def test_what_to_do_without_a_cluster_depends_on_who_chose_the_threshold(threshold, advice, tiny, cohort, step):
-    # w = 0, 1, 2, 3 in a row: two neighbours of distance 1 are no four, and λ = 1 in the gap and in the quantile.
+    # w = 0, 1, 2, 3 in a row: two neighbors of distance 1 are no four, and λ = 1 in the gap and in the quantile.
     fed = tiny(a=[0], b=[2], c=[4], d=[6])
     how = OneShot(step(0.5), "l2", threshold, min_size=3, grouping="pivot", init_steps=1)
     with pytest.raises(SpecError, match=advice):
@@ -151,7 +151,7 @@ def test_running_statistics_are_no_distance(step):
     # x differs from client to client, and so do the statistics; y is alike within {a, b} and {c, d}.
     clients = {"a": (1, 0), "b": (50, 2), "c": (1, 20), "d": (50, 22)}
     arrays = {c: (np.full((1, 1), x, np.float32), np.full(1, y, np.float32)) for c, (x, y) in clients.items()}
-    fed = vectorised(data.from_arrays(arrays, test={}, classes=None), task)
+    fed = vectorized(data.from_arrays(arrays, test={}, classes=None), task)
     from coterie.federation import Cohort
 
     everyone = Cohort(-1, fed.clients, Seed(0), fed.clients)

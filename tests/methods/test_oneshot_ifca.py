@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from coterie import data, models, tree
-from coterie.aggregation import Robust
+from coterie.aggregation import Aggregation
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError
-from coterie.federation import Desk, Sequential, vectorised
+from coterie.federation import Sequential, Server, vectorized
 from coterie.methods.ifca import IFCA
 from coterie.methods.oneshot_ifca import OneShotIFCA
 from coterie.metrics import adjusted_rand
-from coterie.models import Normalise
+from coterie.models import Normalize
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1)
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
 
 
 def prepared(method, fed, cohort):
@@ -54,36 +54,36 @@ def test_round_0_trains_the_clusters_of_one_shot_and_the_others_wait(kind, tiny,
 
 def test_a_robust_rule_makes_the_first_models(numbers, quadratic, cohort, step):
     # w = 0, 1, 5 and 100 of one cluster: their mean is 26.5, their median 3.
-    carrier = Sequential(numbers(a=[0], b=[2], c=[10], d=[200]), quadratic)
+    transport = Sequential(numbers(a=[0], b=[2], c=[10], d=[200]), quadratic)
     method = OneShotIFCA(step(0.5), distance="l2", threshold=1000.0, init_steps=1)
     for rule, expected in (("mean", 26.5), ("median", 3)):
-        out = prepared(method, Desk(carrier, robust=Robust(rule)), cohort)
+        out = prepared(method, Server(transport, aggregation=Aggregation(rule)), cohort)
         assert out.state.ifca.banks[0]["w"].tolist() == [expected]
 
 
-def test_there_are_as_many_models_as_clusters_each_a_draw_of_its_own(blobs, play):
+def test_there_are_as_many_models_as_clusters_each_a_draw_of_its_own(blobs, run_rounds):
     for clusters in (2, 4):
         fed, truth = blobs(clients=16, clusters=clusters)
         method = OneShotIFCA(LOCAL, init_steps=50, first_models="random")
-        state, _ = play(method, fed, 0)
+        state, _ = run_rounds(method, fed, 0)
         assert tree.rows(state.ifca.banks[0]) == clusters == len(set(truth.values()))
         assert len({row.tobytes() for row in tree.flatten_rows(state.ifca.banks[0])}) == clusters
 
 
 @pytest.mark.parametrize("first_models", ["random", "mean"])
-def test_with_the_true_clusters_assignments_never_change(first_models, blobs, play):
+def test_with_the_true_clusters_assignments_never_change(first_models, blobs, run_rounds):
     fed, truth = blobs()
     method = OneShotIFCA(LOCAL, init_steps=50, first_models=first_models)
-    state, rounds = play(method, fed, 4)
+    state, rounds = run_rounds(method, fed, 4)
     assert dict(state.first) == truth
     for out in rounds[2:]:
         assert out.assignment == truth
 
 
-def test_after_round_0_it_is_ifca_to_the_bit(blobs, play):
+def test_after_round_0_it_is_ifca_to_the_bit(blobs, run_rounds):
     fed, _ = blobs()
     method = OneShotIFCA(LOCAL, init_steps=50, members=3)
-    state, _ = play(method, fed, 1)
+    state, _ = run_rounds(method, fed, 1)
     mine, theirs = state, state.ifca
     plain = IFCA(LOCAL, clusters=2, members=3)
     from coterie.federation import Cohort
@@ -97,11 +97,11 @@ def test_after_round_0_it_is_ifca_to_the_bit(blobs, play):
     assert method.place(mine, fed, fed.clients, Seed(0)).row == plain.place(theirs, fed, fed.clients, Seed(0)).row
 
 
-def test_at_most_k_members_train_and_everyone_is_served_before_and_after(blobs, play):
+def test_at_most_k_members_train_and_everyone_is_served_before_and_after(blobs, run_rounds):
     fed, _ = blobs()
     method = OneShotIFCA(LOCAL, init_steps=50, members=2)
     assert set(method.place(method.start(fed.task, Seed(0)), fed, fed.clients, Seed(0)).row.values()) == {0}
-    state, rounds = play(method, fed, 3)
+    state, rounds = run_rounds(method, fed, 3)
     assert [len(out.assignment) for out in rounds[1:]] == [4, 4, 4]
     assert set(method.place(state, fed, fed.clients, Seed(0)).row) == set(fed.clients)
 
@@ -120,13 +120,13 @@ def test_what_cannot_be_meant_is_refused(settings, text):
 
 
 @pytest.mark.slow
-def test_rotated_digits_are_recovered_without_the_number_of_clusters(play):
-    task = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+def test_rotated_digits_are_recovered_without_the_number_of_clusters(run_rounds):
+    task = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
     scores = []
     for seed in range(10):
         images = data.load("digits", clients=40, clusters=4, seed=seed)
         truth = {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
-        fed, method = vectorised(images, task), OneShotIFCA()
-        state, _ = play(method, fed, 4, seed=seed)
+        fed, method = vectorized(images, task), OneShotIFCA()
+        state, _ = run_rounds(method, fed, 4, seed=seed)
         scores.append(adjusted_rand(method.place(state, fed, fed.clients, Seed(0)).row, truth))
     assert scores.count(1.0) >= 9, scores

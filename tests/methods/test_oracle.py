@@ -14,8 +14,8 @@ from coterie.methods.fedavg import FedAvg
 from coterie.methods.oracle import Oracle
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
 @BOTH
@@ -54,10 +54,10 @@ def test_it_is_fedavg_in_each_true_cluster_to_the_bit(kind, blobs):
 
 @BOTH
 @pytest.mark.parametrize("weights", ["samples", "uniform"])
-def test_with_one_true_cluster_it_is_fedavg_to_the_bit(kind, weights, blobs, play):
+def test_with_one_true_cluster_it_is_fedavg_to_the_bit(kind, weights, blobs, run_rounds):
     fed, truth = blobs(kind=kind)
-    one, rounds = play(Oracle(LOCAL, weights=weights, truth=dict.fromkeys(truth, 0)), fed, 3, 5, stragglers=2)
-    plain, plain_rounds = play(FedAvg(LOCAL, weights=weights), fed, 3, 5, stragglers=2)
+    one, rounds = run_rounds(Oracle(LOCAL, weights=weights, truth=dict.fromkeys(truth, 0)), fed, 3, 5, stragglers=2)
+    plain, plain_rounds = run_rounds(FedAvg(LOCAL, weights=weights), fed, 3, 5, stragglers=2)
     assert tree.same(tree.row(one, 0), plain)
     assert [(r.loss, r.distances) for r in rounds] == [(r.loss, r.distances) for r in plain_rounds]
 
@@ -85,13 +85,13 @@ def test_everyone_is_served_the_truth(tiny, bank, step):
 @pytest.mark.parametrize("truth", [None, {}])
 def test_data_without_known_clusters_are_refused(truth):
     with pytest.raises(SpecError, match="oracle needs data whose true clusters are known"):
-        build("oracle", LOCAL, {"truth": truth, "rounds": 1, "cohort": 1, "clients": 1})
+        build("oracle", LOCAL, {"truth": truth, "rounds": 1, "clients_per_round": 1, "clients": 1})
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_is_better_than_one_model_for_all_on_rotated_images(seed, blobs, play, accuracy):
+def test_it_is_better_than_one_model_for_all_on_rotated_images(seed, blobs, run_rounds, accuracy):
     fed, truth = blobs(seed)
     oracle, plain = Oracle(LOCAL, truth=truth), FedAvg(LOCAL)
-    best, one = (accuracy(method, play(method, fed, 10, 6)[0], fed) for method in (oracle, plain))
+    best, one = (accuracy(method, run_rounds(method, fed, 10, 6)[0], fed) for method in (oracle, plain))
     assert best >= one
     assert best > 0.9

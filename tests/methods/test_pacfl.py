@@ -11,16 +11,16 @@ from coterie import data, models, tree
 from coterie.clients import LocalSGD
 from coterie.clustering import pacfl_angles
 from coterie.errors import SpecError
-from coterie.federation import sequential, vectorised
+from coterie.federation import sequential, vectorized
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.oracle import Oracle
 from coterie.methods.pacfl import PACFL
 from coterie.metrics import adjusted_rand
-from coterie.models import Normalise
+from coterie.models import Normalize
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.9)
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
 def at(*degrees):
@@ -32,7 +32,7 @@ def lines(kind="sequential", **clients):
     """`lines(a=[10])`: each client has one class, whose examples lie on a line at this angle, one example an angle."""
     arrays = {name: (at(*degrees), np.zeros(len(degrees), int)) for name, degrees in clients.items()}
     images = data.from_arrays(arrays, test={}, classes=2)
-    make = {"sequential": sequential, "vectorised": vectorised}[kind]
+    make = {"sequential": sequential, "vectorized": vectorized}[kind]
     return make(images, models.mclr((2,), 2))
 
 
@@ -40,11 +40,11 @@ def lines(kind="sequential", **clients):
 
 
 @BOTH
-def test_clusters_are_founded_on_angles(kind, play):
+def test_clusters_are_founded_on_angles(kind, run_rounds):
     # Lines at 0°, 8°, 50°, 60°: with average linkage 8 and 10 merge, and then 51 = (50 + 60 + 42 + 52)/4.
     fed = lines(kind, a=[0], b=[8], c=[50], d=[60])
     for threshold, labels in ((7.0, [0, 1, 2, 3]), (9.0, [0, 0, 1, 2]), (50.0, [0, 0, 1, 1]), (51.1, [0, 0, 0, 0])):
-        state, rounds = play(PACFL(threshold=threshold), fed, 0)
+        state, rounds = run_rounds(PACFL(threshold=threshold), fed, 0)
         assert dict(state.assignment) == dict(zip("abcd", labels, strict=True))
         assert tree.rows(state.bank) == max(labels) + 1
     np.testing.assert_allclose(rounds[0].evidence["angles"][0], [0, 8, 50, 60], atol=1e-3)
@@ -52,48 +52,48 @@ def test_clusters_are_founded_on_angles(kind, play):
     assert rounds[0].evidence["labels"].tolist() == labels
 
 
-def test_no_angle_leaves_everyone_alone_and_90_degrees_join_all(groups, play):
+def test_no_angle_leaves_everyone_alone_and_90_degrees_join_all(groups, run_rounds):
     fed, truth = groups()
-    assert tree.rows(play(PACFL(threshold=0.0), fed, 0)[0].bank) == len(truth)
-    assert tree.rows(play(PACFL(threshold=90.0), fed, 0)[0].bank) == 1
+    assert tree.rows(run_rounds(PACFL(threshold=0.0), fed, 0)[0].bank) == len(truth)
+    assert tree.rows(run_rounds(PACFL(threshold=90.0), fed, 0)[0].bank) == 1
 
 
-def test_linkage_and_angle_reach_the_clustering(play):
+def test_linkage_and_angle_reach_the_clustering(run_rounds):
     # 0, 10, 20: single joins all at 10, complete needs 20. A weighted mean of (30, 20) and 10 is the same as average.
     fed = lines(a=[0], b=[10], c=[20])
     for linkage, clusters in (("single", 1), ("complete", 2)):
-        state, _ = play(PACFL(threshold=11.0, linkage=linkage), fed, 0)
+        state, _ = run_rounds(PACFL(threshold=11.0, linkage=linkage), fed, 0)
         assert tree.rows(state.bank) == clusters
     # Examples at 0° and 90° are both directions and span the plane: 0° to all lines, or 30° by vectors.
     fed = lines(a=[0, 0, 90], b=[30])
     for angle, expected in (("subspace", 0), ("sum", 0), ("pairwise_abs", 30), ("pairwise_signed", 30)):
-        _, rounds = play(PACFL(threshold=5.0, angle=angle, vectors=2), fed, 0)
+        _, rounds = run_rounds(PACFL(threshold=5.0, angle=angle, vectors=2), fed, 0)
         assert rounds[0].evidence["angles"][0, 1] == pytest.approx(expected, abs=1e-2)
 
 
-def test_directions_are_of_stored_inputs_unless_those_of_the_model_are_asked_for(play):
+def test_directions_are_of_stored_inputs_unless_those_of_the_model_are_asked_for(run_rounds):
     arrays = {"a": (np.float32([[1, 0]]), np.zeros(1, int)), "b": (np.float32([[0, 2]]), np.zeros(1, int))}
     images = data.from_arrays(arrays, test={}, classes=2)
-    fed = sequential(images, models.mclr((2,), 2, normalise=Normalise(np.array([0.0, 1.0]), 1.0)))
+    fed = sequential(images, models.mclr((2,), 2, normalize=Normalize(np.array([0.0, 1.0]), 1.0)))
     # The model is fed with (x, y - 1): (1, 0) becomes (1, -1), and (0, 2) becomes (0, 1).
     for inputs, expected in (("raw", 90), ("model", 45)):
-        _, rounds = play(PACFL(threshold=5.0, inputs=inputs), fed, 0)
+        _, rounds = run_rounds(PACFL(threshold=5.0, inputs=inputs), fed, 0)
         assert rounds[0].evidence["angles"][0, 1] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_budget_is_dealt_to_classes_by_their_sizes(play):
+def test_a_budget_is_dealt_to_classes_by_their_sizes(run_rounds):
     # 20 directions for 30 and 10 examples: 15 and 5; or 3 of each class.
     x, y = np.random.default_rng(0).normal(size=(40, 64)).astype(np.float32), np.repeat([0, 1], [30, 10])
     fed = sequential(data.from_arrays({"a": (x, y)}, test={}, classes=2), models.mclr((64,), 2))
     for settings, expected in (({"budget": 20}, (15, 5)), ({"vectors": 3}, (3, 3))):
-        state, _ = play(PACFL(**settings), fed, 0)
+        state, _ = run_rounds(PACFL(**settings), fed, 0)
         for rows, part in zip(np.split(state.bases[0], [expected[0]]), (x[:30], x[30:]), strict=True):
             theirs = np.linalg.svd(part, full_matrices=False)[2][: len(rows)]
             np.testing.assert_allclose(np.abs(np.sum(rows * theirs, axis=1)), 1, atol=1e-5)
         assert len(state.bases[0]) == sum(expected)
 
 
-def test_a_budget_tells_clients_of_many_even_classes_apart(play):
+def test_a_budget_tells_clients_of_many_even_classes_apart(run_rounds):
     # Ten classes of five examples and 4 directions: 0.4 for each class, yet the first four classes have one each. Those
     # of a and b lie in the first half of the inputs, those of c and d in the other.
     draw, arrays = np.random.default_rng(0), {}
@@ -102,46 +102,46 @@ def test_a_budget_tells_clients_of_many_even_classes_apart(play):
         x[:, :20] = draw.normal(size=(50, 20))
         arrays[client] = (np.roll(x, 20 * (client > "b"), axis=1), np.repeat(np.arange(10), 5))
     fed = sequential(data.from_arrays(arrays, test={}, classes=10), models.mclr((40,), 10))
-    state, rounds = play(PACFL(budget=4, threshold=89.0), fed, 0)
+    state, rounds = run_rounds(PACFL(budget=4, threshold=89.0), fed, 0)
     assert [rows.shape for rows in state.bases] == [(4, 40)] * 4
     np.testing.assert_allclose(rounds[0].evidence["angles"][:2, 2:], 90, atol=1e-3)
     assert dict(state.assignment) == {"a": 0, "b": 0, "c": 1, "d": 1}
 
 
-def test_the_number_of_clusters_is_found_and_is_one_for_equal_clients(groups, digits, play):
+def test_the_number_of_clusters_is_found_and_is_one_for_equal_clients(groups, digits, run_rounds):
     fed, _ = groups()
-    state, rounds = play(PACFL(), fed, 0)
+    state, rounds = run_rounds(PACFL(), fed, 0)
     assert tree.rows(state.bank) == 5
     assert set(rounds[0].evidence["scores"]) == {str(k) for k in range(1, 11)}
     alike, _ = digits(clients=20, partition="iid", seed=0)
-    assert tree.rows(play(PACFL(), alike, 0)[0].bank) == 1
+    assert tree.rows(run_rounds(PACFL(), alike, 0)[0].bank) == 1
 
 
 # A round -------------------------------------------------------------------------------------------------------------
 
 
 @BOTH
-def test_one_cluster_is_fedavg_to_the_bit(kind, blobs, play):
+def test_one_cluster_is_fedavg_to_the_bit(kind, blobs, run_rounds):
     fed, _ = blobs(kind=kind)
-    mine, rounds = play(PACFL(LOCAL, threshold=90.0), fed, 3, size=5, stragglers=1)
-    theirs, others = play(FedAvg(LOCAL), fed, 3, size=5, stragglers=1)
+    mine, rounds = run_rounds(PACFL(LOCAL, threshold=90.0), fed, 3, size=5, stragglers=1)
+    theirs, others = run_rounds(FedAvg(LOCAL), fed, 3, size=5, stragglers=1)
     assert tree.same(tree.row(mine.bank, 0), theirs)
     assert [r.loss for r in rounds[1:]] == [r.loss for r in others]
     assert [r.distances for r in rounds[1:]] == [r.distances for r in others]
 
 
-def test_the_true_partition_is_oracle_to_the_bit(groups, play):
+def test_the_true_partition_is_oracle_to_the_bit(groups, run_rounds):
     fed, truth = groups()
-    mine, _ = play(PACFL(LOCAL), fed, 3, size=6)
-    theirs, _ = play(Oracle(LOCAL, truth=truth), fed, 3, size=6)
+    mine, _ = run_rounds(PACFL(LOCAL), fed, 3, size=6)
+    theirs, _ = run_rounds(Oracle(LOCAL, truth=truth), fed, 3, size=6)
     assert adjusted_rand(dict(mine.assignment), truth) == 1
     for client, cluster in mine.assignment.items():
         assert tree.same(tree.row(mine.bank, cluster), tree.row(theirs, truth[client]))
 
 
-def test_a_cluster_without_replies_keeps_its_model_and_nobody_moves(play, cohort):
+def test_a_cluster_without_replies_keeps_its_model_and_nobody_moves(run_rounds, cohort):
     fed = lines(a=[0], b=[90])
-    state, _ = play(PACFL(LOCAL, threshold=1.0), fed, 0)
+    state, _ = run_rounds(PACFL(LOCAL, threshold=1.0), fed, 0)
     method = PACFL(LOCAL, threshold=1.0)
     out = method.round(state, fed, cohort(fed, clients="a"), Seed(0))
     assert out.assignment == {"a": 0}
@@ -154,10 +154,10 @@ def test_a_cluster_without_replies_keeps_its_model_and_nobody_moves(play, cohort
 # Newcomers -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_newcomer_joins_the_cluster_of_the_smallest_mean_angle(play, cohort):
+def test_a_newcomer_joins_the_cluster_of_the_smallest_mean_angle(run_rounds, cohort):
     # Founded on 0°, 10° and 60°; 32° is at 32 and 22 from the first two, 27 on the mean, and at 28 from the third.
     fed, method = lines(a=[0], b=[10], c=[60], x=[32], y=[45]), PACFL(LOCAL, threshold=20.0)
-    state, _ = play(method, fed, 0, among="abc")
+    state, _ = run_rounds(method, fed, 0, among="abc")
     assert method.place(state, fed, "abcxy", Seed(0)).row == {"a": 0, "b": 0, "c": 1, "x": 0, "y": 1}
     out = method.round(state, fed, cohort(fed, clients="cx"), Seed(0))
     assert out.assignment == {"c": 1, "x": 0}
@@ -166,9 +166,9 @@ def test_a_newcomer_joins_the_cluster_of_the_smallest_mean_angle(play, cohort):
     np.testing.assert_allclose(out.evidence["mean_angles"], [[27, 28]], atol=1e-3)
 
 
-def test_nothing_is_trained_to_be_placed(play):
+def test_nothing_is_trained_to_be_placed(run_rounds):
     fed, method = lines(a=[0], b=[90], x=[1]), PACFL(LOCAL, threshold=5.0)
-    state, _ = play(method, fed, 0, among="ab")
+    state, _ = run_rounds(method, fed, 0, among="ab")
     assert method.place(state, fed.evaluating(), "abx", Seed(0)).row == {"a": 0, "b": 1, "x": 0}
 
 
@@ -179,9 +179,9 @@ def test_who_did_not_answer_joins_later_and_does_not_train_before(losing, joins_
     assert found == {"a": 0, "b": 1, "c": 1}
 
 
-def test_a_finetuned_model_is_the_clusters_after_the_clients_own_training(groups, play, accuracy):
+def test_a_finetuned_model_is_the_clusters_after_the_clients_own_training(groups, run_rounds, accuracy):
     fed, truth = groups()
-    state, _ = play(PACFL(LOCAL), fed, 2, size=6)
+    state, _ = run_rounds(PACFL(LOCAL), fed, 2, size=6)
     assert PACFL(LOCAL).place(state, fed, truth, Seed(0)).adapt is None
     placement = PACFL(LOCAL, finetuned=True).place(state, fed, truth, Seed(0))
     assert placement.adapt.sent["start"].row == placement.row
@@ -192,13 +192,13 @@ def test_a_finetuned_model_is_the_clusters_after_the_clients_own_training(groups
 # The ledger, and what is refused -------------------------------------------------------------------------------------
 
 
-def test_directions_are_sent_once_and_nothing_else_before_training(groups, play):
+def test_directions_are_sent_once_and_nothing_else_before_training(groups, run_rounds):
     fed, _ = groups()
-    state, _ = play(PACFL(LOCAL), fed, 0)
+    state, _ = run_rounds(PACFL(LOCAL), fed, 0)
     sent = fed.traffic.by_purpose()
     assert set(sent) == {"subspaces", "control"}
     assert sent["subspaces"] == {"down": 0, "up": 4 * 64 * sum(len(rows) for rows in state.bases)}
-    play(PACFL(LOCAL), fed, 2, size=6, state=state)
+    run_rounds(PACFL(LOCAL), fed, 2, size=6, state=state)
     model = 4 * tree.size(state.w0)
     assert fed.traffic.by_purpose()["train"] == {"down": 12 * model, "up": 12 * model}
 
@@ -208,7 +208,7 @@ def test_directions_are_sent_once_and_nothing_else_before_training(groups, play)
     [
         ({"vectors": 0}, "vectors must be at least 1, got 0"),
         ({"budget": -1}, "budget must be at least 0, got -1"),
-        ({"most": 0}, "most must be at least 1"),
+        ({"max_clusters": 0}, "max_clusters must be at least 1"),
         ({"angle": "largest"}, "angle must be one of 'subspace', 'sum', .*, got 'largest'"),
         ({"threshold": -1.0}, "threshold must be degrees of at least 0, or 'auto', got -1.0"),
         ({"threshold": "gap"}, "threshold must be degrees of at least 0, or 'auto', got 'gap'"),
@@ -231,24 +231,24 @@ def test_a_task_without_classes_is_refused(quadratic):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clients", [20, 40])
-def test_groups_of_labels_are_recovered_with_their_number(clients, groups, play):
+def test_groups_of_labels_are_recovered_with_their_number(clients, groups, run_rounds):
     scores = []
     for seed in range(10):
         fed, truth = groups(seed, clients)
-        state, _ = play(PACFL(), fed, 0, seed=seed)
+        state, _ = run_rounds(PACFL(), fed, 0, seed=seed)
         scores.append(adjusted_rand(dict(state.assignment), truth))
     assert scores.count(1.0) >= 9, scores
 
 
 @pytest.mark.slow
-def test_rotations_are_not_told_apart_by_the_smallest_angle_but_by_the_sum_of_all(digits, play):
+def test_rotations_are_not_told_apart_by_the_smallest_angle_but_by_the_sum_of_all(digits, run_rounds):
     # Two subspaces of some 30 of 64 dimensions nearly touch somewhere, turned or not.
     fed, truth = digits(clients=20, clusters=4, seed=0)
-    state, _ = play(PACFL(), fed, 0)
+    state, _ = run_rounds(PACFL(), fed, 0)
     columns = [rows.T for rows in state.bases]
     assert np.median([each.shape[1] for each in columns]) >= 29
     other = np.array([[truth[one] != truth[two] for two in state.founders] for one in state.founders])
     assert np.median(pacfl_angles(columns)[other]) < 2
     assert adjusted_rand(dict(state.assignment), truth) < 1
     summed = dataclasses.replace(PACFL(), angle="sum", rule="stability", most=6)
-    assert adjusted_rand(dict(play(summed, fed, 0)[0].assignment), truth) == 1
+    assert adjusted_rand(dict(run_rounds(summed, fed, 0)[0].assignment), truth) == 1

@@ -11,12 +11,12 @@ import pytest
 from coterie import data, models, tree
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError
-from coterie.federation import sequential, vectorised
+from coterie.federation import sequential, vectorized
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.per_fedavg import PerFedAvg, hessian_times
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
 VARIANTS = pytest.mark.parametrize("variant", ["fo", "hf"])
 
 
@@ -38,7 +38,7 @@ def lines():
         held = {
             name: (np.full((n, 1), x, np.float32), np.full(n, y, np.float32)) for name, (x, y, n) in clients.items()
         }
-        federation = {"sequential": sequential, "vectorised": vectorised}[kind]
+        federation = {"sequential": sequential, "vectorized": vectorized}[kind]
         return federation(data.from_arrays(held, test={}, classes=None), task)
 
     return make
@@ -66,7 +66,7 @@ def lines():
 )
 def test_one_step_by_hand(kind, batch, variant, weights, expected, lines, cohort):
     fed = lines(kind, p=(2, 6, 1), q=(1, 0, 3))
-    local = LocalSGD(steps=1, batch=batch, rate=0.1)
+    local = LocalSGD(steps=1, batch_size=batch, learning_rate=0.1)
     method = PerFedAvg(local, variant=variant, beta=0.5, delta=0.01, weights=weights)
     out = method.round(w(5), fed, cohort(fed), Seed(0))
     # δ of 0.01 leaves rounding of 6e-8·8/0.02 in h, the difference of two gradients of about 8.
@@ -80,7 +80,7 @@ def test_one_step_by_hand(kind, batch, variant, weights, expected, lines, cohort
 def test_hessian_free_is_the_exact_gradient_of_the_objective_on_quadratics(a, c, alpha, lines, cohort):
     # F(w) = f(w - α f'(w)), F' = (1 - α a) a (1 - α a)(w - c); FO leaves the first factor out.
     fed = lines("sequential", k=(np.sqrt(a), c * np.sqrt(a), 2))
-    local = LocalSGD(steps=1, batch=0, rate=alpha)
+    local = LocalSGD(steps=1, batch_size=0, learning_rate=alpha)
     for variant, factor in (("hf", 1 - alpha * a), ("fo", 1.0)):
         out = PerFedAvg(local, variant=variant, beta=1.0, delta=0.01).round(w(5), fed, cohort(fed), Seed(0))
         assert 5 - out.state["w"] == pytest.approx(factor * a * (1 - alpha * a) * (5 - c), abs=1e-4)
@@ -103,7 +103,7 @@ def test_hessian_free_is_the_gradient_of_the_objective_on_images(blobs, cohort):
     first = tree.flatten(
         tree.host(jax.grad(f)(tree.map(lambda v, g: v - alpha * g, start, tree.host(jax.grad(f)(start)))))
     )
-    local = LocalSGD(steps=1, batch=0, rate=alpha)
+    local = LocalSGD(steps=1, batch_size=0, learning_rate=alpha)
     for variant, expected in (("hf", exact), ("fo", first)):
         method = PerFedAvg(local, variant=variant, beta=1.0, delta=0.01)
         out = method.round(start, fed, cohort(fed, clients=["00"]), Seed(0)).state
@@ -124,7 +124,7 @@ def test_central_differences_become_the_hessian_as_delta_shrinks():
 def by_hand(held, start, local, method, order):
     """Algorithm 1 on f = ½ (w - x)² with batches in this order, in float64: w, the loss, the steps."""
     parts = 2 if method.variant == "fo" else 3
-    size = min(local.batch or len(held), len(held))
+    size = min(local.batch_size or len(held), len(held))
     triples = []
     for one in order:
         batches = [held[one[i : i + size]] for i in range(0, len(held), size)]
@@ -132,10 +132,10 @@ def by_hand(held, start, local, method, order):
         triples += [[batches[(s * parts + j) % len(batches)] for j in range(parts)] for s in range(steps)]
     at, losses = float(start), []
     for drawn in triples[: local.steps or None]:
-        ahead = at - local.rate * (at - drawn[0].mean())
+        ahead = at - local.learning_rate * (at - drawn[0].mean())
         g = ahead - drawn[1].mean()
         losses.append(0.5 * (ahead - drawn[1]) ** 2)
-        at -= method.beta * (g - local.rate * g if parts == 3 else g)  # the Hessian is 1
+        at -= method.beta * (g - local.learning_rate * g if parts == 3 else g)  # the Hessian is 1
     return at, np.concatenate(losses[-steps:]).mean(), len(losses)
 
 
@@ -143,15 +143,15 @@ def by_hand(held, start, local, method, order):
 @pytest.mark.parametrize(
     ("n", "how"),
     [
-        pytest.param(12, {"batch": 2, "epochs": 2}, id="six batches: three pairs, two triples"),
-        pytest.param(7, {"batch": 1, "epochs": 1}, id="one batch is left over"),
-        pytest.param(7, {"batch": 3, "epochs": 3}, id="three batches, the last one short"),
-        pytest.param(4, {"batch": 2, "epochs": 2}, id="two batches, too few for a triple"),
-        pytest.param(3, {"batch": 10, "epochs": 2}, id="one batch, used for all"),
-        pytest.param(12, {"batch": 2, "steps": 7}, id="steps that end within a pass"),
-        pytest.param(12, {"batch": 2, "steps": 1}, id="one step"),
-        pytest.param(1300, {"batch": 600, "epochs": 2}, id="batches of more than 512, the last one short"),
-        pytest.param(1300, {"batch": 0, "steps": 3}, id="all of many examples"),
+        pytest.param(12, {"batch_size": 2, "epochs": 2}, id="six batches: three pairs, two triples"),
+        pytest.param(7, {"batch_size": 1, "epochs": 1}, id="one batch is left over"),
+        pytest.param(7, {"batch_size": 3, "epochs": 3}, id="three batches, the last one short"),
+        pytest.param(4, {"batch_size": 2, "epochs": 2}, id="two batches, too few for a triple"),
+        pytest.param(3, {"batch_size": 10, "epochs": 2}, id="one batch, used for all"),
+        pytest.param(12, {"batch_size": 2, "steps": 7}, id="steps that end within a pass"),
+        pytest.param(12, {"batch_size": 2, "steps": 1}, id="one step"),
+        pytest.param(1300, {"batch_size": 600, "epochs": 2}, id="batches of more than 512, the last one short"),
+        pytest.param(1300, {"batch_size": 0, "steps": 3}, id="all of many examples"),
     ],
 )
 def test_epochs_take_their_batches_in_pairs_or_triples(variant, n, how, tiny, cohort):
@@ -159,14 +159,14 @@ def test_epochs_take_their_batches_in_pairs_or_triples(variant, n, how, tiny, co
 
 
 @VARIANTS
-@pytest.mark.parametrize("how", [{"batch": 2, "epochs": 2}, {"batch": 600, "epochs": 2}])
+@pytest.mark.parametrize("how", [{"batch_size": 2, "epochs": 2}, {"batch_size": 600, "epochs": 2}])
 def test_a_whole_cohort_takes_them_in_the_same_way(variant, how, tiny, cohort):
-    takes_them(tiny, cohort, variant, 1300, how, "vectorised")
+    takes_them(tiny, cohort, variant, 1300, how, "vectorized")
 
 
 def takes_them(tiny, cohort, variant, n, how, kind):
     held = Seed(9).fold("held").uniform(n) * 10
-    local = LocalSGD(rate=0.25, **how)
+    local = LocalSGD(learning_rate=0.25, **how)
     method = PerFedAvg(local, variant=variant, beta=0.5, delta=0.125)
     fed = tiny(kind=kind, a=held)
     passes = how.get("epochs") or how["steps"]  # of which not all are needed
@@ -195,11 +195,13 @@ def test_a_client_without_examples_counts_nothing(variant, tiny, cohort, step):
 
 
 @BOTH
-def test_without_a_step_at_home_it_is_fedavg_with_rate_beta(kind, blobs, play):
+def test_without_a_step_at_home_it_is_fedavg_with_rate_beta(kind, blobs, run_rounds):
     fed, _ = blobs(kind=kind)
-    mine, rounds = play(PerFedAvg(LocalSGD(epochs=3, batch=0, rate=0.0, rate_decay=0.9), beta=0.2), fed, 2, size=5)
-    local = LocalSGD(epochs=3, batch=0, rate=0.2, rate_decay=0.9)
-    theirs, others = play(FedAvg(local, weights="uniform"), fed, 2, size=5)
+    mine, rounds = run_rounds(
+        PerFedAvg(LocalSGD(epochs=3, batch_size=0, learning_rate=0.0, lr_decay=0.9), beta=0.2), fed, 2, size=5
+    )
+    local = LocalSGD(epochs=3, batch_size=0, learning_rate=0.2, lr_decay=0.9)
+    theirs, others = run_rounds(FedAvg(local, weights="uniform"), fed, 2, size=5)
     np.testing.assert_allclose(tree.flatten(mine), tree.flatten(theirs), atol=1e-6)
     assert [r.loss for r in rounds] == pytest.approx([r.loss for r in others], rel=1e-5)
 
@@ -216,14 +218,14 @@ def test_momentum_does_not_leak_into_the_step_at_home(tiny, cohort, step):
 def test_weight_decay_is_part_of_what_is_minimised(variant, tiny, cohort, step):
     # ½ w² + ½·1·w²: a = 2. From 8 with α = ¼: w̃ = 8 - ¼·16 = 4, g = 8, h = 16. FO: 8 - ½·8 = 4; HF: 8 - ½·4 = 6.
     fed = tiny(a=[0])
-    method = PerFedAvg(step(0.25, decay=1.0), variant=variant, beta=0.5, delta=0.125)
+    method = PerFedAvg(step(0.25, weight_decay=1.0), variant=variant, beta=0.5, delta=0.125)
     assert method.round(w(8), fed, cohort(fed), Seed(0)).state["w"] == {"fo": 4, "hf": 6}[variant]
 
 
 def test_beta_decays_and_alpha_does_not(tiny, cohort, step):
     # In round 2, β = ½·½² = 1/8: 8 - 1/8·4 = 7.5, where w̃ = 4 still.
     fed = tiny(a=[0])
-    method = PerFedAvg(step(0.5, rate_decay=0.5), beta=0.5)
+    method = PerFedAvg(step(0.5, lr_decay=0.5), beta=0.5)
     assert [float(method.round(w(8), fed, cohort(fed, t), Seed(0)).state["w"]) for t in (0, 2)] == [6, 7.5]
 
 
@@ -244,7 +246,7 @@ def test_running_statistics_are_those_of_the_batch_at_w_tilde(cohort):
     fed = sequential(
         data.from_arrays({"a": (np.ones((2, 1), np.float32), np.zeros(2, np.float32))}, test={}, classes=None), task
     )
-    local = LocalSGD(steps=1, batch=2, rate=0.5)
+    local = LocalSGD(steps=1, batch_size=2, learning_rate=0.5)
     out = PerFedAvg(local, beta=0.5).round(task.init(Seed(0)), fed, cohort(fed), Seed(0)).state
     assert out["out"].tolist() == [0.75]
     assert out["norm"]["stats"]["mean"].tolist() == [1]
@@ -266,7 +268,7 @@ def test_running_statistics_are_those_of_the_batch_at_w_tilde(cohort):
 )
 def test_everyone_is_served_the_model_after_training_at_home(kind, how, expected, tiny):
     fed = tiny(kind=kind, a=[0, 0], newcomer=[0, 0])
-    method = PerFedAvg(LocalSGD(epochs=7, batch=1, rate=0.5), **how)
+    method = PerFedAvg(LocalSGD(epochs=7, batch_size=1, learning_rate=0.5), **how)
     placement = method.place(w(8), fed, fed.clients, Seed(0))
     assert placement.row == {"a": 0, "newcomer": 0}
     served = fed.evaluating().ask(fed.clients, placement.adapt.work, Seed(0), **placement.adapt.sent)
@@ -276,22 +278,22 @@ def test_everyone_is_served_the_model_after_training_at_home(kind, how, expected
 
 
 @pytest.mark.slow
-def test_adapting_pays_where_clients_differ(blobs, play, accuracy):
+def test_adapting_pays_where_clients_differ(blobs, run_rounds, accuracy):
     # Two kinds of clients whose labels contradict each other: one model for all cannot serve both, a step home can.
     gains = []
     for seed in range(10):
         fed, _ = blobs(seed)
-        method = PerFedAvg(LocalSGD(epochs=2, batch=8, rate=0.1), beta=0.1, adapt_epochs=2)
-        state, _ = play(method, fed, 6, size=8, seed=seed)
-        common = dataclasses.replace(method, local=dataclasses.replace(method.local, rate=0.0))
+        method = PerFedAvg(LocalSGD(epochs=2, batch_size=8, learning_rate=0.1), beta=0.1, adapt_epochs=2)
+        state, _ = run_rounds(method, fed, 6, size=8, seed=seed)
+        common = dataclasses.replace(method, local=dataclasses.replace(method.local, learning_rate=0.0))
         gains.append(accuracy(method, state, fed) - accuracy(common, state, fed))
     assert sum(gain > 0 for gain in gains) >= 9, gains
 
 
-def test_a_round_sends_one_model_down_and_one_up_and_scoring_sends_nothing_that_counts(blobs, play, accuracy):
+def test_a_round_sends_one_model_down_and_one_up_and_scoring_sends_nothing_that_counts(blobs, run_rounds, accuracy):
     fed, _ = blobs()
-    method = PerFedAvg(LocalSGD(epochs=1, batch=8))
-    state, _ = play(method, fed, 2, size=5)
+    method = PerFedAvg(LocalSGD(epochs=1, batch_size=8))
+    state, _ = run_rounds(method, fed, 2, size=5)
     model = 4 * tree.size(state)
     assert fed.traffic.by_purpose()["train"] == {"down": 2 * 5 * model, "up": 2 * 5 * model}
     before = fed.traffic.total()

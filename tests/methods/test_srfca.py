@@ -10,22 +10,22 @@ import pytest
 
 import coterie
 from coterie import data, models, tree
-from coterie.aggregation import Robust
+from coterie.aggregation import Aggregation
+from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError, TooFewReplies
-from coterie.federation import Cohort, Desk, Sequential, vectorised
-from coterie.kept import Kept
+from coterie.federation import Cohort, Sequential, Server, vectorized
 from coterie.methods.global_model import Global
 from coterie.methods.oracle import Oracle
 from coterie.methods.srfca import SRFCA
 from coterie.metrics import adjusted_rand
-from coterie.models import Normalise
+from coterie.models import Normalize
 from coterie.runs.build import build
 from coterie.runs.spec import Spec
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorised"])
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1)
+BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +77,7 @@ def finish(method, fed, state=None, seed=0, among=None, until="done"):
 def clustered(method, fed, row, bank, threshold=5.0):
     """The state after training, before RECLUSTER, of clusters like these; everyone trained alone to x_i/2."""
     state, _ = finish(dataclasses.replace(method, threshold=math.inf), fed, from_zero(method, fed), until="one shot")
-    made = {"row": Kept(row), "bank": bank, "threshold": threshold, "rounds": 1, "fresh": False}
+    made = {"row": ClientMap(row), "bank": bank, "threshold": threshold, "rounds": 1, "fresh": False}
     return dataclasses.replace(state, **made)
 
 
@@ -290,12 +290,12 @@ class Losing(Sequential):
 
 @pytest.mark.parametrize("distance", ["l2", "cross"])
 def test_who_misses_one_shot_trains_alone_before_recluster(distance, numbers, quadratic, srfca):
-    carrier = Losing(numbers(a=[0], b=[2], c=[20], d=[22], e=[21]), quadratic)
-    carrier.lost = {"fit": "e"}
-    fed, method = Desk(carrier), srfca(distance=distance, threshold={"l2": 5.0, "cross": 80.0}[distance])
+    transport = Losing(numbers(a=[0], b=[2], c=[20], d=[22], e=[21]), quadratic)
+    transport.lost = {"fit": "e"}
+    fed, method = Server(transport), srfca(distance=distance, threshold={"l2": 5.0, "cross": 80.0}[distance])
     state, _ = finish(method, fed, from_zero(method, fed), until="train 1")
     assert set(state.trained.clients) == set("abcd")
-    carrier.lost = {}
+    transport.lost = {}
     state, _ = finish(method, fed, state)
     assert state.row == {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1}
     assert state.trained.clients == tuple("abcde")
@@ -303,13 +303,13 @@ def test_who_misses_one_shot_trains_alone_before_recluster(distance, numbers, qu
 
 def test_a_client_whose_losses_are_lost_is_compared_by_what_others_know(numbers, quadratic, srfca):
     # Without f_b: d(a, b) = f_a(w_b) = 0.5, d(b, c) = f_c(w_b) = 180.5.
-    carrier = Losing(numbers(a=[0], b=[2], c=[20], d=[22]), quadratic)
-    carrier.lost = {"losses_of": "b"}
-    fed, method = Desk(carrier), srfca(threshold=80.0)
+    transport = Losing(numbers(a=[0], b=[2], c=[20], d=[22]), quadratic)
+    transport.lost = {"losses_of": "b"}
+    fed, method = Server(transport), srfca(threshold=80.0)
     state, rounds = finish(method, fed, from_zero(method, fed))
     assert rounds[0].evidence["distances"][1].tolist()[::2] == [0.5, 180.5]
     assert state.row == {"a": 0, "b": 0, "c": 1, "d": 1}
-    carrier.lost = {"losses_of": "abcd"}
+    transport.lost = {"losses_of": "abcd"}
     with pytest.raises(TooFewReplies):
         finish(method, fed, from_zero(method, fed))
 
@@ -317,20 +317,20 @@ def test_a_client_whose_losses_are_lost_is_compared_by_what_others_know(numbers,
 @pytest.fixture
 def losing(numbers, quadratic):
     """Clients with w = 0, 1 and 10, 11, 12, and their carrier, whose replies can be lost."""
-    carrier = Losing(numbers(a=[0], b=[2], c=[20], d=[22], e=[24]), quadratic)
-    carrier.lost = {}
-    return carrier, Desk(carrier)
+    transport = Losing(numbers(a=[0], b=[2], c=[20], d=[22], e=[24]), quadratic)
+    transport.lost = {}
+    return transport, Server(transport)
 
 
 def test_a_round_that_nobody_answers_counts_and_recluster_comes_in_its_time(losing, cohort, srfca):
     # T = 2, and round 1, the last of both REFINE and run, is lost: the models are those of round 0, 0.5 and 11.
-    carrier, fed = losing
+    transport, fed = losing
     method = srfca(distance="l2", rounds=2)
     state, _ = finish(method, fed, from_zero(method, fed), until="one shot")
     state = method.round(state, fed, cohort(fed, 0), Seed(0)).state
-    carrier.lost = {"fit": "abcde"}
+    transport.lost = {"fit": "abcde"}
     out = method.round(state, fed, cohort(fed, 1), Seed(0))
-    assert out.skipped == "0 of 5 clients answered 'fit', 1 are needed"
+    assert out.skipped == "0 of 5 clients replied to 'fit'; the minimum is 1"
     assert (out.label, out.closes, method.stage(out.state)) == ("train 1", True, "prepare")
     out = method.round(out.state, fed, cohort(fed, -1), Seed(0))
     assert (out.label, out.assignment) == ("refine 1", {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1})
@@ -340,14 +340,14 @@ def test_a_round_that_nobody_answers_counts_and_recluster_comes_in_its_time(losi
 
 def test_a_refine_without_any_training_leaves_the_clusters_as_they_are(losing, cohort, srfca):
     # At w_0 all clusters are alike: RECLUSTER would make them one.
-    carrier, fed = losing
+    transport, fed = losing
     method = srfca(distance="l2", refines=2, rounds=2)
     state, _ = finish(method, fed, from_zero(method, fed), until="one shot")
-    carrier.lost = {"fit": "abcde"}
+    transport.lost = {"fit": "abcde"}
     state = method.round(state, fed, cohort(fed, 0), Seed(0)).state
     state = method.round(state, fed, cohort(fed, -1), Seed(0)).state
     assert (state.refined, len(set(state.row.values())), method.stage(state)) == (1, 2, "train")
-    carrier.lost = {}
+    transport.lost = {}
     state, rounds = finish(method, fed, state)
     assert [out.label for out in rounds] == ["train 2", "refine 2"]
     assert state.bank["w"].tolist() == [0.5, 11]
@@ -357,7 +357,7 @@ def test_a_run_whose_last_round_is_lost_ends_with_recluster_and_merge(numbers, q
     spec = {"method": {"name": "srfca", "refines": 1, "init_steps": 1}, "faults": {"drop": 0.4}}
     lost = []
     for seed in range(8):
-        run = {"rounds": 2, "cohort": 2, "seed": seed, "federation": "sequential"}
+        run = {"rounds": 2, "clients_per_round": 2, "seed": seed, "backend": "sequential"}
         found = coterie.run({**spec, "run": run}, data=numbers(a=[0], b=[2]), task=quadratic)
         trained = [row["skipped"] for row in found.rounds if row["stage"] == "train"]
         assert len(trained) == 2
@@ -381,15 +381,15 @@ def test_a_round_of_stragglers_alone_trains_nobody(mode, beta, four, cohort, srf
 def test_final_training_takes_in_who_was_lost_before(distance, losing, cohort, srfca):
     # {a, b} and {c, d} are at 0.5 and 10.5; then e joins c and d, which go half way from there to 20, 22 and 24:
     # (15.25 + 16.25 + 17.25)/3 = 16.25.
-    carrier, fed = losing
+    transport, fed = losing
     threshold = {"l2": 5.0, "cross": 80.0}[distance]
     method = srfca(distance=distance, threshold=threshold, rounds=3, refine_rounds=1, final="fedavg")
-    carrier.lost = {"fit": "e"}
+    transport.lost = {"fit": "e"}
     state, _ = finish(method, fed, from_zero(method, fed), until="refine 1")
     assert set(state.row) == set("abcd")
     out = method.round(state, fed, cohort(fed, 1), Seed(0))
     assert set(out.assignment) == set(out.state.row) == set("abcd")  # lost again, it waits
-    carrier.lost = {}
+    transport.lost = {}
     assert set(method.round(state, fed, cohort(fed, 1, clients="abcd"), Seed(0)).state.row) == set("abcd")
     preparing = fed.traffic.by_purpose(-1)
     out = method.round(state, fed, cohort(fed, 1), Seed(0))
@@ -405,9 +405,9 @@ def test_final_training_takes_in_who_was_lost_before(distance, losing, cohort, s
 def test_the_federations_rule_takes_the_means_that_are_not_trimmed(mode, numbers, quadratic, srfca):
     # Models 1, 2, 3, 4, 100, or half steps along such gradients: mean 22, median 3; β = 0.2 trims to 3, whatever the
     # rule: Krum's would be 2.
-    carrier = Sequential(numbers(a=[2], b=[4], c=[6], d=[8], e=[200]), quadratic)
+    transport = Sequential(numbers(a=[2], b=[4], c=[6], d=[8], e=[200]), quadratic)
     for beta, rule, expected in ((0.0, "mean", 22), (0.0, "median", 3), (0.2, "krum", 3)):
-        fed = Desk(carrier, robust=Robust(rule))
+        fed = Server(transport, aggregation=Aggregation(rule))
         method = srfca(threshold=math.inf, mode=mode, beta=beta)
         _, rounds = finish(method, fed, from_zero(method, fed))
         assert rounds[1].state.bank["w"].tolist() == [expected]
@@ -417,10 +417,10 @@ def test_who_asks_for_a_robust_rule_is_told_what_it_does_not_take(caplog):
     def noted(beta, rule):
         caplog.clear()
         method = {"name": "srfca", "beta": beta}
-        build(Spec.of({"data": {"name": "blobs", "clients": 4}, "method": method, "robust": {"rule": rule}}))
+        build(Spec.of({"data": {"name": "blobs", "clients": 4}, "method": method, "aggregation": {"rule": rule}}))
         return caplog.text
 
-    assert "robust.rule = 'median' does not take all means of srfca: those of REFINE are trimmed" in noted(
+    assert "aggregation.rule = 'median' does not take all means of srfca: those of REFINE are trimmed" in noted(
         0.15, "median"
     )
     assert noted(0.15, "mean") == noted(0.0, "median") == ""
@@ -458,21 +458,21 @@ def test_a_newcomer_trains_alone_and_joins_the_nearest_cluster(distance, tiny, s
 
 
 @BOTH
-def test_one_cluster_is_global_to_the_bit(kind, blobs, play):
+def test_one_cluster_is_global_to_the_bit(kind, blobs, run_rounds):
     fed, _ = blobs(kind=kind)
     method = SRFCA(LOCAL, threshold=math.inf, init_steps=5, members=0, beta=0.0, refines=1, rounds=3)
     mine, rounds = finish(method, fed)
-    theirs, others = play(Global(LOCAL), fed, 3)
+    theirs, others = run_rounds(Global(LOCAL), fed, 3)
     assert tree.same(tree.row(mine.bank, 0), theirs)
     assert [out.loss for out in rounds[1:4]] == [out.loss for out in others]
 
 
-def test_the_true_partition_is_oracle_to_the_bit(blobs, play):
+def test_the_true_partition_is_oracle_to_the_bit(blobs, run_rounds):
     fed, truth = blobs()
     method = SRFCA(LOCAL, init_steps=30, members=0, beta=0.0, refines=1, rounds=3)
     mine, rounds = finish(method, fed)
     assert rounds[0].assignment == truth
-    theirs, _ = play(Oracle(LOCAL, weights="uniform", truth=truth), fed, 3)
+    theirs, _ = run_rounds(Oracle(LOCAL, weights="uniform", truth=truth), fed, 3)
     assert tree.same(mine.bank, theirs)
 
 
@@ -539,7 +539,7 @@ def test_one_refine_repairs_a_fifth_of_impurities(distance, blobs):
     state, _ = finish(method, fed, until="one shot")
     wrong = [client for k in (0, 1) for client in sorted(c for c in truth if truth[c] == k)[:2]]
     impure = {client: 1 - k if client in wrong else k for client, k in truth.items()}
-    state = dataclasses.replace(state, row=Kept(impure), bank=tree.stack([state.w0] * 2))
+    state = dataclasses.replace(state, row=ClientMap(impure), bank=tree.stack([state.w0] * 2))
     repaired, _ = finish(method, fed, state)
     assert repaired.row == truth
 
@@ -551,7 +551,7 @@ def test_clusters_of_one_kind_merge_and_of_two_do_not(blobs):
     # Each true cluster in two halves.
     halves = {client: 2 * truth[client] + place % 4 // 2 for place, client in enumerate(sorted(truth))}
     assert sorted(np.bincount(list(halves.values()))) == [5, 5, 5, 5]
-    state = dataclasses.replace(state, row=Kept(halves), bank=tree.stack([state.w0] * 4))
+    state = dataclasses.replace(state, row=ClientMap(halves), bank=tree.stack([state.w0] * 4))
     merged, rounds = finish(method, fed, state)
     assert rounds[-1].counts["clusters_merged"] == 2
     assert merged.row == truth
@@ -559,22 +559,22 @@ def test_clusters_of_one_kind_merge_and_of_two_do_not(blobs):
 
 @pytest.mark.slow
 def test_rotated_digits_are_recovered_without_the_number_of_clusters():
-    task = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+    task = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
     scores = []
     for seed in range(10):
         images = data.load("digits", clients=40, clusters=4, seed=seed)
         truth = {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
-        state, _ = finish(SRFCA(rounds=20), vectorised(images, task), seed=seed)
+        state, _ = finish(SRFCA(rounds=20), vectorized(images, task), seed=seed)
         scores.append(adjusted_rand(dict(state.row), truth))
     assert scores.count(1.0) >= 9, scores
 
 
 @pytest.mark.slow
 def test_clients_of_one_kind_are_one_cluster():
-    task = models.build("mclr", (8, 8), 10, normalise=Normalise(0.0, 16.0))
+    task = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
     found = []
     for seed in range(4):
         images = data.load("digits", clients=40, partition="iid", seed=seed)
-        state, _ = finish(SRFCA(rounds=4), vectorised(images, task), seed=seed)
+        state, _ = finish(SRFCA(rounds=4), vectorized(images, task), seed=seed)
         found.append(tree.rows(state.bank))
     assert found.count(1) >= 3, found

@@ -18,7 +18,7 @@ from coterie.methods.local import Local
 from coterie.methods.oracle import Oracle
 from coterie.methods.protocol import from_run
 
-GIVEN = {"truth": {"a": 0}, "rounds": 17, "cohort": 2, "clients": 3}
+GIVEN = {"truth": {"a": 0}, "rounds": 17, "clients_per_round": 2, "clients": 3}
 
 
 @pytest.fixture
@@ -74,13 +74,13 @@ def test_the_local_settings_and_what_a_run_fills_in_are_no_settings_of_a_method(
 
 def test_a_run_fills_in_what_a_method_declares():
     local = LocalSGD(epochs=3)
-    assert build("local", local, GIVEN) == Local(local, rounds=17, cohort=2, clients=3)
+    assert build("local", local, GIVEN) == Local(local, rounds=17, clients_per_round=2, clients=3)
     assert build("oracle", local, GIVEN, weights="uniform") == Oracle(local, weights="uniform", truth={"a": 0})
 
 
 def test_settings_reach_the_method():
-    method = build("ifca", LocalSGD(rate=0.5), GIVEN, clusters=3, weights="samples")
-    assert (method.clusters, method.weights, method.local.rate) == (3, "samples", 0.5)
+    method = build("ifca", LocalSGD(learning_rate=0.5), GIVEN, clusters=3, weights="samples")
+    assert (method.clusters, method.weights, method.local.learning_rate) == (3, "samples", 0.5)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,13 +10,13 @@ import pytest
 from coterie import data, models, tree
 from coterie.clients import LocalSGD, fit, score
 from coterie.errors import SpecError, TooFewReplies
-from coterie.federation import Desk, Sequential, sequential, vectorised
+from coterie.federation import Sequential, Server, sequential, vectorized
 from coterie.federation.protocol import Mean
 from coterie.methods.trials import accuracies_of, light_task, mean_accuracies, train, validation_accuracies
-from coterie.models import Normalise
+from coterie.models import Normalize
 from coterie.seeds import Seed
 
-LOCAL = LocalSGD(epochs=2, batch=8, rate=0.1, rate_decay=0.5)
+LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.5)
 HOW = {"light": "mclr", "local": LOCAL, "rounds": 2}
 
 
@@ -66,10 +66,10 @@ def test_trial_bytes_count_as_such_and_not_as_training_or_evaluation(blobs, coho
 
 
 def test_the_light_model_takes_the_inputs_of_the_task_and_is_made_once():
-    task = models.build("lenet5", (28, 28), 10, normalise=Normalise(33.0, 78.0))
+    task = models.build("lenet5", (28, 28), 10, normalize=Normalize(33.0, 78.0))
     light = light_task(task, "mclr")
     assert light is light_task(task, "mclr")
-    assert (light.name, light.shape, light.classes, light.normalise) == ("mclr", (28, 28), 10, task.normalise)
+    assert (light.name, light.shape, light.classes, light.normalize) == ("mclr", (28, 28), 10, task.normalize)
     # Half the filters of LeNet-5: 3 of 25 weights and 8 of 75, dense 128 → 120 → 84 → 10, each with a bias.
     half = light_task(task, "lenet5")
     layers = 3 * 26 + 8 * 76 + 129 * 120 + 121 * 84 + 85 * 10
@@ -135,7 +135,7 @@ def test_a_trial_that_was_lost_is_tried_again_and_no_fault_of_the_data(cohort):
             return (block for block in super().carry(order) if block.clients[0] != lost)
 
     arrays = {"a": (np.ones((1, 2), np.float32), np.zeros(1, int)), "b": (np.eye(2, dtype=np.float32), np.arange(2))}
-    fed = Desk(Losing(data.from_arrays(arrays, test={}, classes=2), models.mclr((2,), 2)))
+    fed = Server(Losing(data.from_arrays(arrays, test={}, classes=2), models.mclr((2,), 2)))
     with pytest.raises(TooFewReplies, match="1 of 2 clients did not judge, and the others have no examples"):
         validation_accuracies([["a", "b"]], fed, cohort(fed, -1), Seed(0), **HOW)
 
@@ -143,7 +143,7 @@ def test_a_trial_that_was_lost_is_tried_again_and_no_fault_of_the_data(cohort):
 @pytest.mark.slow
 def test_lenet_judges_images(cohort):
     images = np.random.default_rng(0).integers(0, 256, (8, 28, 28)).astype(np.uint8)
-    fed = vectorised(data.from_arrays({"a": (images, np.arange(8) % 2)}, test={}, classes=2), models.mclr((28, 28), 2))
+    fed = vectorized(data.from_arrays({"a": (images, np.arange(8) % 2)}, test={}, classes=2), models.mclr((28, 28), 2))
     how = {**HOW, "light": "lenet5", "local": dataclasses.replace(LOCAL, epochs=1)}
     found = validation_accuracies([["a"]], fed, cohort(fed, -1), Seed(0), **how)
     assert found["a"] in (0.0, 1.0)  # of the one image that is held back

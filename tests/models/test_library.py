@@ -9,7 +9,7 @@ import pytest
 
 from coterie import tree
 from coterie.errors import SpecError
-from coterie.models import MODELS, Normalise, Task, build, linear_regression, mclr, mlp
+from coterie.models import MODELS, Normalize, Task, build, linear_regression, mclr, mlp
 from coterie.models.library import glorot
 from coterie.seeds import Seed
 
@@ -146,10 +146,10 @@ def test_linear_regression_adds_its_bias_only_if_it_has_one():
             "mlp",
             3,
             {"width": 3},
-            "No setting of model mlp 'width'. Did you mean 'widths'? Known: l2, normalise, widths",
+            "No setting of model mlp 'width'. Did you mean 'widths'? Known: l2, normalize, widths",
         ),
-        ("mclr", 3, {"widths": (3,)}, "No setting of model mclr 'widths'. Known: l2, normalise"),
-        ("mclr", 3, {"shape": (3,)}, "No setting of model mclr 'shape'. Known: l2, normalise"),
+        ("mclr", 3, {"widths": (3,)}, "No setting of model mclr 'widths'. Known: l2, normalize"),
+        ("mclr", 3, {"shape": (3,)}, "No setting of model mclr 'shape'. Known: l2, normalize"),
         (
             "mlp",
             3,
@@ -173,7 +173,7 @@ def test_linear_regression_adds_its_bias_only_if_it_has_one():
         ("mlp", 3, {"l2": -1}, "mlp.l2 must be a finite number of at least 0, got -1"),
         ("mclr", 3, {"l2": "x"}, "mclr.l2 must be a finite number of at least 0, got 'x'"),
         ("mclr", 3, {"l2": math.nan}, "mclr.l2 must be a finite number of at least 0, got nan"),
-        ("mclr", 3, {"normalise": 255}, "mclr.normalise must be a function of the inputs, got 255"),
+        ("mclr", 3, {"normalize": 255}, "mclr.normalize must be a function of the inputs, got 255"),
     ],
 )
 def test_an_option_that_cannot_be_meant_is_refused_with_what_is_allowed(name, classes, options, text):
@@ -189,14 +189,14 @@ def test_every_model_that_is_described_can_be_built():
 
 
 def test_the_same_settings_give_the_same_object_so_that_the_next_run_compiles_nothing():
-    unit = Normalise(0.0, 16.0)
-    task = build("mlp", (8, 8), 10, widths=(4,), normalise=unit)
-    assert build("mlp", (8, 8), 10, widths=(4,), normalise=Normalise(0.0, 16.0)) is task
+    unit = Normalize(0.0, 16.0)
+    task = build("mlp", (8, 8), 10, widths=(4,), normalize=unit)
+    assert build("mlp", (8, 8), 10, widths=(4,), normalize=Normalize(0.0, 16.0)) is task
     for shape, classes, other in (
-        ((8, 8), 10, {"widths": (5,), "normalise": unit}),
-        ((8, 8), 10, {"widths": (4,), "normalise": Normalise(0.0, 17.0)}),
-        ((8, 8), 9, {"widths": (4,), "normalise": unit}),
-        ((4, 16), 10, {"widths": (4,), "normalise": unit}),
+        ((8, 8), 10, {"widths": (5,), "normalize": unit}),
+        ((8, 8), 10, {"widths": (4,), "normalize": Normalize(0.0, 17.0)}),
+        ((8, 8), 9, {"widths": (4,), "normalize": unit}),
+        ((4, 16), 10, {"widths": (4,), "normalize": unit}),
     ):
         assert build("mlp", shape, classes, **other) is not task
     assert build("mclr", (8,), 2, l2=1).l2 == 1
@@ -205,5 +205,5 @@ def test_the_same_settings_give_the_same_object_so_that_the_next_run_compiles_no
 
 
 def test_a_normalisation_by_arrays_is_built_anew():
-    by_pixel = Normalise(np.zeros(8), np.ones(8))
-    assert build("mclr", (8,), 2, normalise=by_pixel) is not build("mclr", (8,), 2, normalise=by_pixel)
+    by_pixel = Normalize(np.zeros(8), np.ones(8))
+    assert build("mclr", (8,), 2, normalize=by_pixel) is not build("mclr", (8,), 2, normalize=by_pixel)

@@ -10,7 +10,7 @@ from coterie import data as datasets
 from coterie import models, tree
 from coterie.clients import LocalSGD, fit
 from coterie.errors import SpecError
-from coterie.federation import sequential, vectorised
+from coterie.federation import sequential, vectorized
 from coterie.models import layers, networks
 from coterie.models.layers import BatchNorm, Conv, Dense, Dropout, GroupNorm, Residual, pool, relu
 from coterie.seeds import Seed
@@ -123,16 +123,16 @@ SMALL = datasets.load("blobs", clients=4, clusters=2, samples=20, side=8, classe
 
 def small(*inner):
     parts = [Conv(4, 3), *inner, relu, pool(), Residual([Conv(4, 3, bias=False), relu]), Dense(3)]
-    return networks.network("small", SMALL.shape, 3, parts, normalise=models.Normalise(0.0, 255.0))
+    return networks.network("small", SMALL.shape, 3, parts, normalize=models.Normalize(0.0, 255.0))
 
 
 @pytest.mark.parametrize("inner", [[BatchNorm()], [GroupNorm(2)], [Dropout(0.3)]], ids=["batch", "group", "dropout"])
 def test_federations_agree_on_norms_and_dropout(inner):
     task = small(*inner)
     start = task.init(Seed(0))
-    sent = {"start": start, "local": LocalSGD(epochs=2, batch=8, rate=0.05)}
+    sent = {"start": start, "local": LocalSGD(epochs=2, batch_size=8, learning_rate=0.05)}
     one = sequential(SMALL, task).ask(SMALL.clients, fit, Seed(1), **sent)
-    other = vectorised(SMALL, task).ask(SMALL.clients, fit, Seed(1), **sent)
+    other = vectorized(SMALL, task).ask(SMALL.clients, fit, Seed(1), **sent)
     here, there = tree.flatten_rows(one["params"]), tree.flatten_rows(other["params"])
     way = np.linalg.norm(here - tree.flatten(start)[None])
     assert 0 < np.linalg.norm(here - there) <= 1e-5 * way or np.array_equal(here, there)
@@ -141,7 +141,7 @@ def test_federations_agree_on_norms_and_dropout(inner):
 def test_statistics_travel_with_the_model_and_stay_out_of_update_vectors():
     task = small(BatchNorm())
     start = task.init(Seed(0))
-    got = vectorised(SMALL, task).ask(SMALL.clients, fit, Seed(1), start=start, local=LocalSGD(batch=8))
+    got = vectorized(SMALL, task).ask(SMALL.clients, fit, Seed(1), start=start, local=LocalSGD(batch_size=8))
     moved = got["params"]["layer01"]["stats"]["mean"]
     assert (moved != start["layer01"]["stats"]["mean"]).any()
     assert not any("stats" in path for path, _ in tree.paths(models.trainable(got["params"])))

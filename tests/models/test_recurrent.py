@@ -13,7 +13,7 @@ from coterie.clients import LocalSGD, fit, score
 from coterie.data.federated import Index
 from coterie.data.partition import assemble
 from coterie.errors import SpecError
-from coterie.federation import sequential, vectorised
+from coterie.federation import sequential, vectorized
 from coterie.models.cells import Recurrent
 from coterie.models.layers import Dense, Dropout
 from coterie.models.networks import layered
@@ -107,7 +107,7 @@ def of_vectors():
 
 
 VECTORS = np.random.default_rng(1).normal(size=(TOKENS, 2)).astype(np.float32)
-LOCAL = LocalSGD(epochs=2, batch=4, rate=0.1)
+LOCAL = LocalSGD(epochs=2, batch_size=4, learning_rate=0.1)
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ LOCAL = LocalSGD(epochs=2, batch=4, rate=0.1)
 )
 def test_federations_agree(data, task):
     start = task.init(Seed(0))
-    one, other = sequential(data, task), vectorised(data, task)
+    one, other = sequential(data, task), vectorized(data, task)
     here, there = (fed.ask(data.clients, fit, Seed(1), start=start, local=LOCAL) for fed in (one, other))
     ours, theirs = (tree.flatten_rows(got["params"]) for got in (here, there))
     way = np.linalg.norm(ours - tree.flatten(start)[None])
@@ -134,7 +134,7 @@ def test_a_table_of_vectors_is_never_sent():
         table = np.zeros((rows, 2), np.float32)
         table[:TOKENS] = VECTORS
         data = assemble("words", (spoken().x, spoken().y), spoken().fit, tested=spoken().test, tokens=rows, table=table)
-        fed = vectorised(data, task)
+        fed = vectorized(data, task)
         fed.ask(data.clients, fit, Seed(1), start=task.init(Seed(0)), local=LOCAL)
         traffic.append((fed.traffic.total("down"), fed.traffic.total("up")))
     assert traffic[0] == traffic[1]
@@ -143,7 +143,7 @@ def test_a_table_of_vectors_is_never_sent():
 def test_bytes_do_not_depend_on_the_number_of_threads():
     data, task = spoken(), of_ids()
     sent = {"start": task.init(Seed(0)), "local": LOCAL}
-    one, two = (vectorised(data, task, threads=n).ask(data.clients, fit, Seed(1), **sent)["params"] for n in (1, 2))
+    one, two = (vectorized(data, task, threads=n).ask(data.clients, fit, Seed(1), **sent)["params"] for n in (1, 2))
     assert tree.same(one, two)
 
 
@@ -153,8 +153,8 @@ def test_a_cycle_of_characters_is_learned():
     x = (np.arange(8)[None] + np.arange(60)[:, None]) % 3
     data = assemble("cycle", (x.astype(np.uint8), (x[:, -1] + 1) % 3), Index.from_lists([np.arange(60)]), tokens=3)
     task = models.build("char-lstm", (8,), 3, tokens=3, units=8)
-    fed = vectorised(data, task)
-    local = LocalSGD(epochs=60, batch=10, rate=0.8)
+    fed = vectorized(data, task)
+    local = LocalSGD(epochs=60, batch_size=10, learning_rate=0.8)
     trained = fed.ask(data.clients, fit, Seed(0), start=task.init(Seed(0)), local=local)["params"]
     got = fed.ask(data.clients, score, Seed(0), part="test", params=tree.row(trained, 0))
     assert got["correct"].tolist() == [6]  # a tenth of 60
@@ -174,7 +174,7 @@ def test_a_cycle_of_characters_is_learned():
         ("char-lstm", WINDOW, 80, {"units": 0}, "char-lstm.units must be a whole number of at least 1, got 0"),
         ("char-lstm", WINDOW, 80, {"biases": 3}, "char-lstm.biases must be 1 or 2, got 3"),
         ("char-lstm", WINDOW, 80, {"tokens": True}, "char-lstm.tokens must be a whole number of at least 1, got True"),
-        ("char-lstm", WINDOW, 80, {"normalise": abs}, "char-lstm.normalise must be none: its inputs are ids"),
+        ("char-lstm", WINDOW, 80, {"normalize": abs}, "char-lstm.normalize must be none: its inputs are ids"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(name, shape, classes, options, text):
@@ -184,7 +184,7 @@ def test_what_cannot_be_meant_is_refused(name, shape, classes, options, text):
 
 def test_a_model_for_quantities_refuses_ids_and_one_for_ids_refuses_quantities():
     with pytest.raises(SpecError, match="Model mclr takes quantities, but the inputs are ids of 6 tokens; choose"):
-        vectorised(spoken(), models.mclr((5,), 3))
+        vectorized(spoken(), models.mclr((5,), 3))
     task = models.build("char-lstm", (5,), 3, tokens=6, units=2)
     with pytest.raises(
         SpecError, match="Model char-lstm takes ids of tokens, whole numbers, but the inputs are float32"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from coterie.errors import SpecError
-from coterie.models import Normalise, linear_regression, mclr
+from coterie.models import Normalize, linear_regression, mclr
 
 TWO = mclr((2,), 2)
 NUMBER = linear_regression((2,))
@@ -67,7 +67,7 @@ def test_a_number_has_no_hits():
 
 def test_stored_bytes_are_normalised_as_floats_before_the_model_sees_them():
     # (0 - 51)/102 = -0.5 and (255 - 51)/102 = 2; in bytes 0 - 51 would wrap round to 205.
-    task = mclr((2,), 2, normalise=Normalise(51, 102))
+    task = mclr((2,), 2, normalize=Normalize(51, 102))
     params = {"dense0": {"kernel": np.eye(2, dtype=np.float32), "bias": np.zeros(2, np.float32)}}
     outputs = np.asarray(task.outputs(params, np.array([[0, 255]], np.uint8)))
     assert outputs.dtype == np.float32
@@ -75,14 +75,14 @@ def test_stored_bytes_are_normalised_as_floats_before_the_model_sees_them():
 
 
 def test_means_and_deviations_may_differ_from_input_to_input():
-    normalise = Normalise(np.array([1.0, 10.0]), np.array([2.0, 4.0]))
-    assert np.asarray(normalise(np.array([[3.0, 2.0], [1.0, 10.0]], np.float32))).tolist() == [[1, -2], [0, 0]]
+    normalize = Normalize(np.array([1.0, 10.0]), np.array([2.0, 4.0]))
+    assert np.asarray(normalize(np.array([[3.0, 2.0], [1.0, 10.0]], np.float32))).tolist() == [[1, -2], [0, 0]]
 
 
 def test_any_function_can_normalise_and_sees_floats():
     # (1 - 10) + (2 - 10) = -17; in bytes 1 - 10 would wrap round to 247.
     params = {"linear": {"kernel": np.ones(2, np.float32)}}
-    task = linear_regression((2,), normalise=lambda x: x - 10)
+    task = linear_regression((2,), normalize=lambda x: x - 10)
     assert task.outputs(params, np.array([[1, 2]], np.uint8)).tolist() == [-17]
 
 

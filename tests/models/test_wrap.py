@@ -10,7 +10,7 @@ from flax import linen
 
 from coterie import tree
 from coterie.errors import SpecError
-from coterie.models import Normalise, from_flax, from_functions
+from coterie.models import Normalize, from_flax, from_functions
 from coterie.seeds import Seed
 
 
@@ -33,7 +33,7 @@ class Dropping(linen.Module):
 
 
 class Normed(linen.Module):
-    """Batch normalisation, which keeps running means."""
+    """Batch normalization, which keeps running means."""
 
     @linen.compact
     def __call__(self, x, train: bool):
@@ -57,7 +57,7 @@ def test_a_flax_module_gives_its_own_outputs_after_normalisation():
     params = TWO.init(Seed(1))
     x = np.arange(8, dtype=np.uint8).reshape(2, 2, 2)
     theirs = Two().apply({"params": params}, (jnp.asarray(x, jnp.float32) - 1) * 0.5)
-    task = from_flax(Two(), (2, 2), 3, normalise=Normalise(1, 2))
+    task = from_flax(Two(), (2, 2), 3, normalize=Normalize(1, 2))
     assert np.array_equal(task.outputs(params, x), theirs)
     assert task.outputs(params, x).shape == (2, 3)
 

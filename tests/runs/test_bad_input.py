@@ -14,7 +14,7 @@ from coterie.data import from_arrays
 from coterie.errors import DataError, Diverged, RecordError, SpecError
 
 BLOBS = {"name": "blobs", "clients": 8, "samples": 20}
-TINY = {"data": BLOBS, "run": {"rounds": 3, "cohort": 4}}
+TINY = {"data": BLOBS, "run": {"rounds": 3, "clients_per_round": 4}}
 
 
 def said_by(kind, spec, **more):
@@ -33,19 +33,22 @@ def said_by(kind, spec, **more):
         ({"method": "ifac"}, r"No method 'ifac'\. Did you mean 'ifca'\? Known: "),
         ({"data": "digitz"}, r"No data set 'digitz'\. Did you mean 'digits'\? Known: "),
         ({"model": "mlpp"}, r"No model 'mlpp'\. Did you mean 'mlp'\? Known: "),
-        ({"rnu": {}}, r"No section of a spec 'rnu'\. Did you mean 'run'\? Known: attack, data, "),
+        ({"rnu": {}}, r"No section of a spec 'rnu'\. Did you mean 'run'\? Known: aggregation, attack, "),
         ({"run": {"round": 3}}, r"No setting in \[run\] 'round'\. Did you mean 'rounds'\? Known: "),
         ({"data": {**BLOBS, "sampels": 3}}, r"No setting of data set blobs 'sampels'\. Did you mean 'samples'\?"),
         ({"model": {"name": "mlp", "width": 3}}, r"No setting of model mlp 'width'\. Did you mean 'widths'\?"),
         ({"run": {"rounds": 0}}, "run.rounds must be at least 1, got 0"),
         ({"run": {"rounds": 2.5}}, "run.rounds must be a whole number, got 2.5"),
         ({"run": {"rounds": True}}, "run.rounds must be a whole number, got True"),
-        ({"local": {"rate": -0.1}}, "local.rate must be a finite number of at least 0, got -0.1"),
-        ({"local": {"rate": "fast"}}, "local.rate must be a number, got 'fast'"),
-        ({"data": BLOBS, "run": {"cohort": 9}}, "run.cohort must lie between 1 and the 8 clients .*, got 9"),
+        ({"local": {"learning_rate": -0.1}}, "local.learning_rate must be a finite number of at least 0, got -0.1"),
+        ({"local": {"learning_rate": "fast"}}, "local.learning_rate must be a number, got 'fast'"),
+        (
+            {"data": BLOBS, "run": {"clients_per_round": 9}},
+            "run.clients_per_round must lie between 1 and the 8 clients .*, got 9",
+        ),
         ({"data": {**BLOBS, "clients": "many"}}, "data.clients must be a whole number, got 'many'"),
         ({"data": BLOBS, "model": {"name": "mclr", "l2": "big"}}, "model.l2 must be a number, got 'big'"),
-        ({"data": BLOBS, "model": {"name": "mclr", "normalise": "x"}}, "model.normalise must be one of 'auto', "),
+        ({"data": BLOBS, "model": {"name": "mclr", "normalize": "x"}}, "model.normalize must be one of 'auto', "),
         ({"run": 3}, r"\[run\] must be a table of settings, got 3"),
         ({"data": 3}, r"\[data\] must be a name or a table with a name, got 3"),
         ({"faults": {"drop": 2}}, "faults.drop must be a probability between 0 and 1, got 2"),
@@ -147,7 +150,7 @@ def parts(train: int, test: int, label: int | None = None):
 @pytest.mark.parametrize("method", ["fedavg", "fedprox", "local", "ifca"])
 def test_odd_clients_run_through(method, caplog):
     data = odd(none=parts(0, 6), one=parts(1, 6), same=parts(9, 6, label=1), untested=parts(9, 0), usual=parts(12, 6))
-    record = coterie.run({"method": method, "run": {"rounds": 4, "cohort": 4}}, data=data)
+    record = coterie.run({"method": method, "run": {"rounds": 4, "clients_per_round": 4}}, data=data)
     assert record.summary["status"] == "done"
     assert record.summary["clients"] == 5
     assert record.summary["clients_without_examples"] == 1
@@ -173,7 +176,7 @@ def test_data_without_any_training_example_are_refused():
 
 def test_divergence_stops_the_run_and_keeps_what_was_before(tmp_path):
     # The rate grows a billionfold in each round: by round 6 nothing is finite.
-    spec = {**TINY, "run": {"rounds": 20, "cohort": 4}, "local": {"rate_decay": 1e9}}
+    spec = {**TINY, "run": {"rounds": 20, "clients_per_round": 4}, "local": {"lr_decay": 1e9}}
     with pytest.raises(Diverged, match=r"Round \d: .*lower the rate") as caught:
         coterie.run(spec, out=tmp_path / "here")
     assert caught.value.exit_code == 4
@@ -187,7 +190,7 @@ def test_divergence_stops_the_run_and_keeps_what_was_before(tmp_path):
 
 @pytest.mark.parametrize("method", ["fedavg", "ifca", "local"])
 def test_an_absurd_rate_diverges(method):
-    spec = {**TINY, "method": method, "model": {"name": "mlp"}, "local": {"rate": 1e20}}
+    spec = {**TINY, "method": method, "model": {"name": "mlp"}, "local": {"learning_rate": 1e20}}
     assert "lower the rate" in said_by(Diverged, spec)
 
 
@@ -211,7 +214,7 @@ def test_a_full_disk_ends_the_run_and_keeps_earlier_lines(tmp_path, monkeypatch)
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", full)
-    spec = {**TINY, "run": {"rounds": 6, "cohort": 4, "checkpoint_every": 2}}
+    spec = {**TINY, "run": {"rounds": 6, "clients_per_round": 4, "checkpoint_every": 2}}
     text = said_by(RecordError, spec, out=tmp_path / "here")
     assert text == f"The record in {tmp_path / 'here'} cannot be written: No space left on device"
     assert len(coterie.RunRecord.read(tmp_path / "here").rounds) == 4

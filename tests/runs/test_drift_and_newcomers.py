@@ -13,8 +13,8 @@ from coterie.runs.summary import drift_of
 
 TINY = {
     "data": {"name": "blobs", "clients": 10, "clusters": 2, "samples": 20, "side": 4, "classes": 3},
-    "local": {"batch": 8, "rate": 0.1},
-    "run": {"rounds": 6, "cohort": 4},
+    "local": {"batch_size": 8, "learning_rate": 0.1},
+    "run": {"rounds": 6, "clients_per_round": 4},
 }
 
 
@@ -36,7 +36,7 @@ def test_a_run_without_a_shift_has_nothing_to_measure():
 def test_the_oracle_notices_each_move_when_it_next_hears_of_the_client_and_moves_it_rightly():
     # Everyone takes part, so that nothing is late; a swap within a true cluster is no change.
     shift = {"name": "swap_all", "probability": 0.5}
-    record = coterie.run(spec(method={"name": "oracle"}, shift=shift, run={"cohort": 10}))
+    record = coterie.run(spec(method={"name": "oracle"}, shift=shift, run={"clients_per_round": 10}))
     images = data.load(**TINY["data"], seed=0)
     kinds = dict(zip(images.clients, images.truth.tolist(), strict=True)) | record.rounds[0].get("kinds", {})
     moves = 0
@@ -54,9 +54,9 @@ def test_the_oracle_notices_each_move_when_it_next_hears_of_the_client_and_moves
 @pytest.mark.parametrize("method", ["flexcfl", "ifca-mig", "fesem-mig"])
 def test_methods_that_look_for_drift_are_measured_by_whom_they_flag(method):
     # Ten clients swap all with each other in rounds 2 and 4, and then know other labels.
-    settings = {"name": method, **({"alpha": 5, "groups": 2, "assign": "eager"} if method == "flexcfl" else {})}
+    settings = {"name": method, **({"alpha": 5, "clusters": 2, "assign": "eager"} if method == "flexcfl" else {})}
     shift = {"name": "swap_all", "probability": 1.0, "rounds": [2, 4]}
-    record = coterie.run(spec(method=settings, shift=shift, run={"cohort": 10}))
+    record = coterie.run(spec(method=settings, shift=shift, run={"clients_per_round": 10}))
     flagged = [len(row.get("flagged", ())) for row in record.rounds if row["stage"] == "train"]
     drift = record.summary["drift"]
     assert flagged[0] == flagged[1] == flagged[3] == flagged[5] == 0
@@ -94,7 +94,7 @@ def test_the_oracle_follows_the_truth_as_it_moves():
 def test_a_drifting_run_goes_on_to_the_same_bytes(name):
     rounds = [0, 1, 3] if name in ("incremental", "new_class") else []
     given = Spec.of(spec(shift={"name": name, "probability": 0.5, "rounds": rounds}))
-    whole, stopped, resumed = (build(given).play for _ in range(3))
+    whole, stopped, resumed = (build(given).session for _ in range(3))
     for _ in range(6):
         whole.step()
     for _ in range(3):
@@ -120,11 +120,11 @@ def test_newcomers_wait_join_and_are_reported_apart():
 
 def test_nobody_is_scored_before_joining():
     given = spec(run={"newcomers": 0.3, "newcomers_join": [3]})
-    play = build(Spec.of(given)).play
-    assert len(play.evaluate().clients) == 7
+    session = build(Spec.of(given)).session
+    assert len(session.evaluate().clients) == 7
     for _ in range(3):
-        play.step()
-    assert len(play.evaluate().clients) == 10
+        session.step()
+    assert len(session.evaluate().clients) == 10
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,10 @@ def test_nobody_is_scored_before_joining():
     [
         ({"newcomers": 1.5}, "run.newcomers must lie between 0 and 1, got 1.5"),
         ({"newcomers": 0.2, "newcomers_join": [9]}, "run.newcomers_join must be rounds after 0 and before 6"),
-        ({"newcomers": 0.8}, "run.cohort must lie between 1 and the 2 clients that have training examples and do not"),
+        (
+            {"newcomers": 0.8},
+            "run.clients_per_round must lie between 1 and the 2 clients that have training examples and do not",
+        ),
     ],
 )
 def test_newcomers_that_cannot_be_are_refused(run, text):

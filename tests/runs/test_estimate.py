@@ -14,7 +14,7 @@ from coterie.runs.spec import Spec
 #: A side of its own, so that no other test has compiled for these images.
 SPEC = {
     "data": {"name": "blobs", "clients": 8, "samples": 20, "side": 7},
-    "run": {"rounds": 4, "cohort": 4, "evaluate_every": 4},
+    "run": {"rounds": 4, "clients_per_round": 4, "evaluate_every": 4},
 }
 
 

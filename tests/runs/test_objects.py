@@ -11,7 +11,7 @@ from coterie.clients import LocalSGD
 from coterie.errors import SpecError
 from coterie.methods.fedavg import FedAvg
 
-RUN = {"run": {"rounds": 4, "cohort": 2, "checkpoint_every": 2}, "local": {"batch": 8}}
+RUN = {"run": {"rounds": 4, "clients_per_round": 2, "checkpoint_every": 2}, "local": {"batch_size": 8}}
 
 
 def hospitals():
@@ -33,7 +33,7 @@ class Interrupted(Exception):
 
 def test_objects_take_the_place_of_names():
     task = coterie.models.from_flax(Small(), shape=(4,), classes=3)
-    record = coterie.run(RUN, data=hospitals(), task=task, method=FedAvg(LocalSGD(batch=8)))
+    record = coterie.run(RUN, data=hospitals(), task=task, method=FedAvg(LocalSGD(batch_size=8)))
     assert record.summary["status"] == "done"
     assert (record.summary["method"], record.summary["model"]) == ("FedAvg", "Small")
 
@@ -44,7 +44,7 @@ def test_names_beside_objects_are_still_checked():
 
 
 def test_a_run_with_objects_goes_on_when_they_are_given_again(tmp_path):
-    given = {"data": hospitals(), "method": FedAvg(LocalSGD(batch=8))}
+    given = {"data": hospitals(), "method": FedAvg(LocalSGD(batch_size=8))}
     whole = coterie.run(RUN, **given)
 
     def stop(row):

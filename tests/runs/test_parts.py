@@ -49,7 +49,7 @@ class Parted:
         return Placement(tree.stack([scaled]), dict.fromkeys(clients, 0))
 
 
-RUN = {"rounds": 10, "cohort": 3, "evaluate_every": 2}
+RUN = {"rounds": 10, "clients_per_round": 3, "evaluate_every": 2}
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_newcomers_of_rounds_that_do_not_come_are_taken_in_when_the_method_is_do
 
 
 def test_methods_without_parts_have_none():
-    done = coterie.run({"run": {"rounds": 2, "cohort": 3}}, method=None, task=tiny_task(), data=tiny_data())
+    done = coterie.run({"run": {"rounds": 2, "clients_per_round": 3}}, method=None, task=tiny_task(), data=tiny_data())
     assert done.summary["parts"] == []
     assert not any("label" in row for row in done.rounds)
 

@@ -7,7 +7,7 @@ import pytest
 
 from coterie import data, metrics, models
 from coterie.errors import SpecError
-from coterie.models import Normalise
+from coterie.models import Normalize
 from coterie.runs.pni import pni
 from coterie.runs.spec import Spec
 from coterie.seeds import Seed
@@ -22,7 +22,7 @@ def spec(**sections):
 def test_it_is_what_the_metric_makes_of_the_errors_of_random_models():
     found = pni(spec(data=BLOBS, run={"seed": 3}), draws=12)
     images = data.load("blobs", clients=6, samples=30, seed=3)
-    task = models.mclr(images.shape, images.classes, normalise=Normalise(0.0, float(images.x.max())))
+    task = models.mclr(images.shape, images.classes, normalize=Normalize(0.0, float(images.x.max())))
     rmse = np.zeros((12, 6))
     for draw in range(12):
         model = task.init(Seed(3).fold("pni", draw))["dense0"]

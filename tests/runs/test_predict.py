@@ -39,7 +39,7 @@ def record(reviews):
         "input": predict.described(task),
         "spec": {
             "data": {"name": "goodreads-sentences", "vectors": "hashed", "seed": 3},
-            "model": {"name": "mclr", "l2": 0.0, "normalise": "auto"},
+            "model": {"name": "mclr", "l2": 0.0, "normalize": "auto"},
         },
     }
     return lambda **changes: RunRecord({}, [], None, {**made, **changes})

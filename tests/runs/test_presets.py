@@ -16,10 +16,14 @@ from coterie.data.loading import loader_options
 def test_a_preset_runs_three_rounds(name):
     if not presets.at_hand(name):
         pytest.skip(f"{name} needs files that are not in $COTERIE_DATA: {', '.join(presets.PRESETS[name].needs)}")
-    local = {"steps": 2, "batch": 10, "rate": 0.01}
-    few = {"most": 40} if "most" in loader_options(name) else {}  # of what takes long to score
+    local = {"steps": 2, "batch_size": 10, "learning_rate": 0.01}
+    few = {"max_clusters": 40} if "most" in loader_options(name) else {}  # of what takes long to score
     record = coterie.run(
-        {"data": {"name": name, **few}, "local": local, "run": {"rounds": 3, "cohort": 3, "evaluate_every": 3}}
+        {
+            "data": {"name": name, **few},
+            "local": local,
+            "run": {"rounds": 3, "clients_per_round": 3, "evaluate_every": 3},
+        }
     )
     rounds = [row for row in record.rounds if row["stage"] == "train"]
     assert len(rounds) == 3

@@ -15,8 +15,8 @@ from coterie.errors import RecordError
 SPEC = {
     "data": {"name": "blobs", "clients": 8, "samples": 30},
     "method": {"name": "oracle"},
-    "run": {"rounds": 4, "cohort": 8, "checkpoint_every": 2},
-    "local": {"rate": 0.1},
+    "run": {"rounds": 4, "clients_per_round": 8, "checkpoint_every": 2},
+    "local": {"learning_rate": 0.1},
 }
 
 
@@ -194,7 +194,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(method, after, tmp_pat
 @pytest.mark.parametrize("method", ["flag", "srfca", "flhc"])
 def test_what_was_prepared_is_not_lost_in_a_crash(method, tmp_path):
     # Not Ctrl-C, after which a checkpoint is written, but an end without warning after the last step of preparing.
-    spec = {**SPEC, "method": method, "run": {"rounds": 12, "cohort": 4, "checkpoint_every": 100}}
+    spec = {**SPEC, "method": method, "run": {"rounds": 12, "clients_per_round": 4, "checkpoint_every": 100}}
     whole = coterie.run(spec, out=tmp_path / "whole")
     prepared = [place for place, row in enumerate(whole.rounds) if row["stage"] == "prepare"]
     steps = []

@@ -133,7 +133,7 @@ def test_preparing_is_for_everyone_and_has_seeds_of_its_own():
 
 def test_a_cohort_that_cannot_be_drawn_is_refused():
     for size in (0, -1, 6):
-        text = rf"run\.cohort must lie between 1 and the 5 clients that have training examples, got {size}"
+        text = rf"run\.clients_per_round must lie between 1 and the 5 clients that have training examples, got {size}"
         with pytest.raises(SpecError, match=text):
             Sampler(names(5), size, Seed(0))
     for share in (-0.1, 1.1, math.nan):

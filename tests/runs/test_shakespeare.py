@@ -17,7 +17,7 @@ from coterie.data.presets import at_hand
 def test_fifty_roles_learn_more_than_the_most_frequent_character():
     if not at_hand("shakespeare"):
         pytest.skip("shakespeare.json.gz is not in the folder that COTERIE_DATA names")
-    few = {"name": "shakespeare", "clients": 50, "most": 200}
+    few = {"name": "shakespeare", "clients": 50, "max_clusters": 200}
     data = load(**few)
     frequent = np.bincount(data.y[data.fit.order]).argmax()
     tested = data.y[data.test.order]
@@ -28,8 +28,8 @@ def test_fifty_roles_learn_more_than_the_most_frequent_character():
         {
             "data": few,
             "model": {"name": "char-lstm", "units": 64},
-            "local": {"steps": 20, "batch": 10, "rate": 0.01, "optimiser": "adam"},
-            "run": {"rounds": 12, "cohort": 10, "evaluate_every": 12},
+            "local": {"steps": 20, "batch_size": 10, "learning_rate": 0.01, "optimizer": "adam"},
+            "run": {"rounds": 12, "clients_per_round": 10, "evaluate_every": 12},
         }
     )
     assert record.summary["accuracy"]["weighted"] > guessed + margin

@@ -26,19 +26,19 @@ local = st.fixed_dictionaries(
     optional={
         "epochs": count,
         "steps": st.integers(0, 10**6),
-        "batch": st.integers(0, 512),
-        "rate": positive,
-        "decay": positive,
+        "batch_size": st.integers(0, 512),
+        "learning_rate": positive,
+        "weight_decay": positive,
         "mu": positive,
         "momentum": st.floats(0, 0.999),
-        "layers": st.lists(st.sampled_from(["dense0", "dense1"]), unique=True),
+        "trainable_layers": st.lists(st.sampled_from(["dense0", "dense1"]), unique=True),
     },
 )
 run = st.fixed_dictionaries(
     {},
     optional={
         "rounds": count,
-        "cohort": st.integers(0, 1000),
+        "clients_per_round": st.integers(0, 1000),
         "seed": st.integers(0, 2**62),
         "sampler": st.sampled_from(["uniform", "sweep", "availability"]),
         "stragglers": share,
@@ -130,7 +130,7 @@ def test_a_resolved_spec_shows_every_default():
     assert shown["data"]["noise"] == 0.1
     assert shown["model"]["widths"] == [128]
     assert shown["method"]["clusters"] == 4
-    assert shown["local"] == {**dataclasses.asdict(LocalSGD()), "layers": []}
+    assert shown["local"] == {**dataclasses.asdict(LocalSGD()), "trainable_layers": []}
     assert resolve(spec) == spec
 
 

@@ -73,7 +73,7 @@ def test_the_lines_of_a_run_hold_every_byte_of_it(method):
 
 def test_a_method_that_clusters_its_cohorts_is_measured_on_them():
     # One model for all: nobody is told apart in what is served. The clusters of the cohort are FedSim's own.
-    spec = {"data": {"name": "blobs", "clients": 12}, "method": "fedsim", "run": {"rounds": 3, "cohort": 12}}
+    spec = {"data": {"name": "blobs", "clients": 12}, "method": "fedsim", "run": {"rounds": 3, "clients_per_round": 12}}
     record, blobs = coterie.run(spec), data.load("blobs", clients=12)
     truth, found = dict(zip(blobs.clients, blobs.truth.tolist(), strict=True)), record.rounds[-1]["assignment"]
     assert record.summary["truth"]["adjusted_rand"] == 0

@@ -11,7 +11,7 @@ import pytest
 import coterie
 from coterie.errors import SpecError
 
-RUN = {"local": {"steps": 2}, "run": {"rounds": 1, "cohort": 2}}
+RUN = {"local": {"steps": 2}, "run": {"rounds": 1, "clients_per_round": 2}}
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def texts(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_characters_are_learned_by_an_lstm_of_characters():
-    data = {"name": "shakespeare", "clients": 0, "most": 12}
+    data = {"name": "shakespeare", "clients": 0, "max_clusters": 12}
     record = coterie.run({**RUN, "data": data, "model": {"name": "auto"}})
     assert record.summary["model"] == "char-lstm"
     assert record.summary["parameters"] == 819_920
@@ -57,8 +57,8 @@ def test_a_run_on_words_says_which_vectors_it_used_and_sends_none(caplog):
     [
         ({"data": "shakespeare", "model": "mclr"}, "Model mclr takes quantities, but the inputs are ids of 80 tokens"),
         (
-            {"data": "goodreads-sentences", "model": {"name": "rnn", "normalise": "unit"}},
-            "model.normalise must be 'auto' or 'none', since goodreads-sentences holds ids of tokens, got 'unit'",
+            {"data": "goodreads-sentences", "model": {"name": "rnn", "normalize": "unit"}},
+            "model.normalize must be 'auto' or 'none', since goodreads-sentences holds ids of tokens, got 'unit'",
         ),
         ({"data": "goodreads-sentences", "model": "char-lstm"}, "char-lstm takes ids of characters in a row"),
     ],

@@ -14,7 +14,7 @@ from coterie import tree
 from coterie.clients import LocalSGD, fit
 from coterie.clients.local import plan
 from coterie.errors import ClientFailed
-from coterie.federation import Desk, Sequential, Vectorised
+from coterie.federation import Sequential, Server, Vectorized
 from coterie.seeds import Seed
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'coterie[torch]'")
@@ -22,7 +22,7 @@ nn = torch.nn
 
 
 class Net(nn.Module):
-    """A way past a layer, which no chain of layers has; with batch normalisation and a layer that is never used."""
+    """A way past a layer, which no chain of layers has; with batch normalization and a layer that is never used."""
 
     def __init__(self, dropout=0.0):
         super().__init__()
@@ -61,23 +61,23 @@ PLAIN, DROPPING = task_of(Net()), task_of(Net(0.4))
 
 
 def trained(task, federation=Sequential, **local):
-    desk = Desk(federation(clients(), task))
-    return desk.ask(desk.clients, fit, Seed(1), start=task.init(Seed(3)), local=LocalSGD(batch=4, **local))
+    server = Server(federation(clients(), task))
+    return server.ask(server.clients, fit, Seed(1), start=task.init(Seed(3)), local=LocalSGD(batch_size=4, **local))
 
 
 def by_hand(client, local):
     """The same training as PyTorch's users write it."""
     net = coterie.torch.load(Net(), PLAIN.init(Seed(3)))
     start = {name: value.detach().clone() for name, value in net.named_parameters()}
-    optimiser = torch.optim.SGD(net.parameters(), local.rate, local.momentum, weight_decay=local.decay)
+    optimizer = torch.optim.SGD(net.parameters(), local.learning_rate, local.momentum, weight_decay=local.weight_decay)
     x, y = (torch.from_numpy(array) for array in clients().examples(client, "fit"))
     for row in plan(len(y), Seed(1).fold("batches", client), 1.0, local=local)["local"].index:
         chosen = row[row >= 0]
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = nn.functional.cross_entropy(net(x[chosen]), y[chosen].long())
         pull = sum(((value - start[name]) ** 2).sum() for name, value in net.named_parameters())
         (loss + local.mu / 2 * pull).backward()
-        optimiser.step()
+        optimizer.step()
     return net
 
 
@@ -87,7 +87,7 @@ def test_training_is_that_of_a_loop_in_pytorch(local):
     got = trained(PLAIN, epochs=2, rate=0.1, **local)
     start = coterie.torch.load(Net(), PLAIN.init(Seed(3))).state_dict()
     for place, client in enumerate(got.clients):
-        wanted = by_hand(client, LocalSGD(batch=4, epochs=2, rate=0.1, **local)).state_dict()
+        wanted = by_hand(client, LocalSGD(batch_size=4, epochs=2, learning_rate=0.1, **local)).state_dict()
         found = coterie.torch.load(Net(), got["params"], row=place).state_dict()
         names = [name for name in found if "num_batches" not in name]
         far = sum(float((found[name] - wanted[name]).square().sum()) for name in names)
@@ -112,7 +112,7 @@ def test_the_bytes_are_the_same_in_both_federations_and_with_any_number_of_threa
         assert torch.get_num_threads() == 2
         torch.set_num_threads(1)
         for threads in (1, 3):
-            found = trained(task, lambda data, task, n=threads: Vectorised(data, task, threads=n))
+            found = trained(task, lambda data, task, n=threads: Vectorized(data, task, threads=n))
             assert tree.same(found["params"], wanted)
     finally:
         torch.set_num_threads(before)
@@ -132,7 +132,7 @@ def test_dropout_draws_by_the_seed_and_in_training_alone():
 
 
 def line(**options):
-    """One number through batch normalisation alone."""
+    """One number through batch normalization alone."""
     return coterie.torch.task(
         nn.Sequential(nn.BatchNorm1d(1, momentum=0.5)), nn.MSELoss(), shape=(1,), classes=None, convert=False, **options
     )
@@ -192,18 +192,18 @@ def numbers(**sizes):
     return coterie.data.from_arrays(given, test={}, classes=None)
 
 
-@pytest.mark.parametrize("federation", [Sequential, Vectorised])
+@pytest.mark.parametrize("federation", [Sequential, Vectorized])
 def test_what_a_module_raises_fails_the_client_and_is_its_cause(federation):
     fault = ValueError("two is not a number of examples")
     task = coterie.torch.task(Picky(fault), nn.MSELoss(), shape=(1,), classes=None)
-    desk, start = Desk(federation(numbers(a=3, b=5), task)), task.init(Seed(0))
-    desk.ask(["a"], fit, Seed(0), start=start, local=LocalSGD(batch=3))
+    server, start = Server(federation(numbers(a=3, b=5), task)), task.init(Seed(0))
+    server.ask(["a"], fit, Seed(0), start=start, local=LocalSGD(batch_size=3))
     with pytest.raises(ClientFailed) as caught:
-        desk.ask(["a", "b"], fit, Seed(0), start=start, local=LocalSGD(batch=3))  # of 5, two are left
+        server.ask(["a", "b"], fit, Seed(0), start=start, local=LocalSGD(batch_size=3))  # of 5, two are left
     assert str(caught.value) == "Model Picky failed in 'fit' with ValueError: two is not a number of examples"
     assert str(caught.value.__cause__) == str(fault)
     assert task.fault() is None  # told once
-    desk.ask(["a"], fit, Seed(0), start=start, local=LocalSGD(batch=3))
+    server.ask(["a"], fit, Seed(0), start=start, local=LocalSGD(batch_size=3))
 
 
 def test_what_a_loss_raises_is_told_too():
@@ -214,16 +214,16 @@ def test_what_a_loss_raises_is_told_too():
 
     task = coterie.torch.task(nn.Linear(1, 1), loss, shape=(1,), classes=None)
     data = coterie.data.from_arrays({"a": (np.ones((2, 1), np.float32), -np.ones(2, np.float32))}, test={})
-    desk = Desk(Sequential(data, task))
+    server = Server(Sequential(data, task))
     with pytest.raises(ClientFailed, match="Model Linear failed in 'fit' with ArithmeticError: no root of a negative"):
-        desk.ask(["a"], fit, Seed(0), start=task.init(Seed(0)), local=LocalSGD(batch=2))
+        server.ask(["a"], fit, Seed(0), start=task.init(Seed(0)), local=LocalSGD(batch_size=2))
 
 
 def test_an_interrupt_inside_a_module_stays_one():
     task = coterie.torch.task(Picky(KeyboardInterrupt()), nn.MSELoss(), shape=(1,), classes=None)
-    desk = Desk(Sequential(numbers(a=2), task))
+    server = Server(Sequential(numbers(a=2), task))
     with pytest.raises(KeyboardInterrupt):
-        desk.ask(["a"], fit, Seed(0), start=task.init(Seed(0)), local=LocalSGD(batch=2))
+        server.ask(["a"], fit, Seed(0), start=task.init(Seed(0)), local=LocalSGD(batch_size=2))
 
 
 def test_an_error_outside_of_a_federation_is_told_by_its_text():
@@ -265,9 +265,9 @@ def test_a_last_batch_of_one_example_trains_like_the_converted_module():
         task = coterie.torch.task(
             net, nn.CrossEntropyLoss(), shape=(3,), classes=2, convert=convert, start="given", name=f"{convert}"
         )
-        desk = Desk(Sequential(data, task))
-        local = LocalSGD(epochs=3, batch=4, rate=0.1)  # of 5, one is left
-        got = desk.ask(["a"], fit, Seed(0), start=task.init(Seed(0)), local=local)["params"]
+        server = Server(Sequential(data, task))
+        local = LocalSGD(epochs=3, batch_size=4, learning_rate=0.1)  # of 5, one is left
+        got = server.ask(["a"], fit, Seed(0), start=task.init(Seed(0)), local=local)["params"]
         found.append(coterie.torch.load(copy.deepcopy(net), got, row=0).state_dict())
     for name, value in found[0].items():
         assert torch.allclose(value, found[1][name], atol=1e-6), name

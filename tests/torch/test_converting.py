@@ -12,7 +12,7 @@ import coterie
 from coterie import tree
 from coterie.clients import LocalSGD, fit
 from coterie.errors import SpecError
-from coterie.federation import Desk, Mean, Sequential, Vectorised
+from coterie.federation import Mean, Sequential, Server, Vectorized
 from coterie.seeds import Seed
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'coterie[torch]'")
@@ -77,11 +77,11 @@ def test_a_round_gives_the_model_that_pytorch_gives(name):
     x, y = images(60)
     data = coterie.data.from_arrays({str(i): (x[i::4], y[i::4]) for i in range(4)}, test={}, classes=3)
     updates = []
-    for task, federation in zip(both(net), (Vectorised, Sequential), strict=True):
+    for task, federation in zip(both(net), (Vectorized, Sequential), strict=True):
         start = task.init(Seed(2))
-        desk = Desk(federation(data, task))
-        local = LocalSGD(epochs=2, batch=5, rate=0.1)
-        got = desk.ask(desk.clients, fit, Seed(1), start=start, local=local, reduce=Mean())
+        server = Server(federation(data, task))
+        local = LocalSGD(epochs=2, batch_size=5, learning_rate=0.1)
+        got = server.ask(server.clients, fit, Seed(1), start=start, local=local, reduce=Mean())
         updates.append(moved(net, tree.row(got.means()[0], 0), start))
     assert np.linalg.norm(updates[1]) > 0.01
     assert np.linalg.norm(updates[0] - updates[1]) <= 1e-4 * np.linalg.norm(updates[1])

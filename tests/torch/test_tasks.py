@@ -38,8 +38,8 @@ CONVERTED, CALLED = task_of(True), task_of(False)
 
 
 def played(task, method, federation, rounds=2, **options):
-    run = {"rounds": rounds, "cohort": 6, "federation": federation, "checkpoint_every": 1}
-    spec = {"method": method, "local": {"epochs": 2, "batch": 5, "rate": 0.1}, "run": run}
+    run = {"rounds": rounds, "clients_per_round": 6, "federation": federation, "checkpoint_every": 1}
+    spec = {"method": method, "local": {"epochs": 2, "batch_size": 5, "learning_rate": 0.1}, "run": run}
     return coterie.run(spec, data=kinds(), task=task, **options)
 
 
@@ -55,13 +55,13 @@ def in_pytorch(record):
     "method",
     [
         {"name": "ifca", "clusters": 2},
-        {"name": "fedgroup", "groups": 2},
+        {"name": "fedgroup", "clusters": 2},
         {"name": "perfedavg", "variant": "hf"},
     ],
     ids=lambda method: method["name"],
 )
 def test_every_kind_of_method_gives_the_record_that_converted_layers_give(method):
-    by_layers = played(CONVERTED, method, "vectorised")
+    by_layers = played(CONVERTED, method, "vectorized")
     by_pytorch = played(CALLED, method, "sequential")
     assert by_pytorch.summary["status"] == "done"
     assert by_pytorch.summary["traffic"] == by_layers.summary["traffic"]
@@ -73,7 +73,7 @@ def test_every_kind_of_method_gives_the_record_that_converted_layers_give(method
 
 
 def test_ifca_gives_each_kind_a_model_of_its_own():
-    record = played(CONVERTED, {"name": "ifca", "clusters": 2, "restarts": 3}, "vectorised", rounds=8)
+    record = played(CONVERTED, {"name": "ifca", "clusters": 2, "restarts": 3}, "vectorized", rounds=8)
     assert record.summary["truth"]["adjusted_rand"] == 1
     assert record.summary["accuracy"]["weighted"] > 0.9
     module = coterie.torch.load(net(), record.models(), row=record.model_of("client 1"))

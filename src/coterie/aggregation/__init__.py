@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from coterie.aggregation.means import MixForm, mix_groups, trimmed_mean, uniform_mean, weighted_mean
-from coterie.aggregation.robust import Robust, clipped_mean, coordinate_median, geometric_median, krum
+from coterie.aggregation.robust import Aggregation, clipped_mean, coordinate_median, geometric_median, krum
 
 __all__ = [
+    "Aggregation",
     "MixForm",
-    "Robust",
     "clipped_mean",
     "coordinate_median",
     "geometric_median",

@@ -33,7 +33,7 @@ __all__ = ["MixForm", "mix_groups", "trimmed_mean", "uniform_mean", "weighted_me
 Tree = TypeVar("Tree", Bank, Array)
 
 #: How groups mix: divided by the sum of the weights, or as printed.
-MixForm = Literal["normalised", "paper"]
+MixForm = Literal["normalized", "paper"]
 
 # Sorting in blocks of this size keeps the work in the cache of a core; two blocks are under way at a time.
 _BLOCK_BYTES = 1 << 18
@@ -107,7 +107,7 @@ def trimmed_mean(bank: Tree, beta: float) -> Tree:
     return reduce(lambda leaf: _mean_of_middle(leaf, drop), bank)
 
 
-def mix_groups(bank: Tree, rate: float, form: MixForm = "normalised") -> Tree:
+def mix_groups(bank: Tree, rate: float, form: MixForm = "normalized") -> Tree:
     """The models of groups after each took in some of the direction of every other one.
 
     All groups mix from the same snapshot, the bank as given. The norm of a model is taken over all its parameters
@@ -116,7 +116,7 @@ def mix_groups(bank: Tree, rate: float, form: MixForm = "normalised") -> Tree:
     Args:
         bank: One model for each group along the leading axis.
         rate: η_g, finite and not negative; 0 leaves every model as it is.
-        form: "normalised" divides by the sum of the weights, as the authors' code does; "paper" does not.
+        form: "normalized" divides by the sum of the weights, as the authors' code does; "paper" does not.
 
     Raises:
         SpecError: If the bank is empty or uneven, or `rate` or `form` is not allowed.
@@ -132,7 +132,7 @@ def mix_groups(bank: Tree, rate: float, form: MixForm = "normalised") -> Tree:
     pull = np.divide(rate, norms, out=np.zeros(n_groups), where=norms != 0)
     weights = np.tile(pull, (n_groups, 1))  # row j: what goes into group j
     np.fill_diagonal(weights, 1.0)
-    if form == "normalised":
+    if form == "normalized":
         weights /= weights.sum(axis=1, keepdims=True)
 
     def mix(leaf: Array) -> Array:

@@ -31,49 +31,54 @@ from coterie.types import Array, Bank
 Tree = TypeVar("Tree", Bank, Array)
 
 #: How a group's models become one.
-Rule = Literal["mean", "trimmed", "median", "geometric", "krum", "multi-krum", "clip"]
+Rule = Literal["mean", "trimmed-mean", "median", "geometric-median", "krum", "multi-krum", "norm-clip"]
 
 _STEPS = 100  # of Weiszfeld's; it stops long before where models agree
 _NEAR = 1e-6
 
 
 @dataclass(frozen=True)
-class Robust:
+class Aggregation:
     """How models are averaged, whatever the method.
 
     Attributes:
         rule: The plain mean, or one that some bad models cannot pull away.
-        share: The share of bad models in a group that the rule withstands: trimmed at each end, or f of Krum.
-        norm: With `clip`: how far a model may be from the middle; 0 for the median of the distances.
+        byzantine_fraction: Largest fraction of malicious models per cluster that the rule tolerates: the fraction
+            trimmed at each end, or f of Krum.
+        max_norm: With `norm-clip`: how far a model may be from the middle; 0 for the median of the distances.
     """
 
     rule: Rule = "mean"
-    share: float = 0.3
-    norm: float = 0.0
+    byzantine_fraction: float = 0.3
+    max_norm: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         if self.rule not in get_args(Rule):
-            raise SpecError(f"robust.rule must be one of {', '.join(map(repr, get_args(Rule)))}, got {self.rule!r}")
-        if not 0 <= self.share < 0.5:
-            raise SpecError(f"robust.share must be at least 0 and less than 0.5, got {self.share}")
-        if not 0 <= self.norm < math.inf:
-            raise SpecError(f"robust.norm must be finite and not negative, got {self.norm}")
+            raise SpecError(
+                f"aggregation.rule must be one of {', '.join(map(repr, get_args(Rule)))}, got {self.rule!r}"
+            )
+        if not 0 <= self.byzantine_fraction < 0.5:
+            raise SpecError(
+                f"aggregation.byzantine_fraction must be at least 0 and less than 0.5, got {self.byzantine_fraction}"
+            )
+        if not 0 <= self.max_norm < math.inf:
+            raise SpecError(f"aggregation.max_norm must be finite and not negative, got {self.max_norm}")
 
     def of(self, bank: Tree, weights: Array) -> Tree:
         """One model of several, of which those of weight 0 count for nothing; the others alike, but in a plain mean."""
         if self.rule == "mean":
             return weighted_mean(bank, weights)
         bank = _take(bank, np.flatnonzero(np.asarray(weights) > 0))
-        if self.rule == "trimmed":
-            return trimmed_mean(bank, self.share)
+        if self.rule == "trimmed-mean":
+            return trimmed_mean(bank, self.byzantine_fraction)
         if self.rule == "median":
             return coordinate_median(bank)
-        if self.rule == "geometric":
+        if self.rule == "geometric-median":
             return geometric_median(bank)
-        if self.rule == "clip":
-            return clipped_mean(bank, self.norm)
-        bad = _share_of(self.share, count(bank))
+        if self.rule == "norm-clip":
+            return clipped_mean(bank, self.max_norm)
+        bad = _share_of(self.byzantine_fraction, count(bank))
         return krum(bank, bad, keep=1 if self.rule == "krum" else count(bank) - bad)
 
 
@@ -102,7 +107,7 @@ def geometric_median(bank: Tree) -> Tree:
 
 
 def krum(bank: Tree, bad: int, *, keep: int = 1) -> Tree:
-    """The mean of the models that are nearest to their neighbours.
+    """The mean of the models that are nearest to their neighbors.
 
     Args:
         bank: Models along the leading axis.

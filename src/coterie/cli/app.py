@@ -68,8 +68,11 @@ app.command(
     epilog=_examples(
         ("coterie run --method ifca", "the embedded digits, clients of four kinds"),
         ("coterie run spec.toml --rounds 100 --seed 1", "a spec from a file, with two things changed"),
-        ("coterie run --data blobs --set data.clients=8 --set local.rate=0.1", "any setting by its name"),
-        ("coterie run --set attack.name=sign --set robust.rule=median", "clients that lie, and a rule that withstands"),
+        ("coterie run --data blobs --set data.clients=8 --set local.learning_rate=0.1", "any setting by its name"),
+        (
+            "coterie run --set attack.name=sign-flip --set aggregation.rule=median",
+            "clients that lie, and a rule that withstands",
+        ),
         ("coterie run --method ifca --json | jq .accuracy.weighted", "for scripts: one JSON document"),
     ),
     cls=Command,
@@ -78,7 +81,10 @@ app.command(
     epilog=_examples(
         ("coterie compare", "the demonstration"),
         ("coterie compare --methods fedavg,ifca --seeds 3 --jobs 2", "mean ± deviation and paired tests"),
-        ("coterie compare --set ifca.clusters=2 --set local.rate=0.05", "a setting of one method, and one of all"),
+        (
+            "coterie compare --set ifca.clusters=2 --set local.learning_rate=0.05",
+            "a setting of one method, and one of all",
+        ),
         ("coterie compare --data my.csv --methods fedavg,ifca --out both", "your own data, and keep the records"),
     ),
     cls=Command,
@@ -139,7 +145,10 @@ app.command(
     "suggest-threshold",
     epilog=_examples(
         ("coterie suggest-threshold", "the embedded digits, clients of four kinds"),
-        ("coterie suggest-threshold --data my-clients/ --model mlp --set local.rate=0.1", "as you will run it"),
+        (
+            "coterie suggest-threshold --data my-clients/ --model mlp --set local.learning_rate=0.1",
+            "as you will run it",
+        ),
         ("coterie suggest-threshold --set method.distance=l2 --set method.init_steps=500", "other distances"),
         ("coterie suggest-threshold --json | jq .threshold", "for scripts"),
     ),

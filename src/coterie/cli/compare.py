@@ -34,7 +34,7 @@ def compare(
     methods: flags.Methods = None,
     model: flags.Model = None,
     rounds: flags.Rounds = None,
-    cohort: flags.Cohort = None,
+    clients_per_round: flags.ClientsPerRound = None,
     seed: flags.Seed = None,
     seeds: Annotated[int, typer.Option(metavar="N", help="Runs of each method, from seeds counted up.")] = 1,
     jobs: Annotated[int, typer.Option(metavar="N", help="Runs at a time, each in a process of its own.")] = 1,
@@ -62,7 +62,7 @@ def compare(
         from coterie.runs.compare import compare as compare_runs
 
         shorthands = {"data.name": data, "model.name": model, "run.rounds": rounds}
-        shorthands |= {"run.cohort": cohort, "run.seed": seed}
+        shorthands |= {"run.clients_per_round": clients_per_round, "run.seed": seed}
         specs = _specs(spec, methods, shorthands, settings)
         _check(seeds=seeds, jobs=jobs)
         ticker.expect(sum(each.run.rounds for each in specs.values()) * seeds)

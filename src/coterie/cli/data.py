@@ -71,9 +71,9 @@ def _spread(numbers: Mapping[str, float]) -> str:
 
 
 def _catalogue(*, as_json: bool) -> None:
-    from coterie.data.presets import catalogue
+    from coterie.data.presets import catalog
 
-    entries = catalogue()
+    entries = catalog()
     if as_json:
         screen.document({entry["name"]: entry for entry in entries})
         return
@@ -90,9 +90,9 @@ def _catalogue(*, as_json: bool) -> None:
 
 def _known(name: str) -> list[str]:
     """What is known of a data set without loading it: where it comes from, its paper, its true clusters."""
-    from coterie.data.presets import catalogue
+    from coterie.data.presets import catalog
 
-    entry = next((entry for entry in catalogue() if entry["name"] == name), None)
+    entry = next((entry for entry in catalog() if entry["name"] == name), None)
     if entry is None:
         return []
     here = "at hand" if entry["at_hand"] else "not at hand"

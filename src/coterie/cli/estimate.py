@@ -13,7 +13,7 @@ def estimate(
     method: flags.Method = None,
     model: flags.Model = None,
     rounds: flags.Rounds = None,
-    cohort: flags.Cohort = None,
+    clients_per_round: flags.ClientsPerRound = None,
     seed: flags.Seed = None,
     settings: flags.Settings = None,
     as_json: flags.Json = False,
@@ -25,7 +25,14 @@ def estimate(
         from coterie.runs.estimate import estimate as cost_of
 
         made = flags.spec_of(
-            spec, data=data, method=method, model=model, rounds=rounds, cohort=cohort, seed=seed, settings=settings
+            spec,
+            data=data,
+            method=method,
+            model=model,
+            rounds=rounds,
+            clients_per_round=clients_per_round,
+            seed=seed,
+            settings=settings,
         )
         cost = cost_of(made)
     if as_json:

@@ -87,7 +87,7 @@ def _content(record: RunRecord, who: str | int | None) -> tuple[dict[str, Any], 
         "input_shape": list(task["shape"]),
         "classes": task["classes"],
         # Inputs as they are stored are turned into (x - mean) / deviation first.
-        "normalise": scale or None,
+        "normalize": scale or None,
         "adapted": bool(served.get("adapted")),
     }
     return arrays, about

@@ -91,7 +91,7 @@ Model = Annotated[
     typer.Option(metavar="NAME", show_default=False, autocompletion=_model_names, help="Which (coterie models)."),
 ]
 Rounds = Annotated[int | None, typer.Option(metavar="N", show_default=False, help="How many.")]
-Cohort = Annotated[int | None, typer.Option(metavar="N", show_default=False, help="Clients in a round.")]
+ClientsPerRound = Annotated[int | None, typer.Option(metavar="N", show_default=False, help="Clients in a round.")]
 Seed = Annotated[int | None, typer.Option(metavar="N", show_default=False, help="From which every draw comes.")]
 Settings = Annotated[
     list[str] | None,
@@ -154,7 +154,7 @@ def spec_of(
     method: str | None,
     model: str | None,
     rounds: int | None,
-    cohort: int | None,
+    clients_per_round: int | None,
     seed: int | None,
     settings: list[str] | None,
 ) -> Spec:
@@ -166,7 +166,7 @@ def spec_of(
         "method.name": method,
         "model.name": model,
         "run.rounds": rounds,
-        "run.cohort": cohort,
+        "run.clients_per_round": clients_per_round,
         "run.seed": seed,
     }
     return changed(Spec.of(file), shorthands, settings)

@@ -24,7 +24,7 @@ def methods(
         return
     from coterie.cli.progress import Ticker
     from coterie.methods import method_class
-    from coterie.runs.card import card
+    from coterie.runs.method_card import card
 
     kind = method_class(name)
     text = inspect.cleandoc(importlib.import_module(kind.__module__).__doc__ or kind.__doc__ or "")

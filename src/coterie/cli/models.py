@@ -30,7 +30,7 @@ def models(
     defaults = model_defaults(name)
     builder = _BUILDERS[name]
     types, means = typing.get_type_hints(builder), meanings(Task, "Attributes") | meanings(builder, "Args")
-    types["normalise"], means["normalise"] = Scaling, "How stored inputs are scaled before the model sees them."
+    types["normalize"], means["normalize"] = Scaling, "How stored inputs are scaled before the model sees them."
     settings = [setting(f"model.{key}", types[key], value, means.get(key, "")) for key, value in defaults.items()]
     summary = (inspect.getdoc(builder) or "").split("\n\n")[0]
     page(About("model", name, summary, settings), as_json=as_json)

@@ -23,7 +23,7 @@ def run(
     method: flags.Method = None,
     model: flags.Model = None,
     rounds: flags.Rounds = None,
-    cohort: flags.Cohort = None,
+    clients_per_round: flags.ClientsPerRound = None,
     seed: flags.Seed = None,
     settings: flags.Settings = None,
     out: Annotated[
@@ -39,7 +39,14 @@ def run(
         from coterie.runs import loop
 
         made = flags.spec_of(
-            spec, data=data, method=method, model=model, rounds=rounds, cohort=cohort, seed=seed, settings=settings
+            spec,
+            data=data,
+            method=method,
+            model=model,
+            rounds=rounds,
+            clients_per_round=clients_per_round,
+            seed=seed,
+            settings=settings,
         )
         folder = out or _free(made)
         ticker.expect(made.run.rounds)

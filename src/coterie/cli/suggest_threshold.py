@@ -30,14 +30,14 @@ def suggest_threshold(
     Two clients are in one cluster where a chain of clients joins them of whom each is no farther from the next than the
     threshold. Its scale depends on data, model and local training, so give the ones that you will run with. In a clear
     case the pairs within clusters and those across are two hills with a gap between them; in one hill there are no
-    clusters to be found, or clients have trained too little (method.init_steps, local.rate) to show them.
+    clusters to be found, or clients have trained too little (method.init_steps, local.learning_rate) to show them.
     """
     with Ticker(silent=quiet, waiting="loading data, compiling") as ticker:
         from coterie.runs.spec import Spec
-        from coterie.runs.suggest import USUAL, begins, suggest
+        from coterie.runs.threshold import USUAL, begins, suggest
 
         method = None if begins(Spec.of(spec)) else USUAL
-        none: dict[str, Any] = {"rounds": None, "cohort": None}
+        none: dict[str, Any] = {"rounds": None, "clients_per_round": None}
         made = flags.spec_of(spec, data=data, method=method, model=model, seed=seed, settings=settings, **none)
         found = suggest(made, ticker.say)
     if as_json:

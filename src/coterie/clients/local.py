@@ -1,4 +1,4 @@
-"""Local training: epochs or steps of SGD, or of any optax optimiser, on a client's own examples.
+"""Local training: epochs or steps of SGD, or of any optax optimizer, on a client's own examples.
 
 one step on a batch b:    g = ∇ mean loss on b + decay·w + μ (w - w_start)
                           v = momentum·v + g,    w = w - rate·v
@@ -36,49 +36,52 @@ class LocalSGD:
     Attributes:
         epochs: Passes over its examples; ignored where `steps` is given.
         steps: Batches in all, drawn cyclically with a new order after each pass; 0 for epochs.
-        batch: Examples in a batch; 0 for all of them. The last batch of a pass may be short.
-        rate: The learning rate.
-        rate_decay: Its factor from round to round.
+        batch_size: Examples in a batch; 0 for all of them. The last batch of a pass may be short.
+        learning_rate: The learning rate.
+        lr_decay: Its factor from round to round.
         momentum: Of plain SGD.
-        decay: Weight decay.
+        weight_decay: Weight decay.
         mu: The proximal pull towards the model received.
-        optimiser: `sgd`, or the name of any optimiser of optax that takes a learning rate.
-        layers: Only these layers of the model move; empty for all of them.
+        optimizer: `sgd`, or the name of any optimizer of optax that takes a learning rate.
+        trainable_layers: Only these layers of the model move; empty for all of them.
     """
 
     epochs: int = 10
     steps: int = 0
-    batch: int = 10
-    rate: float = 0.03
-    rate_decay: float = 1.0
+    batch_size: int = 10
+    learning_rate: float = 0.03
+    lr_decay: float = 1.0
     momentum: float = 0.0
-    decay: float = 0.0
+    weight_decay: float = 0.0
     mu: float = 0.0
-    optimiser: str = "sgd"
-    layers: tuple[str, ...] = ()
+    optimizer: str = "sgd"
+    trainable_layers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        for name, least in (("epochs", 1), ("steps", 0), ("batch", 0)):
+        for name, least in (("epochs", 1), ("steps", 0), ("batch_size", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise SpecError(f"local.{name} must be a whole number of at least {least}, got {value!r}")
-        for name in ("rate", "rate_decay", "momentum", "decay", "mu"):
+        for name in ("learning_rate", "lr_decay", "momentum", "weight_decay", "mu"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise SpecError(f"local.{name} must be a finite number of at least 0, got {value!r}")
             object.__setattr__(self, name, float(value))  # an int would be compiled in instead of traced
         if self.momentum >= 1:
             raise SpecError(f"local.momentum must be below 1, got {self.momentum}")
-        if self.optimiser != "sgd" and self.momentum:
-            raise SpecError("local.momentum belongs to optimiser 'sgd'; leave it at 0 for others")
-        if not isinstance(self.layers, list | tuple) or not all(isinstance(layer, str) for layer in self.layers):
-            raise SpecError(f"local.layers must be a list of names of layers, got {self.layers!r}")
-        object.__setattr__(self, "layers", tuple(self.layers))  # a list, as files have it, cannot be compiled in
+        if self.optimizer != "sgd" and self.momentum:
+            raise SpecError("local.momentum belongs to optimizer 'sgd'; leave it at 0 for others")
+        layers = self.trainable_layers
+        if not isinstance(layers, list | tuple) or not all(isinstance(layer, str) for layer in layers):
+            raise SpecError(f"local.trainable_layers must be a list of layer names, got {layers!r}")
+        object.__setattr__(self, "trainable_layers", tuple(layers))  # hashable, so that it can be compiled in
 
     def at(self, t: int) -> LocalSGD:
         """These settings in round t: the rate decayed t times."""
-        return self if self.rate_decay == 1 else dataclasses.replace(self, rate=self.rate * self.rate_decay**t)
+        if self.lr_decay == 1:
+            return self
+        return dataclasses.replace(self, learning_rate=self.learning_rate * self.lr_decay**t)
 
     def for_body(self) -> LocalSGD:
         """These settings without what only the plan looks at, so that another budget does not compile again."""
@@ -86,9 +89,9 @@ class LocalSGD:
 
     def rows(self, n: int) -> tuple[int, int]:
         """Into how many rows of which width one batch goes, and one pass of n examples falls."""
-        if self.batch and self.batch <= CHUNK:
-            return self.batch, -(-n // self.batch)
-        batch = min(self.batch or n, n)
+        if self.batch_size and self.batch_size <= CHUNK:
+            return self.batch_size, -(-n // self.batch_size)
+        batch = min(self.batch_size or n, n)
         return WIDE, -(-n // batch) * -(-batch // WIDE) if n else 0
 
 
@@ -99,7 +102,7 @@ def lengths(n: int, *, local: LocalSGD, **_: Any) -> dict[str, int]:
         return {"local": 0}
     if not local.steps:
         return {"local": local.epochs * rows}
-    in_batch = 1 if local.batch and local.batch <= CHUNK else -(-min(local.batch or n, n) // width)
+    in_batch = 1 if local.batch_size and local.batch_size <= CHUNK else -(-min(local.batch_size or n, n) // width)
     return {"local": local.steps * in_batch}
 
 
@@ -119,7 +122,7 @@ def plan(n: int, seed: Seed, effort: float, *, local: LocalSGD, **_: Any) -> dic
     budget = local.steps or local.epochs
     if effort < 1:
         budget = 1 + int(effort * (budget - 1))
-    batch = min(local.batch or n, n)
+    batch = min(local.batch_size or n, n)
     in_pass = -(-n // batch)
     passes = -(-budget // in_pass) if local.steps else budget
     order = seed.permutations(passes, n).astype(np.int32)
@@ -128,8 +131,8 @@ def plan(n: int, seed: Seed, effort: float, *, local: LocalSGD, **_: Any) -> dic
     batches = whole.reshape(passes * in_pass, batch)
     if local.steps:
         batches = batches[:budget]
-    if local.batch and local.batch <= CHUNK:
-        wide = np.full((len(batches), local.batch), -1, np.int32) if batch < local.batch else batches
+    if local.batch_size and local.batch_size <= CHUNK:
+        wide = np.full((len(batches), local.batch_size), -1, np.int32) if batch < local.batch_size else batches
         wide[:, :batch] = batches
         return {"local": Steps(wide)}
     # One batch over several rows; its gradient is added up and applied at the last of them.
@@ -165,12 +168,12 @@ def train(
     import jax.numpy as jnp
 
     batches = client.batches[name]
-    step, fresh = optimiser(start, local)
+    step, fresh = optimizer(start, local)
     per_pass = _rows_per_pass(client.n, local)
     gradient = jax.value_and_grad(summed_loss(task, client, batches), has_aux=True)
 
     def update(params: Params, grads: Params, kept: Any) -> Any:
-        return step(params, penalised(task, local, params, grads, start if anchor is None else anchor, pull), kept)
+        return step(params, penalized(task, local, params, grads, start if anchor is None else anchor, pull), kept)
 
     def whole(row: Any, carried: Any) -> Any:
         params, kept, seen = carried
@@ -222,12 +225,12 @@ def summed_loss(task: Task, client: Client, batches: Batches) -> Callable[[Param
     return summed
 
 
-def penalised(task: Task, local: LocalSGD, params: Params, grads: Params, anchor: Params, pull: Any = None) -> Params:
+def penalized(task: Task, local: LocalSGD, params: Params, grads: Params, anchor: Params, pull: Any = None) -> Params:
     """Gradients of the data loss with what is added to them: the model's l2, weight decay, the pull to `anchor`."""
     if not off(task.l2):
         grads = tree.map_paths(lambda path, g, w: g + 2 * task.l2 * w if _is_kernel(path, w) else g, grads, params)
-    if not off(local.decay):
-        grads = tree.map(lambda g, w: g + local.decay * w, grads, params)
+    if not off(local.weight_decay):
+        grads = tree.map(lambda g, w: g + local.weight_decay * w, grads, params)
     if not off(local.mu):
         mu = local.mu if pull is None else local.mu * pull
         grads = tree.map(lambda g, w, w0: g + mu * (w - w0), grads, params, anchor)
@@ -245,32 +248,36 @@ def rows_per_batch(n: Any, local: LocalSGD) -> Any:
     """Over how many rows of its plan a client of n examples spreads a batch; a plain 1 where it never does."""
     import jax.numpy as jnp
 
-    if local.batch and local.batch <= CHUNK:
+    if local.batch_size and local.batch_size <= CHUNK:
         return 1
-    return -(-jnp.maximum(jnp.minimum(local.batch, n) if local.batch else n, 1) // WIDE)
+    return -(-jnp.maximum(jnp.minimum(local.batch_size, n) if local.batch_size else n, 1) // WIDE)
 
 
 def _rows_per_pass(n: Any, local: LocalSGD) -> Any:
     import jax.numpy as jnp
 
-    batch = jnp.maximum(jnp.minimum(local.batch, n) if local.batch else n, 1)
+    batch = jnp.maximum(jnp.minimum(local.batch_size, n) if local.batch_size else n, 1)
     return -(-n // batch) * rows_per_batch(n, local)
 
 
-def optimiser(start: Params, local: LocalSGD) -> tuple[Any, Any]:
+def optimizer(start: Params, local: LocalSGD) -> tuple[Any, Any]:
     """(parameters, gradients, state) → (parameters, state), and the first state."""
     import jax
     import jax.numpy as jnp
 
-    for layer in local.layers:
+    for layer in local.trainable_layers:
         if layer not in start:
             raise SpecError(unknown("layer", layer, start))
 
     def moved(params: Params, new: Params) -> Params:
-        return {key: new[key] if key in local.layers else params[key] for key in params} if local.layers else new
+        return (
+            {key: new[key] if key in local.trainable_layers else params[key] for key in params}
+            if local.trainable_layers
+            else new
+        )
 
-    if local.optimiser != "sgd":
-        made = optax_optimiser(local.optimiser, local.rate)
+    if local.optimizer != "sgd":
+        made = optax_optimizer(local.optimizer, local.learning_rate)
 
         def by_optax(params: Params, grads: Params, state: Any) -> Any:
             moves, state = made.update(grads, state, params)
@@ -280,9 +287,9 @@ def optimiser(start: Params, local: LocalSGD) -> tuple[Any, Any]:
 
     def by_sgd(params: Params, grads: Params, state: Any) -> Any:
         if off(local.momentum):
-            return moved(params, tree.map(lambda w, g: w - local.rate * g, params, grads)), state
+            return moved(params, tree.map(lambda w, g: w - local.learning_rate * g, params, grads)), state
         state = tree.map(lambda v, g: local.momentum * v + g, state, grads)
-        return moved(params, tree.map(lambda w, v: w - local.rate * v, params, state)), state
+        return moved(params, tree.map(lambda w, v: w - local.learning_rate * v, params, state)), state
 
     return by_sgd, () if off(local.momentum) else jax.tree_util.tree_map(jnp.zeros_like, start)
 
@@ -291,19 +298,19 @@ def _is_kernel(path: str, leaf: Any) -> bool:
     return path.rsplit("/", 1)[-1] == "kernel" or leaf.ndim > 1
 
 
-def optax_optimiser(name: str, rate: Any) -> Any:
-    """The optimiser of this name with this learning rate."""
+def optax_optimizer(name: str, rate: Any) -> Any:
+    """The optimizer of this name with this learning rate."""
     import optax
 
     maker = getattr(optax, name, None)
     if name.startswith("_") or not callable(maker):
-        raise SpecError(f"No optimiser {name!r}; use 'sgd' or the name of one in optax, such as 'adam'")
+        raise SpecError(f"No optimizer {name!r}; use 'sgd' or the name of one in optax, such as 'adam'")
     try:
         made = maker(learning_rate=rate)
     except TypeError as fault:
         raise SpecError(f"optax.{name} does not take a learning rate alone: {fault}") from fault
     if not isinstance(made, optax.GradientTransformation):
-        raise SpecError(f"optax.{name} is not an optimiser; use 'sgd' or one such as 'adam'")
+        raise SpecError(f"optax.{name} is not an optimizer; use 'sgd' or one such as 'adam'")
     return made
 
 

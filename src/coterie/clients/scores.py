@@ -33,7 +33,7 @@ score = Work(
 )
 
 
-def losses_per_example(task: Task, x: Any, y: Any, *, centres: Bank) -> dict[str, Any]:
+def losses_per_example(task: Task, x: Any, y: Any, *, centers: Bank) -> dict[str, Any]:
     """The loss of each of k models on each example: (rows, k).
 
     Small models go side by side through one product. Of large ones a few at a time: the outputs of a hundred, side by
@@ -42,16 +42,16 @@ def losses_per_example(task: Task, x: Any, y: Any, *, centres: Bank) -> dict[str
     import jax.numpy as jnp
     from jax import lax
 
-    count = tree.rows(centres)
-    numbers = sum(leaf.size for leaf in tree.leaves(centres)) // count
+    count = tree.rows(centers)
+    numbers = sum(leaf.size for leaf in tree.leaves(centers)) // count
     abreast = max(1, min(count, ABREAST // numbers))
     # Once for all models: XLA would otherwise move it into the loop and repeat it for each of them.
     inputs = lax.optimization_barrier(task.inputs(x))
 
-    def losses(centre: Params) -> Any:
-        return task.losses_of(task.apply(centre, inputs, None), y)
+    def losses(center: Params) -> Any:
+        return task.losses_of(task.apply(center, inputs, None), y)
 
-    return {"losses": jnp.transpose(lax.map(losses, centres, batch_size=abreast if abreast > 1 else None))}
+    return {"losses": jnp.transpose(lax.map(losses, centers, batch_size=abreast if abreast > 1 else None))}
 
 
 def mean_losses(client: Client) -> Any:
@@ -61,14 +61,14 @@ def mean_losses(client: Client) -> Any:
     return client.sums["losses"] / jnp.maximum(client.n, 1)
 
 
-def _losses(task: Task, client: Client, *, centres: Bank) -> dict[str, Any]:
+def _losses(task: Task, client: Client, *, centers: Bank) -> dict[str, Any]:
     return {"losses": mean_losses(client)}
 
 
 #: The mean loss of each of k models.
 losses_of = Work(
     "losses_of",
-    takes={"centres": Model(("k",))},
+    takes={"centers": Model(("k",))},
     gives={"losses": Values("float32", ("k",))},
     each=losses_per_example,
     body=_losses,

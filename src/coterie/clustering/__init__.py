@@ -18,11 +18,11 @@ distances (`madc`, `edc`, `l1`, `l2`) to `agglomerative` and `components`; simil
 from __future__ import annotations
 
 from coterie.clustering.angles import PairAngle, class_angles, pacfl_angles, update_angles
-from coterie.clustering.choose import Choice, ChoiceRule, ElbowRule, choose, elbow
 from coterie.clustering.clusterers import Linkage, agglomerative, bipartition, components, kmeans
-from coterie.clustering.crossing import cross, losses_by_cluster
+from coterie.clustering.cross_loss import cross, losses_by_cluster
 from coterie.clustering.measures import cosine, edc, edc_embedding, l1, l2, madc, madc_of, principal_angle
-from coterie.clustering.principal import principal_scores
+from coterie.clustering.n_clusters import Choice, ChoiceRule, ElbowRule, choose, elbow
+from coterie.clustering.pca import principal_scores
 from coterie.clustering.proximity import flag_data_angles, flag_proximity
 from coterie.clustering.thresholds import Gap, merge, nearest, pairwise_quantile, pivots, widest_gap
 

@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.clustering import checks
-from coterie.clustering.bases import Stack, stacked
 from coterie.clustering.measures import cosine
+from coterie.clustering.subspaces import Stack, stacked
 from coterie.errors import SpecError, unknown
 from coterie.threads import one_thread
 from coterie.types import Array

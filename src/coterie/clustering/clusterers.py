@@ -1,6 +1,6 @@
 """From vectors, distances or similarities to clusters.
 
-    k-means           points → k groups of least squared distance to their centres (FedGroup with EDC)
+    k-means           points → k groups of least squared distance to their centers (FedGroup with EDC)
     agglomerative     distances → merge the two nearest groups until k are left or the nearest are too far
                       (FedGroup with MADC: complete; PACFL, FLAG: average up to a threshold)
     components        distances → connected components of the graph with an edge where D_ij ≤ λ (SR-FCA, ONE_SHOT)
@@ -51,7 +51,7 @@ def kmeans(
     *,
     restarts: int = 10,
 ) -> tuple[Labels, npt.NDArray[np.float64]]:
-    """Labels of the rows, and the centres of the clusters, (clusters, columns).
+    """Labels of the rows, and the centers of the clusters, (clusters, columns).
 
     There are fewer than k clusters if there are fewer than k distinct rows; none of them is empty.
 
@@ -96,7 +96,7 @@ def agglomerative(
         k: Stop when this many groups are left; all clients stay single if there are not more than k.
         threshold: Or: merge while the nearest two are no farther apart than this.
         linkage: What "far apart" means for groups; "ward", by how much merging them adds to the squared distances to
-            their centres, is for Euclidean distances alone.
+            their centers, is for Euclidean distances alone.
 
     Raises:
         SpecError: If `D` is not a matrix of distances, or not exactly one of `k` and `threshold` is given.

@@ -2,7 +2,7 @@
 
     gap        λ in the middle of the widest gap between the lengths at which components join, as λ grows
     quantile   λ = the ⌈q·P⌉-th of all P pairwise distances, counted from 0
-    pivots     a random client with all its neighbours D_ij ≤ λ is a cluster; again among those who are left
+    pivots     a random client with all its neighbors D_ij ≤ λ is a cluster; again among those who are left
     nearest    C(i) = argmin_c D_ic; clusters of fewer than t clients are dissolved, and these join the nearest other
     merge      connected components of the clusters with an edge where D_cc' ≤ λ
 
@@ -99,11 +99,11 @@ def pairwise_quantile(D: npt.ArrayLike, share: float) -> float:
 
 
 def pivots(D: npt.ArrayLike, threshold: float, seed: Seed, min_size: int = 1) -> Labels:
-    """Labels of clusters around random clients, each with all its neighbours that are left.
+    """Labels of clusters around random clients, each with all its neighbors that are left.
 
     Args:
         D: Distances, (clients, clients).
-        threshold: λ, how far a neighbour may be; not negative.
+        threshold: λ, how far a neighbor may be; not negative.
         seed: Where the order of the clients comes from.
         min_size: Clients in smaller clusters get the label -1.
 

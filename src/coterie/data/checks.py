@@ -154,9 +154,9 @@ def check_transforms(data: FederatedData) -> None:
 
 def check_normalise(data: FederatedData) -> None:
     """Finite numbers that broadcast over one example, and a deviation above 0."""
-    if data.normalise is None:
+    if data.normalize is None:
         return
-    mean, deviation = (np.asarray(part, np.float64) for part in data.normalise)
+    mean, deviation = (np.asarray(part, np.float64) for part in data.normalize)
     shape = data.x.shape[1:]
     try:
         fits = np.broadcast_shapes(mean.shape, deviation.shape, shape) == shape
@@ -164,11 +164,11 @@ def check_normalise(data: FederatedData) -> None:
         fits = False
     if not fits:
         raise DataError(
-            f"normalise must be a mean and a deviation that broadcast over one example of shape {shape},"
+            f"normalize must be a mean and a deviation that broadcast over one example of shape {shape},"
             f" got shapes {mean.shape} and {deviation.shape}"
         )
     if not (np.isfinite(mean).all() and np.isfinite(deviation).all() and (deviation > 0).all()):
-        raise DataError("normalise must be finite, with a deviation above 0 everywhere")
+        raise DataError("normalize must be finite, with a deviation above 0 everywhere")
 
 
 def check_tokens(data: FederatedData) -> None:
@@ -180,8 +180,8 @@ def check_tokens(data: FederatedData) -> None:
     top = min(data.tokens - 1, _INT32.max)
     if data.x.dtype.kind not in "iu" or (data.x.size and not 0 <= int(data.x.min()) <= int(data.x.max()) <= top):
         raise DataError(f"x must hold ids of tokens, whole numbers 0..{top}, got {_range(data.x)}")
-    if data.normalise is not None:
-        raise DataError("Ids of tokens are no quantities: leave normalise out")
+    if data.normalize is not None:
+        raise DataError("Ids of tokens are no quantities: leave normalize out")
     if data.table is not None:
         if data.table.ndim != 2 or len(data.table) != data.tokens or data.table.dtype.kind != "f":
             raise DataError(

@@ -24,7 +24,7 @@ def digits(
     test_share: float = 0.2,
     seed: int = 0,
 ) -> FederatedData:
-    """Images of 8×8 grey levels 0..16, as bytes, with labels 0..9.
+    """Images of 8×8 gray levels 0..16, as bytes, with labels 0..9.
 
     Args:
         clients: Number of clients.

@@ -98,7 +98,7 @@ class FederatedData:
 
     Attributes:
         name: What the data set is called.
-        x: (examples, *shape), of any real type, as it is read; normalisation belongs to the task. Whole numbers of 64
+        x: (examples, *shape), of any real type, as it is read; normalization belongs to the task. Whole numbers of 64
             bits, which models would cut off, and uint32 are stored as int32, or as float32 where one does not fit.
         y: (examples,) labels 0..classes-1 as int32, or targets as float32.
         clients: The ids; a client's place here is its position everywhere else.
@@ -111,7 +111,7 @@ class FederatedData:
         held_share: Share of a client's training examples that is kept for validation; 0 keeps none.
         held_seed: Fixes which.
         source: Where the data come from, in a sentence.
-        normalise: Mean and deviation with which the data were published, where they were: numbers, or arrays that
+        normalize: Mean and deviation with which the data were published, where they were: numbers, or arrays that
             broadcast over one example, in units of `x` as stored. Nothing here applies them; a task may.
         tokens: `x` holds ids of tokens, 0..tokens-1; None: it holds quantities.
         table: (tokens, width) float32, the vector that clients see for each id; None: they see the ids.
@@ -130,7 +130,7 @@ class FederatedData:
     held_share: float = 0.1
     source: str = ""
     held_seed: Seed = _ROOT
-    normalise: tuple[Any, Any] | None = None
+    normalize: tuple[Any, Any] | None = None
     tokens: int | None = None
     table: Array | None = None
 

@@ -131,5 +131,5 @@ def cifar100(
     if labels not in _LABELS:
         raise SpecError(unknown("labels", labels, _LABELS))
     held = pool("cifar100")
-    held = held if labels == "fine" else held.labelled("coarse", 20)
+    held = held if labels == "fine" else held.labeled("coarse", 20)
     return _dealt("cifar100", held, clients, partition, clusters, per_client, alpha, skew, seed)

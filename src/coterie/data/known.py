@@ -42,7 +42,7 @@ class Images:
     parts: tuple[str, str] = ("y_train", "y_test")
 
     @property
-    def normalise(self) -> tuple[Any, Any] | None:
+    def normalize(self) -> tuple[Any, Any] | None:
         """Published mean and deviation in units of stored pixels, 0..255."""
         if not self.mean:
             return None

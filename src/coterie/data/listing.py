@@ -66,7 +66,7 @@ def embedded() -> Iterator[Preset]:
 def synthetic() -> Iterator[Preset]:
     """Draws of FedProx's generator."""
     ours = "Synthetic(α, β) of FedProx: each client its own linear classifier and feature means"
-    how = "60 features, 10 classes, sizes int(LogNormal(4, 2)) + 50, split 90/10, not normalised."
+    how = "60 features, 10 classes, sizes int(LogNormal(4, 2)) + 50, split 90/10, not normalized."
     yield Preset("synthetic", ours, _FEDPROX, f"Any α and β. {how}", None, 30, 8332)
     text = "Synthetic(1, 1) of FedProx for 100 clients, as in FedGroup and FlexCFL"
     yield Preset("synthetic-1-1", text, f"{_FEDGROUP}; {_FLEXCFL}", f"α = β = 1. {how}", None, 100, 34_504)
@@ -85,7 +85,7 @@ def by_paper() -> Iterator[Preset]:
         "mnist-powerlaw",
         description="MNIST, 2 digits for each of 1,000 clients, sizes by a power law (FedProx)",
         paper=f"{_FEDPROX}; {_FEDGROUP}; {_FLEXCFL}; {_FEDSIM}",
-        settings="Client u has digits u and u + 1 mod 10; pixels standardised over the pool; split 90/10.",
+        settings="Client u has digits u and u + 1 mod 10; pixels standardized over the pool; split 90/10.",
         truth=None,
         clients=1000,
         samples=69_037,
@@ -95,7 +95,7 @@ def by_paper() -> Iterator[Preset]:
         "mnist-classes",
         description="MNIST, 1, 3, 5 or 10 digits for each of 1,000 clients, sizes by a power law",
         paper=f"{_FEDGROUP}, Table I; {_FLEXCFL}, Table 1",
-        settings="Client u has digits u + j mod 10, j < per_client; pixels standardised over the pool; split 90/10.",
+        settings="Client u has digits u + j mod 10, j < per_client; pixels standardized over the pool; split 90/10.",
         truth=None,
         clients=1000,
         samples=68_627,
@@ -105,7 +105,7 @@ def by_paper() -> Iterator[Preset]:
         "fmnist-500",
         description="Fashion-MNIST, 5 classes for each of 500 clients (Ditto's generator)",
         paper=_FLEXCFL,
-        settings="Client u has classes u + j mod 10, j < 5; pixels standardised by the training images; own test set.",
+        settings="Client u has classes u + j mod 10, j < 5; pixels standardized by the training images; own test set.",
         truth=None,
         clients=500,
         samples=72_502,
@@ -143,7 +143,7 @@ def by_paper() -> Iterator[Preset]:
         "cifar10-rotated",
         description="CIFAR-10 as it is and turned by 180°, 8 clients each (SR-FCA)",
         paper=_SRFCA,
-        settings="Each cluster cuts all images into 16 pieces and uses 8; channels standardised.",
+        settings="Each cluster cuts all images into 16 pieces and uses 8; channels standardized.",
         truth="Turned or not: client i is in cluster i mod 2.",
         clients=16,
     )
@@ -152,7 +152,7 @@ def by_paper() -> Iterator[Preset]:
         "cifar10-classes",
         description="CIFAR-10, classes 0 to 5 for 8 clients and 4 to 9 for 8 others (SR-FCA)",
         paper=_SRFCA,
-        settings="Each cluster cuts the images of its six classes into 16 pieces and uses 8; channels standardised.",
+        settings="Each cluster cuts the images of its six classes into 16 pieces and uses 8; channels standardized.",
         truth="The classes: client i is in cluster i mod 2.",
         clients=16,
         samples=36_000,

@@ -54,7 +54,7 @@ class Pool:
         """Of the test images."""
         return self.y[self.train :]
 
-    def labelled(self, column: str, classes: int) -> Pool:
+    def labeled(self, column: str, classes: int) -> Pool:
         """The same images with the numbers of a column as labels."""
         if column not in self.columns:
             raise SpecError(f"There are no {column} labels in {self.source}; take the publisher's files")
@@ -86,7 +86,7 @@ class Pool:
         fit: Index,
         tested: Index | None = None,
         *,
-        normalise: tuple[Any, Any] | None = None,
+        normalize: tuple[Any, Any] | None = None,
         **more: Any,
     ) -> FederatedData:
         """Federated data of these images, which are not copied.
@@ -95,7 +95,7 @@ class Pool:
             name: What to call the data.
             fit: Numbers of images for each client.
             tested: Numbers of test images for each client, from 0 on; None splits each client's images.
-            normalise: None: the published one.
+            normalize: None: the published one.
             more: Further arguments of `partition.assemble`.
         """
         if tested is not None:
@@ -106,7 +106,7 @@ class Pool:
             fit,
             tested=tested,
             classes=self.classes,
-            normalise=self.images.normalise if normalise is None else normalise,
+            normalize=self.images.normalize if normalize is None else normalize,
             source=self.source,
             **more,
         )

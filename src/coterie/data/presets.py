@@ -30,7 +30,7 @@ def at_hand(name: str) -> bool:
     return all(sources.found(file) is not None for file in PRESETS[name].needs)
 
 
-def catalogue() -> list[dict[str, Any]]:
+def catalog() -> list[dict[str, Any]]:
     """What there is, without loading it: of files that are at hand only the headers are read.
 
     Returns:

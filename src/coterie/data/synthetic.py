@@ -55,9 +55,9 @@ class Planted:
 def planted(client: int, alpha: float, beta: float, *, iid: bool = False, seed: int = 0) -> Planted:
     """What the examples of client number `client` are drawn from."""
     draw = (Seed(seed).fold("iid") if iid else Seed(seed).fold("client", client)).generator()
-    centre, shift = (0.0, 0.0) if iid else (draw.normal(0.0, alpha), draw.normal(0.0, beta))
-    weights = draw.normal(centre, 1.0, (_FEATURES, _CLASSES))
-    bias = draw.normal(centre, 1.0, _CLASSES)
+    center, shift = (0.0, 0.0) if iid else (draw.normal(0.0, alpha), draw.normal(0.0, beta))
+    weights = draw.normal(center, 1.0, (_FEATURES, _CLASSES))
+    bias = draw.normal(center, 1.0, _CLASSES)
     mean = np.zeros(_FEATURES) if iid else draw.normal(shift, 1.0, _FEATURES)
     return Planted(mean, weights, bias)
 

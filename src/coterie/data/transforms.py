@@ -38,7 +38,7 @@ def invert(x: Any) -> Any:
 
 
 def invert16(x: Any) -> Any:
-    """Black for white in images whose grey levels are 0..16, such as scikit-learn's digits: 16 - x."""
+    """Black for white in images whose gray levels are 0..16, such as scikit-learn's digits: 16 - x."""
     return 16 - x
 
 

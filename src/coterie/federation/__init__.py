@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coterie.federation.attacked import Attack, Attacked
-from coterie.federation.desk import Account, Desk
-from coterie.federation.faulty import Faults, Faulty
-from coterie.federation.protocol import Adapt, Cohort, Federation, Mean, Once, Replies, Rows, Traffic
+from coterie.federation.attacks import Attack, Attacked
+from coterie.federation.faults import Faults, Faulty
+from coterie.federation.protocol import Adapt, Cached, Cohort, Federation, Mean, PerClient, Replies, Traffic
 from coterie.federation.sequential import Sequential
-from coterie.federation.vectorised import Vectorised
+from coterie.federation.server import Account, Server
+from coterie.federation.vectorized import Vectorized
 
 if TYPE_CHECKING:
     from coterie.data.federated import FederatedData
@@ -20,28 +20,28 @@ __all__ = [
     "Adapt",
     "Attack",
     "Attacked",
+    "Cached",
     "Cohort",
-    "Desk",
     "Faults",
     "Faulty",
     "Federation",
     "Mean",
-    "Once",
+    "PerClient",
     "Replies",
-    "Rows",
     "Sequential",
+    "Server",
     "Traffic",
-    "Vectorised",
+    "Vectorized",
     "sequential",
-    "vectorised",
+    "vectorized",
 ]
 
 
-def sequential(data: FederatedData, task: Task) -> Desk:
+def sequential(data: FederatedData, task: Task) -> Server:
     """A federation that runs one client after another."""
-    return Desk(Sequential(data, task))
+    return Server(Sequential(data, task))
 
 
-def vectorised(data: FederatedData, task: Task, *, threads: int | None = None) -> Desk:
+def vectorized(data: FederatedData, task: Task, *, threads: int | None = None) -> Server:
     """A federation that runs a whole cohort in a few compiled calls."""
-    return Desk(Vectorised(data, task, threads=threads))
+    return Server(Vectorized(data, task, threads=threads))

@@ -14,11 +14,11 @@ from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Params, Part
 
-__all__ = ["Adapt", "Cohort", "Federation", "Mean", "Once", "Replies", "Rows", "Traffic"]
+__all__ = ["Adapt", "Cached", "Cohort", "Federation", "Mean", "PerClient", "Replies", "Traffic"]
 
 
 @dataclass(frozen=True)
-class Rows:
+class PerClient:
     """To each client its own row of a stack: of models, or of anything."""
 
     bank: Bank | Any
@@ -26,7 +26,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Once:
+class Cached:
     """A value that a client keeps: sent the first time, referred to by its hash afterwards."""
 
     value: Any
@@ -90,7 +90,7 @@ class Federation(Protocol):
         reduce: Mean | None = None,
         deadline: float | None = None,
         after: Adapt | None = None,
-        least: int | None = None,
+        min_replies: int | None = None,
         **sent: Any,
     ) -> Replies:
         """Have each client of the cohort do a work, and gather the good replies.
@@ -103,9 +103,9 @@ class Federation(Protocol):
             reduce: How to add the replies up; without it, each of them is handed over.
             deadline: Seconds after which a reply is late, for a carrier that has a clock; simulators have none.
             after: A work whose model this one is to use instead of a sent one.
-            least: How many good replies are needed, fewer skip the round: the federation's number; 0 for an ask beside
-                the main one, which may come back empty.
-            sent: What the work takes: the same for all, `Rows`, or `Once`.
+            min_replies: Minimum number of valid replies; with fewer, the round is skipped. 0: no minimum. None: the
+                federation's own minimum.
+            sent: What the work takes: the same for all, `PerClient`, or `Cached`.
         """
 
     def average(self, bank: Bank, weights: Sequence[float] | Array) -> Params:

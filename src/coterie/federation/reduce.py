@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from coterie import tree
-from coterie.aggregation import Robust
+from coterie.aggregation import Aggregation
 from coterie.federation.protocol import Mean
 from coterie.types import Array, Bank, ClientId, Params
 
@@ -88,10 +88,10 @@ class Reduction:
 class Selection(Reduction):
     """The models of one ask, kept to be averaged by a rule that withstands some bad ones."""
 
-    def __init__(self, how: Mean, template: Params, robust: Robust) -> None:
+    def __init__(self, how: Mean, template: Params, aggregation: Aggregation) -> None:
         """No models yet."""
         super().__init__(how, template)
-        self._robust = robust
+        self._aggregation = aggregation
         self._all: list[tuple[Bank, Array, Array]] = []
 
     def add(self, bank: Bank, groups: Array, samples: Array) -> None:
@@ -109,7 +109,7 @@ class Selection(Reduction):
         groups, weights = (np.concatenate([part[place] for part in self._all]) for place in (1, 2))
         for group in np.flatnonzero(self._weights > 0):
             members = np.flatnonzero(groups == group)
-            mean = self._robust.of(tree.take(bank, members), weights[members])
+            mean = self._aggregation.of(tree.take(bank, members), weights[members])
 
             def put(into: Array, leaf: Array, at: int = int(group)) -> None:
                 into[at] = leaf

@@ -12,30 +12,30 @@ from coterie import tree
 from coterie.clients import settings as setting
 from coterie.clients.work import CHUNK, Batch, Batches, Client, Work
 from coterie.data.federated import FederatedData
-from coterie.federation.homes import Homes, Housed
-from coterie.federation.order import LACKS, Block, Order
+from coterie.federation.client_store import ClientStore, SimulatedTransport
+from coterie.federation.messages import LACKS, ReplyBatch, Request
 from coterie.models import Task, backend
 from coterie.threads import one_thread
 from coterie.types import Array, ClientId, Params, Part
 
 
-class Sequential(Housed):
+class Sequential(SimulatedTransport):
     """Carries orders to simulated clients, one at a time."""
 
-    def __init__(self, data: FederatedData, task: Task, *, homes: Homes | None = None) -> None:
+    def __init__(self, data: FederatedData, task: Task, *, homes: ClientStore | None = None) -> None:
         """Clients with these examples."""
         backend.start()
-        super().__init__(task, homes or Homes(data))
+        super().__init__(task, homes or ClientStore(data))
 
     def on(self, task: Task) -> Sequential:
         """The same clients, homes and all, with another task."""
         return Sequential(self._data, task, homes=self._homes)
 
-    def carry(self, order: Order) -> Iterator[Block]:
+    def carry(self, order: Request) -> Iterator[ReplyBatch]:
         """A block for each client."""
         able, lacking = self._homes.receive(order)
         if lacking:
-            yield Block(order.id, tuple(lacking), np.zeros(len(lacking), np.int64), problem=LACKS)
+            yield ReplyBatch(order.id, tuple(lacking), np.zeros(len(lacking), np.int64), problem=LACKS)
         for client in able:
             place = order.clients.index(client)
             sent = dict(order.shared) | {name: tree.row(bank, row[place]) for name, (bank, row) in order.rows.items()}
@@ -52,12 +52,12 @@ class Sequential(Housed):
             answers = {
                 name: [v] if isinstance(v, list) else tree.map(lambda leaf: leaf[None], v) for name, v in answer.items()
             }
-            yield Block(order.id, (client,), samples, answers)
+            yield ReplyBatch(order.id, (client,), samples, answers)
 
     def _examples(self, client: ClientId, part: Part) -> tuple[Array, Array]:
         return self._data.examples(client, part)
 
-    def _answer(self, order: Order, client: ClientId, sent: dict[str, Any]) -> tuple[dict[str, Any], Params | None]:
+    def _answer(self, order: Request, client: ClientId, sent: dict[str, Any]) -> tuple[dict[str, Any], Params | None]:
         work, task = order.work, self._task
         x, y = self._examples(client, order.part)
         seed = order.client_seed(client)

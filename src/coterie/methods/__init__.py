@@ -78,7 +78,7 @@ def build(name: str, local: Any, given: Mapping[str, Any], /, **options: Any) ->
     Args:
         name: Its name.
         local: How clients train.
-        given: What a run knows: `truth`, `rounds`, `cohort`, `clients`.
+        given: What a run knows: `truth`, `rounds`, `clients_per_round`, `clients`.
         options: Its settings.
     """
     kind = method_class(name)

@@ -42,13 +42,13 @@ import numpy as np
 
 from coterie import tree
 from coterie.aggregation import weighted_mean
+from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.clients.directions import update
 from coterie.clustering import bipartition, cosine
 from coterie.codec import state
 from coterie.errors import SpecError
-from coterie.federation.protocol import Cohort, Federation, Replies, Rows
-from coterie.kept import Kept
+from coterie.federation.protocol import Cohort, Federation, PerClient, Replies
 from coterie.methods.fedavg import loss_of
 from coterie.methods.protocol import Placement, Round, Stage, check_choices
 from coterie.models import Task, trainable
@@ -107,9 +107,9 @@ class State:
     bank: Bank
     rows: tuple[int, ...] = (0,)
     splits: Mapping[int, Split] = field(default_factory=dict)
-    at: Kept[int] = field(default_factory=Kept)
+    at: ClientMap[int] = field(default_factory=ClientMap)
     largest: float = 0.0
-    heard: Kept[Heard] = field(default_factory=Kept)
+    heard: ClientMap[Heard] = field(default_factory=ClientMap)
 
     def clusters(self, clients: Iterable[ClientId]) -> dict[ClientId, int]:
         """Client → its node, of those that are at no split."""
@@ -172,10 +172,10 @@ class CFL:
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """Who was left at a split goes down, all train their cluster's model, and clusters split that have to."""
         active = (cohort.of(cohort.available) if self.participation == "all" else cohort).active()
-        least = 0 if now.clusters(active) else None  # where others train, those who go down may all be lost
-        now = dataclasses.replace(now, at=now.at.set(self._descend(now, fed, active, seed, least)))
+        min_replies = 0 if now.clusters(active) else None  # where others train, those who go down may all be lost
+        now = dataclasses.replace(now, at=now.at.set(self._descend(now, fed, active, seed, min_replies)))
         row = {client: now.rows[node] for client, node in now.clusters(active).items()}
-        got = fed.ask(active.of(row), fit, seed, start=Rows(now.bank, row), local=self.local.at(cohort.t))
+        got = fed.ask(active.of(row), fit, seed, start=PerClient(now.bank, row), local=self.local.at(cohort.t))
         before = tree.take(now.bank, [row[client] for client in got.clients])
         updates = tree.flatten_rows(trainable(got["params"])) - tree.flatten_rows(trainable(before))
         node = now.clusters(got.clients)
@@ -200,7 +200,7 @@ class CFL:
         return Placement(now.bank, {client: now.rows[node] for client, node in found.items() if node not in now.splits})
 
     def _descend(
-        self, now: State, fed: Federation, clients: Cohort | list[ClientId], seed: Seed, least: int | None = None
+        self, now: State, fed: Federation, clients: Cohort | list[ClientId], seed: Seed, min_replies: int | None = None
     ) -> dict[ClientId, int]:
         """Where those who are at a split go: down to a cluster, or to the split after which they did not answer."""
         at = {client: now.at.get(client, ROOT) for client in clients}
@@ -212,7 +212,7 @@ class CFL:
             split = now.splits[node]
             asked = clients.of(here) if isinstance(clients, Cohort) else here
             name, local = seed.fold("descend", node), self.local.at(split.t)
-            got = fed.ask(asked, update, name, w0=split.model, local=local, least=least)
+            got = fed.ask(asked, update, name, w0=split.model, local=local, min_replies=min_replies)
             for client, side in zip(got.clients, _sides(split, got), strict=True):
                 at[client] = moved[client] = split.parts[side]
         return moved
@@ -266,7 +266,7 @@ class CFL:
 
     def _scaled(self, heard: Collection[Heard]) -> Array:
         """Δ_i; where norms are relative, as at the first round's rate, whose decay since then is no standing still."""
-        decay = self.local.rate_decay if self.units == "relative" else 1.0
+        decay = self.local.lr_decay if self.units == "relative" else 1.0
         if decay == 1:
             return np.stack([last.update for last in heard])
         return np.stack([last.update.astype(np.float64) / (decay**last.t or 1.0) for last in heard])
@@ -288,12 +288,12 @@ def weigh(updates: Array, linkage: Literal["single", "complete"] = "single") -> 
     labels = bipartition(similarities, linkage)
     cross = float(similarities[labels == 0][:, labels == 1].max())
     parts = [updates[labels == side].astype(np.float64) for side in (0, 1)]
-    centres = [part.mean(axis=0) for part in parts]
-    noise = [np.linalg.norm(part - centre, axis=1) for part, centre in zip(parts, centres, strict=True)]
-    lengths = [float(np.linalg.norm(centre)) for centre in centres]
+    centers = [part.mean(axis=0) for part in parts]
+    noise = [np.linalg.norm(part - center, axis=1) for part, center in zip(parts, centers, strict=True)]
+    lengths = [float(np.linalg.norm(center)) for center in centers]
     gammas = [far.max() / length if length else np.inf for far, length in zip(noise, lengths, strict=True)]
     n1, n2 = map(len, parts)
-    between = n1 * n2 / (n1 + n2) * float(np.square(centres[0] - centres[1]).sum())
+    between = n1 * n2 / (n1 + n2) * float(np.square(centers[0] - centers[1]).sum())
     within = sum(float(np.square(far).sum()) for far in noise) / max(n1 + n2 - 2, 1)
     return {
         "similarities": similarities,

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 import numpy as np
 
 from coterie import tree
+from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.errors import SpecError
-from coterie.federation.protocol import Cohort, Federation, Mean, Rows
-from coterie.kept import Kept
+from coterie.federation.protocol import Cohort, Federation, Mean, PerClient
 from coterie.methods.fedavg import distances_of, loss_of, move_groups
 from coterie.methods.protocol import Round
 from coterie.models import Task
@@ -36,7 +36,7 @@ class Clustered(Protocol):
         """The clusters' models."""
 
     @property
-    def assignment(self) -> Kept[int]:
+    def assignment(self) -> ClientMap[int]:
         """The cluster of each client that has one."""
 
 
@@ -83,12 +83,12 @@ def train_clusters(
     """
     active = cohort.active()
     cold = active.of(client for client in active if client not in now.assignment)
-    least = 0 if len(cold) < len(active) else None  # where others can train, the cold may all be lost
-    joined, evidence = join(now, fed, cold, seed, least) if len(cold) else ({}, {})
+    min_replies = 0 if len(cold) < len(active) else None  # where others can train, the cold may all be lost
+    joined, evidence = join(now, fed, cold, seed, min_replies) if len(cold) else ({}, {})
     assignment = now.assignment.set(joined)
     row = {client: assignment[client] for client in active if client in assignment}
     how = Mean(groups=tree.rows(now.bank), by=row, weights=weights, spread=True)
-    got = fed.ask(active.of(row), fit, seed, start=Rows(now.bank, row), local=local, reduce=how)
+    got = fed.ask(active.of(row), fit, seed, start=PerClient(now.bank, row), local=local, reduce=how)
     after = dataclasses.replace(now, bank=move_groups(now.bank, got), assignment=assignment)
     took_part = joined | {client: row[client] for client in got.clients}
     return Round(after, took_part, loss_of(got), distances_of(got), evidence)

@@ -6,7 +6,7 @@ Decentralized Data", AISTATS 2017, arXiv:1602.05629. Algorithm 1:
     w_k ← LocalUpdate(w)                        client k of the cohort S
     w   ← Σ_k a_k w_k                           a_k = n_k / Σ_{j∈S} n_j, or 1/|S|
 
-The weights are normalised over the cohort, not the federation. Stragglers are dropped, as FedProx's paper has it.
+The weights are normalized over the cohort, not the federation. Stragglers are dropped, as FedProx's paper has it.
 """
 
 from __future__ import annotations

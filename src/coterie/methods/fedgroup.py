@@ -11,7 +11,7 @@ Clustering", ISPA 2021, arXiv:2010.06870. Algorithms 2 and 3:
     w_j ← (w_j + η_g Σ_{l≠j} w_l/‖w_l‖) / (1 + η_g Σ_{l≠j} 1/‖w_l‖)          server: mixing, `mix` for the printed form
 
 w_0 is `w0`, w_j is row j of `bank`, d_j of `directions`, m is `groups`, α `alpha`, η_g `eta_g`, μ of FedGrouProx `mu`.
-RCC is `centres="random"`, RAC is `assignment="random"`.
+RCC is `centers="random"`, RAC is `assignment="random"`.
 
 Departures. Line 16 of Algorithm 3 averages updates into models: we average models. Pre-training takes 50 steps, as in
 both published codes, where the text speaks of one epoch; it starts at w_0 also for late clients, as in FlexCFL's code,
@@ -32,13 +32,13 @@ import numpy as np
 
 from coterie import tree
 from coterie.aggregation import mix_groups, uniform_mean
+from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.clients.directions import choose_group, keep, update
 from coterie.clustering import agglomerative, choose, edc_embedding, kmeans, madc
 from coterie.codec import state
 from coterie.errors import SpecError
-from coterie.federation.protocol import Cohort, Federation, Mean, Once, Rows
-from coterie.kept import Kept
+from coterie.federation.protocol import Cached, Cohort, Federation, Mean, PerClient
 from coterie.methods.fedavg import distances_of, loss_of, move_groups
 from coterie.methods.grouping import Grouping
 from coterie.methods.protocol import Placement, Round, Stage
@@ -66,7 +66,7 @@ class State:
     bank: Bank
     directions: Bank
     lots: Seed
-    assignment: Kept[int] = field(default_factory=Kept)
+    assignment: ClientMap[int] = field(default_factory=ClientMap)
     founders: tuple[ClientId, ...] = ()
     prepared: int = 0
 
@@ -97,7 +97,7 @@ class FedGroup(Grouping):
     def start(self, task: Task, seed: Seed) -> State:
         """w_0 in every group, and no direction yet."""
         w0 = task.init(seed.fold("init"))
-        bank = tree.stack([w0] * (1 if self.groups == "auto" else self.groups))
+        bank = tree.stack([w0] * (1 if self.clusters == "auto" else self.clusters))
         return State(w0, bank, tree.map(np.zeros_like, trainable(bank)), seed.fold("lots"))
 
     def stage(self, now: State) -> Stage:
@@ -119,7 +119,7 @@ class FedGroup(Grouping):
         local = dataclasses.replace(local, mu=self.mu) if self.mu else local
         # After mixing, a group's model is not the mean of its replies: distances to that would be wrong.
         how = Mean(groups=tree.rows(now.bank), by=row, weights=self.weights, spread=self.eta_g == 0)
-        got = fed.ask(active.of(row), fit, seed, start=Rows(now.bank, row), local=local, reduce=how)
+        got = fed.ask(active.of(row), fit, seed, start=PerClient(now.bank, row), local=local, reduce=how)
         bank = move_groups(now.bank, got)
         bank = mix_groups(bank, self.eta_g, self.mix) if self.eta_g else bank
         took_part = joined | {client: row[client] for client in got.clients}
@@ -138,13 +138,13 @@ class FedGroup(Grouping):
 
     def _found(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """Algorithm 3: pre-train some, cluster their updates, found a group on each cluster."""
-        most = self.most if self.groups == "auto" else self.groups
-        size = most * (self.alpha if self.centres == "clustered" else 1)
+        most = self.max_clusters if self.clusters == "auto" else self.clusters
+        size = most * (self.alpha if self.centers == "clustered" else 1)
         drawn = cohort.draw(cohort.available, size, name="fedgroup")
-        got = fed.ask(drawn, update, seed, w0=Once(now.w0), local=self.pretraining)
+        got = fed.ask(drawn, update, seed, w0=Cached(now.w0), local=self.pretraining)
         labels, evidence = self._cluster(tree.flatten_rows(trainable(got["update"])), seed)
         zero = tree.map(np.zeros_like, now.w0)
-        count = labels.max() + 1 if self.groups == "auto" else self.groups
+        count = labels.max() + 1 if self.clusters == "auto" else self.clusters
         members = [np.flatnonzero(labels == j) for j in range(count)]
         moves = tree.stack(
             fed.average(tree.take(got["update"], m), np.ones(len(m))) if len(m) else zero for m in members
@@ -153,23 +153,25 @@ class FedGroup(Grouping):
             lambda w, d: (w + d.astype(np.float64)).astype(w.dtype), tree.stack([now.w0] * len(members)), moves
         )
         directions = trainable(moves)
-        fed.ask(cohort.of(got.clients), keep, seed, directions=Once(directions), least=0)
+        fed.ask(cohort.of(got.clients), keep, seed, directions=Cached(directions), min_replies=0)
         row = dict(zip(got.clients, labels.tolist(), strict=True))
-        after = State(now.w0, bank, directions, now.lots, Kept(row), got.clients, now.prepared + 1)
+        after = State(now.w0, bank, directions, now.lots, ClientMap(row), got.clients, now.prepared + 1)
         return Round(after, row, evidence={"clients": list(got.clients), "labels": labels, **evidence})
 
     def _cluster(self, updates: Array, seed: Seed) -> tuple[Array, dict[str, Any]]:
         """The group of each founder, and on what that was decided. Fewer founders than groups: the last stay empty."""
-        if self.centres == "random":
+        if self.centers == "random":
             return np.arange(len(updates)), {}
         distances = madc(updates) if self.measure == "madc" else None
-        if self.groups == "auto":
-            points = edc_embedding(updates, self.most) if distances is None else distances
+        if self.clusters == "auto":
+            points = edc_embedding(updates, self.max_clusters) if distances is None else distances
             kind: Literal["embedding", "distances"] = "embedding" if distances is None else "distances"
-            k, scores = choose(points, self.most, self.rule, seed=seed.fold("auto"), kind=kind, linkage="complete")
+            k, scores = choose(
+                points, self.max_clusters, self.rule, seed=seed.fold("auto"), kind=kind, linkage="complete"
+            )
             evidence: dict[str, Any] = {"scores": {str(number): score for number, score in scores.items()}}
         else:
-            k, evidence = min(self.groups, len(updates)), {}
+            k, evidence = min(self.clusters, len(updates)), {}
         if distances is not None:
             return agglomerative(distances, k=k, linkage="complete"), {**evidence, "distances": distances}
         embedding = edc_embedding(updates, k)
@@ -186,8 +188,8 @@ class FedGroup(Grouping):
         if self.assignment == "random":
             return {client: self._lot(now, client) for client in cold}, {}
         # Who is not heard stays cold; the round is lost only where nobody else can train.
-        least = 0 if len(cold) < len(cohort) and self.stage(now) == "train" else None
-        return closest_groups(now, fed, cold, seed, self.pretraining, least) if len(cold) else ({}, {})
+        min_replies = 0 if len(cold) < len(cohort) and self.stage(now) == "train" else None
+        return closest_groups(now, fed, cold, seed, self.pretraining, min_replies) if len(cold) else ({}, {})
 
     def _lot(self, now: State, client: ClientId, *t: int) -> int:
         return int(now.lots.fold(client, *t).words(1)[0]) * tree.rows(now.bank) >> 64
@@ -199,10 +201,10 @@ def closest_groups(
     clients: Cohort | Iterable[ClientId],
     seed: Seed,
     local: LocalSGD,
-    least: int | None = None,
+    min_replies: int | None = None,
 ) -> tuple[dict[ClientId, int], dict[str, Any]]:
     """(9): the groups of clients that pre-train for it, stragglers in full; and the cosines on which they decided."""
     asked = dataclasses.replace(clients, efforts={}) if isinstance(clients, Cohort) else clients
-    sent: dict[str, Any] = {"w0": Once(now.w0), "directions": Once(now.directions)}
-    got = fed.ask(asked, choose_group, seed, **sent, local=local, least=least)
+    sent: dict[str, Any] = {"w0": Cached(now.w0), "directions": Cached(now.directions)}
+    got = fed.ask(asked, choose_group, seed, **sent, local=local, min_replies=min_replies)
     return got.by_client("choice"), {"clients": list(got.clients), "cosines": got["cosines"]}

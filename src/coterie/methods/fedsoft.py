@@ -1,29 +1,29 @@
-"""FedSoft: clients are mixtures of kinds; each trains a model of its own, pulled to the centres that fit its examples.
+"""FedSoft: clients are mixtures of kinds; each trains a model of its own, pulled to the centers that fit its examples.
 
 Ruan, Joe-Wong, "FedSoft: Soft Clustered Federated Learning with Proximal Local Updating", AAAI 2022,
-arXiv:2112.06053. Algorithm 1, with S centres c_s and a model w_k of each client:
+arXiv:2112.06053. Algorithm 1, with S centers c_s and a model w_k of each client:
 
     every τ rounds, all clients:
-    n_ks = #{examples whose smallest loss over the centres is at s},  σ n_k where that is 0
+    n_ks = #{examples whose smallest loss over the centers is at s},  σ n_k where that is 0
     u_ks = n_ks / n_k                                             client: n_ks; server: the rest
-    v_sk = u_ks n_k / Σ_j u_js n_j                                server: of each centre, sums to 1
+    v_sk = u_ks n_k / Σ_j u_js n_j                                server: of each center, sums to 1
     in every round:
     Sel_s = K clients without replacement, drawn by v_s           server
     w_k ≈ argmin_w f_k(w) + (λ/2) Σ_s u_ks ||w - c_s||²           client k of any Sel_s: from its own w_k
     c_s ← (1/K) Σ_{k∈Sel_s} w_k                                   server; where all train: Σ_k v_sk w_k
 
 S is `clusters`, c_s row s of `bank`, u_k is `weights[k]`, σ `sigma`, τ `estimate_every`, λ `mu`, K `members`. The pulls
-add up to λ U (w - m) with U = Σ_s u_ks and m = Σ_s u_ks c_s / U: one pull to the mean centre. w_k stays in the client's
-memory and goes to the server after each training. U is a little above 1 where σ fills in; `renormalise` makes it 1.
+add up to λ U (w - m) with U = Σ_s u_ks and m = Σ_s u_ks c_s / U: one pull to the mean center. w_k stays in the client's
+memory and goes to the server after each training. U is a little above 1 where σ fills in; `renormalize` makes it 1.
 
-A client is served its own model w_k, with `serve="centre"` the centre of its largest weight. Down: S models for whoever
+A client is served its own model w_k, with `serve="center"` the center of its largest weight. Down: S models for whoever
 counts, S for whoever trains, w_0 once (`base`); up: S counts, 1 model.
 
-Departures. Who has never trained is served the centre of its largest weight, not w_0. Ties between losses go to the
-lowest s. A centre none of whose clients replied keeps its model to the bit, and a client whose counts are lost keeps
+Departures. Who has never trained is served the center of its largest weight, not w_0. Ties between losses go to the
+lowest s. A center none of whose clients replied keeps its model to the bit, and a client whose counts are lost keeps
 its weights. Where an estimating round is skipped, the next one estimates. Stragglers are dropped. A robust rule counts
-all models alike that it is given, and since everyone has a weight on every centre, all centres would be the same where
-all train: there, each client's model goes to the centre of its largest weight alone. SR-FCA's baseline of this name is
+all models alike that it is given, and since everyone has a weight on every center, all centers would be the same where
+all train: there, each client's model goes to the center of its largest weight alone. SR-FCA's baseline of this name is
 another algorithm, without pull and without models of the clients' own.
 """
 
@@ -37,13 +37,13 @@ from typing import Any, Literal
 import numpy as np
 
 from coterie import tree
+from coterie.client_map import ClientMap
 from coterie.clients import TRAINED, Client, LocalSGD, Model, Settings, Values, Work, train
 from coterie.clients.local import lengths, plan
 from coterie.clients.scores import losses_per_example
 from coterie.codec import state
 from coterie.errors import SpecError
-from coterie.federation.protocol import Adapt, Cohort, Federation, Once, Replies, Rows
-from coterie.kept import Kept
+from coterie.federation.protocol import Adapt, Cached, Cohort, Federation, PerClient, Replies
 from coterie.methods.fedavg import loss_of
 from coterie.methods.local import blank, own
 from coterie.methods.protocol import Placement, Round, Stage, check_choices
@@ -52,15 +52,15 @@ from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Params
 
 
-def _nearest(task: Task, x: Any, y: Any, *, centres: Bank) -> dict[str, Any]:
+def _nearest(task: Task, x: Any, y: Any, *, centers: Bank) -> dict[str, Any]:
     import jax.numpy as jnp
 
-    losses = losses_per_example(task, x, y, centres=centres)["losses"]  # (rows, S)
-    nearest = jnp.argmin(losses, axis=1)  # over the centres; ties go to the lowest
+    losses = losses_per_example(task, x, y, centers=centers)["losses"]  # (rows, S)
+    nearest = jnp.argmin(losses, axis=1)  # over the centers; ties go to the lowest
     return {"counts": (nearest[:, None] == jnp.arange(losses.shape[1])).astype(jnp.float32)}
 
 
-def _fit(task: Task, client: Client, *, start: Params, centres: Bank, weights: Any, local: LocalSGD) -> dict[str, Any]:
+def _fit(task: Task, client: Client, *, start: Params, centers: Bank, weights: Any, local: LocalSGD) -> dict[str, Any]:
     import jax.numpy as jnp
 
     total = jnp.sum(weights)  # U
@@ -69,7 +69,7 @@ def _fit(task: Task, client: Client, *, start: Params, centres: Bank, weights: A
     def mean(leaf: Any) -> Any:
         return jnp.sum(share.reshape(-1, *[1] * (leaf.ndim - 1)) * leaf, axis=0)
 
-    done = train(task, own(client, start), client, local, anchor=tree.map(mean, centres), pull=total)
+    done = train(task, own(client, start), client, local, anchor=tree.map(mean, centers), pull=total)
     return {**done, "memory": {"known": jnp.ones((), jnp.int32), "params": done["params"]}}
 
 
@@ -79,21 +79,21 @@ def _recall(task: Task, client: Client, *, otherwise: Params) -> dict[str, Any]:
 
 _CENTRES = Model(("s",))
 
-#: n_ks: how many examples fit each centre best.
+#: n_ks: how many examples fit each center best.
 count_nearest = Work(
     "fedsoft.count",
-    takes={"centres": _CENTRES},
+    takes={"centers": _CENTRES},
     gives={"counts": Values("float32", ("s",), purpose="control")},
     purpose="estimate",
     each=_nearest,
 )
 
-#: Train the client's own model, `start` where it has none, pulled to the mean of the centres by its weights.
+#: Train the client's own model, `start` where it has none, pulled to the mean of the centers by its weights.
 fit_mixture = Work(
     "fedsoft.fit",
     takes={
         "start": Model(purpose="base"),
-        "centres": _CENTRES,
+        "centers": _CENTRES,
         "weights": Values("float32", ("s",), purpose="control"),
         "local": Settings(LocalSGD),
     },
@@ -125,7 +125,7 @@ class State:
 
     Attributes:
         start: w_0, where a client's own model begins.
-        bank: The centres.
+        bank: The centers.
         weights: Client → u_k, as of its last counting.
         samples: Client → n_k, as of then.
         estimated: How many spans of τ rounds have had their estimate.
@@ -133,8 +133,8 @@ class State:
 
     start: Params
     bank: Bank
-    weights: Kept[Array] = field(default_factory=Kept)
-    samples: Kept[int] = field(default_factory=Kept)
+    weights: ClientMap[Array] = field(default_factory=ClientMap)
+    samples: ClientMap[int] = field(default_factory=ClientMap)
     estimated: int = 0
 
     def table(self, clients: Iterable[ClientId]) -> Array:
@@ -142,7 +142,7 @@ class State:
         return np.array([self.weights[client] for client in clients], np.float64).reshape(-1, tree.rows(self.bank))
 
     def importance(self, clients: Iterable[ClientId]) -> Array:
-        """The shares v of these clients: (S, clients), of each centre with the sum 1; zeros where it is nobody's."""
+        """The shares v of these clients: (S, clients), of each center with the sum 1; zeros where it is nobody's."""
         asked = list(clients)
         parts = self.table(asked).T * np.array([self.samples[client] for client in asked])
         total = parts.sum(axis=1, keepdims=True)
@@ -150,24 +150,24 @@ class State:
         return shares
 
     def largest(self, clients: Iterable[ClientId]) -> dict[ClientId, int]:
-        """Client → the centre of its largest weight, of those that have weights; ties go to the lowest."""
+        """Client → the center of its largest weight, of those that have weights; ties go to the lowest."""
         return {client: int(self.weights[client].argmax()) for client in clients if client in self.weights}
 
 
 @dataclass(frozen=True)
 class FedSoft:
-    """S centres; every client trains one model between them.
+    """S centers; every client trains one model between them.
 
     Attributes:
         local: How clients train; its own `mu` is not used.
         clusters: S.
-        mu: λ, the pull of the centres.
-        sigma: σ, the weight of a centre that no example fits best.
+        mu: λ, the pull of the centers.
+        sigma: σ, the weight of a center that no example fits best.
         estimate_every: τ, rounds between estimates of the weights by all clients.
-        selection: Who trains: clients drawn for each centre by their weights, or all.
-        members: K, clients drawn for each centre; 0 for an equal share of the cohort, rounded up.
-        renormalise: Make the weights of a client add up to 1 where σ has filled in.
-        serve: A client's own model, or the centre of its largest weight.
+        selection: Who trains: clients drawn for each center by their weights, or all.
+        members: K, clients drawn for each center; 0 for an equal share of the cohort, rounded up.
+        renormalize: Make the weights of a client add up to 1 where σ has filled in.
+        serve: A client's own model, or the center of its largest weight.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
@@ -177,8 +177,8 @@ class FedSoft:
     estimate_every: int = 1
     selection: Literal["drawn", "all"] = "drawn"
     members: int = 0
-    renormalise: bool = False
-    serve: Literal["own", "centre"] = "own"
+    renormalize: bool = False
+    serve: Literal["own", "center"] = "own"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -192,7 +192,7 @@ class FedSoft:
             raise SpecError(f"method.sigma must lie between 0 and 1, got {self.sigma}")
 
     def start(self, task: Task, seed: Seed) -> State:
-        """Independent centres, of which the first is every method's, and the client models' start."""
+        """Independent centers, of which the first is every method's, and the client models' start."""
         names = [("init",) if s == 0 else ("init", s) for s in range(self.clusters)]
         bank = tree.stack(task.init(seed.fold(*name)) for name in names)
         return State(tree.row(bank, 0), bank)
@@ -202,11 +202,11 @@ class FedSoft:
         return "train"
 
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """Count where it is due, draw, train, move the centres."""
+        """Count where it is due, draw, train, move the centers."""
         evidence: dict[str, Any] = {}
         span = cohort.t // self.estimate_every
         if now.estimated <= span:
-            counted = fed.ask(cohort.of(cohort.available), count_nearest, seed, centres=now.bank)
+            counted = fed.ask(cohort.of(cohort.available), count_nearest, seed, centers=now.bank)
             now = dataclasses.replace(self._weighted(now, counted), estimated=span + 1)
             known = [client for client in counted.clients if client in now.weights]
             evidence = {"clients": known, "weights": now.table(known)}
@@ -219,9 +219,9 @@ class FedSoft:
             everyone,
             fit_mixture,
             seed,
-            start=Once(now.start),
-            centres=now.bank,
-            weights=Rows(now.table(everyone).astype(np.float32), {client: i for i, client in enumerate(everyone)}),
+            start=Cached(now.start),
+            centers=now.bank,
+            weights=PerClient(now.table(everyone).astype(np.float32), {client: i for i, client in enumerate(everyone)}),
             local=dataclasses.replace(self.local.at(cohort.t), mu=self.mu),
         )
         after = dataclasses.replace(now, bank=self._centres(now, fed, chosen, got))
@@ -231,14 +231,14 @@ class FedSoft:
         return Round(after, assignment, loss_of(got), distances, evidence, {"empty_clusters": empty})
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """Each its own model, or the centre of its largest weight; newcomers count, and are served that centre."""
+        """Each its own model, or the center of its largest weight; newcomers count, and are served that center."""
         asked = list(clients)
         row = now.largest(asked)
-        got = fed.ask([client for client in asked if client not in row], count_nearest, seed, centres=now.bank)
+        got = fed.ask([client for client in asked if client not in row], count_nearest, seed, centers=now.bank)
         row |= {client: int(counts.argmax()) for client, counts in got.by_client("counts").items()}
-        if self.serve == "centre":
+        if self.serve == "center":
             return Placement(now.bank, row)
-        return Placement(now.bank, row, Adapt(recall, {"otherwise": Rows(now.bank, row)}))
+        return Placement(now.bank, row, Adapt(recall, {"otherwise": PerClient(now.bank, row)}))
 
     def _weighted(self, now: State, got: Replies) -> State:
         """The state with u_k and n_k of those who counted; without examples there is nothing to weigh."""
@@ -247,11 +247,11 @@ class FedSoft:
         for client, counts in got.by_client("counts").items():
             if samples[client]:
                 u = np.where(counts > 0, counts.astype(np.float64) / samples[client], self.sigma)
-                weights[client] = u / u.sum() if self.renormalise else u
+                weights[client] = u / u.sum() if self.renormalize else u
         return dataclasses.replace(now, weights=now.weights.set(weights), samples=now.samples.set(samples))
 
     def _choose(self, now: State, cohort: Cohort) -> list[tuple[ClientId, ...]]:
-        """Sel_s of each centre."""
+        """Sel_s of each center."""
         pool = [client for client in cohort.available if client in now.weights and now.samples[client]]
         if self.selection == "all":
             return [tuple(pool)] * self.clusters
@@ -262,7 +262,7 @@ class FedSoft:
         ]
 
     def _centres(self, now: State, fed: Federation, chosen: list[tuple[ClientId, ...]], got: Replies) -> Bank:
-        """Each centre at the mean of those of its clients who replied; one without any keeps its model to the bit."""
+        """Each center at the mean of those of its clients who replied; one without any keeps its model to the bit."""
         if self.selection == "all":
             shares = now.importance(got.clients)
             if fed.robust:

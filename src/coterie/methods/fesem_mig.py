@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from coterie.federation.protocol import Cohort, Federation
-from coterie.methods.centring import Centring
+from coterie.methods.centering import Centering
 from coterie.methods.fesem import FeSEM, State
 from coterie.methods.flexcfl import Detector, blank, shifted_clients
 from coterie.methods.protocol import Placement, Round, Stage
@@ -28,7 +28,7 @@ from coterie.types import ClientId
 
 
 @dataclass(frozen=True)
-class FeSEMMig(Centring):
+class FeSEMMig(Centering):
     """FeSEM with migration.
 
     Attributes:

@@ -18,7 +18,7 @@ served.
 
 The paper sweeps λ, metric and linkage for each data set: λ is a distance between updates of one model at one rate, and
 says nothing about the next. So by default λ is `auto`: it leaves as many clusters as the eigengap of P finds, and one
-where that gap is no wider than in data without groups (`coterie.clustering.choose`). A number, a share of all pairs
+where that gap is no wider than in data without groups (`coterie.clustering.n_clusters`). A number, a share of all pairs
 that is nearer (`threshold_quantile`), or how many (`clusters`) decide otherwise. Cosine and average linkage are the
 defaults because clients of one kind with few examples lie far apart, each off in a direction of its own: on rotated
 digits, L2 or complete linkage misplaces clients even where it is told their number.
@@ -34,13 +34,13 @@ from typing import Any, Literal
 import numpy as np
 
 from coterie import tree
+from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.clients.directions import update
 from coterie.clustering import agglomerative, choose, cosine, l1, l2, pairwise_quantile
 from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation
-from coterie.kept import Kept
 from coterie.methods.clusters import nearest_clusters, train_clusters
 from coterie.methods.fedavg import average, loss_of
 from coterie.methods.protocol import Placement, Round, Stage, check_choices, from_run
@@ -71,7 +71,7 @@ class State:
     bank: Bank
     updates: Array
     labels: Array
-    assignment: Kept[int] = field(default_factory=Kept)
+    assignment: ClientMap[int] = field(default_factory=ClientMap)
     warmed: int = 0
     clustered: bool = False
 
@@ -88,7 +88,7 @@ class FLHC:
         threshold: λ; or `auto`, found by the eigengap.
         threshold_quantile: Above 0, instead of λ: so that this share of all pairs is nearer.
         clusters: Above 0, instead of λ: how many.
-        most: With `auto`: the largest number of clusters to consider.
+        max_clusters: With `auto`: the largest number of clusters to consider.
         weights: A client counts its examples, or 1.
         rounds: T, of the run.
     """
@@ -100,14 +100,14 @@ class FLHC:
     threshold: float | Literal["auto"] = "auto"
     threshold_quantile: float = 0.0
     clusters: int = 0
-    most: int = 10
+    max_clusters: int = 10
     weights: Literal["samples", "uniform"] = "samples"
     rounds: int = from_run("rounds")
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         check_choices(self)
-        for name, least in (("warm_rounds", 0), ("clusters", 0), ("most", 1)):
+        for name, least in (("warm_rounds", 0), ("clusters", 0), ("max_clusters", 1)):
             if getattr(self, name) < least:
                 raise SpecError(f"method.{name} must be at least {least}, got {getattr(self, name)}")
         if self.warm_rounds >= self.rounds:
@@ -174,7 +174,7 @@ class FLHC:
         bank = tree.stack(fed.average(tree.take(models, each), counts[each]) for each in members)
         clients = [got.clients[place] for place in able]
         row = dict(zip(clients, labels.tolist(), strict=True))
-        after = State(now.w, bank, updates, labels, Kept(row), now.warmed, clustered=True)
+        after = State(now.w, bank, updates, labels, ClientMap(row), now.warmed, clustered=True)
         distances = tree.row_distances(models, tree.take(bank, labels)).tolist()
         evidence = {"clients": clients, "labels": labels, **evidence}
         return Round(after, row, loss_of(got), dict(zip(clients, distances, strict=True)), evidence)
@@ -190,15 +190,15 @@ class FLHC:
             return labels, {"distances": distances, "threshold": threshold}
         k, scores = self.clusters, dict[int, float]()
         if not k:
-            k, scores = choose(distances, self.most, "eigengap", seed=seed.fold("auto"), kind="distances")
+            k, scores = choose(distances, self.max_clusters, "eigengap", seed=seed.fold("auto"), kind="distances")
         shown = {str(number): score for number, score in scores.items()}
         return agglomerative(distances, k=k, linkage=self.linkage), {"distances": distances, "scores": shown}
 
     def _join(
-        self, now: State, fed: Federation, clients: Cohort | list[ClientId], seed: Seed, least: int | None = None
+        self, now: State, fed: Federation, clients: Cohort | list[ClientId], seed: Seed, min_replies: int | None = None
     ) -> tuple[dict[ClientId, int], dict[str, Any]]:
         """The clusters of late clients that answer, and the mean distances on which that was decided."""
-        got = fed.ask(clients, update, seed.fold("join"), w0=now.w, local=self.moving, least=least)
+        got = fed.ask(clients, update, seed.fold("join"), w0=now.w, local=self.moving, min_replies=min_replies)
         if not len(got) or not len(now.labels):
             return dict.fromkeys(got.clients, 0), {}
         new = tree.flatten_rows(trainable(got["update"]))

@@ -14,7 +14,7 @@ follows is put together from its equations and sentences:
     (8)  w_z ← Σ_i n_i LocalUpdate_i(w_z) / Σ_i n_i             over those of the cohort that are in cluster z
 
 n_ic are sent with U_c^i (`counts`), t_g is `update_epochs`, s `step`, |Q| = m' `judges`, w_z row z of `bank`; all
-clusters start at the same w_0. Inputs are taken as the model is fed with them, normalised by the task, uncentred;
+clusters start at the same w_0. Inputs are taken as the model is fed with them, normalized by the task, uncentred;
 `inputs="raw"` takes them as they are stored. β = 1 asks for no updates, β = 0 for no directions. With `privacy`, or
 δ = 0, all classes weigh alike and no counts leave a client; p still tells them to within 1/share, unless `vectors`
 fixes it.
@@ -44,15 +44,15 @@ from typing import Any, Literal
 import numpy as np
 
 from coterie import tree
+from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD
+from coterie.clients.class_subspaces import Subspaces, class_subspaces, counted_subspaces
 from coterie.clients.directions import update
-from coterie.clients.subspaces import Subspaces, class_subspaces, counted_subspaces
 from coterie.clustering import ElbowRule, Linkage, agglomerative, elbow
 from coterie.clustering.proximity import Log, Scaling
 from coterie.codec import state
 from coterie.errors import SpecError
-from coterie.federation.protocol import Cohort, Federation, Once
-from coterie.kept import Kept
+from coterie.federation.protocol import Cached, Cohort, Federation
 from coterie.methods.clusters import nearest_clusters, needs_classes, train_clusters
 from coterie.methods.protocol import Placement, Round, Stage, check_choices
 from coterie.methods.sketches import Bounds, Nearness, Sketches
@@ -91,7 +91,7 @@ class State:
     judges: tuple[ClientId, ...] = ()
     accuracies: Array = field(default_factory=lambda: np.zeros((0, 0)))
     labels: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    assignment: Kept[int] = field(default_factory=Kept)
+    assignment: ClientMap[int] = field(default_factory=ClientMap)
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,12 @@ class FLAG:
     @property
     def moving(self) -> LocalSGD:
         """How clients train for Δ^i: alike whenever they do, so that a newcomer is compared on the same base."""
-        return dataclasses.replace(self.local, steps=0, epochs=self.update_epochs, mu=0.0, rate_decay=1.0)
+        return dataclasses.replace(self.local, steps=0, epochs=self.update_epochs, mu=0.0, lr_decay=1.0)
 
     @property
     def trying(self) -> LocalSGD:
         """How clients train the light model, which has layers of its own; plain FedAvg, without a proximal term."""
-        return dataclasses.replace(self.local, steps=0, epochs=self.trial_epochs, layers=(), mu=0.0)
+        return dataclasses.replace(self.local, steps=0, epochs=self.trial_epochs, trainable_layers=(), mu=0.0)
 
     def start(self, task: Task, seed: Seed) -> State:
         """w_0, and no cluster yet."""
@@ -195,21 +195,26 @@ class FLAG:
         return Placement(now.bank, row)
 
     def _sketch(
-        self, now: State, fed: Federation, clients: Cohort | Iterable[ClientId], seed: Seed, least: int | None = None
+        self,
+        now: State,
+        fed: Federation,
+        clients: Cohort | Iterable[ClientId],
+        seed: Seed,
+        min_replies: int | None = None,
     ) -> Sketches:
         """What clients tell, of those who answered all that was asked."""
         asked: Any = dataclasses.replace(clients, efforts={}) if isinstance(clients, Cohort) else list(clients)
         updates = bases = counts = None
         if self.beta < 1:  # first: to be scored nobody trains, and then nobody need look for directions either
-            sent: dict[str, Any] = {"w0": Once(now.w0), "local": self.moving}
-            moved = fed.ask(asked, update, seed.fold("updates"), least=least, **sent)
+            sent: dict[str, Any] = {"w0": Cached(now.w0), "local": self.moving}
+            moved = fed.ask(asked, update, seed.fold("updates"), min_replies=min_replies, **sent)
             updates = {client: tree.flatten(trainable(each)) for client, each in moved.by_client("update").items()}
             asked = asked.of(updates) if isinstance(asked, Cohort) else list(updates)
         who: tuple[ClientId, ...] = tuple(asked)
         if self.beta > 0 and who:
             work = class_subspaces if self.privacy or not self.delta else counted_subspaces
             how = Subspaces(share=self.share, vectors=self.vectors, inputs=self.inputs)
-            got = fed.ask(asked, work, seed.fold("subspaces"), how=how, least=least)
+            got = fed.ask(asked, work, seed.fold("subspaces"), how=how, min_replies=min_replies)
             who, bases = got.clients, tuple(got["bases"])
             counts = got["counts"] if work is counted_subspaces else None
         moves = None if updates is None or not who else np.stack([updates[client] for client in who])
@@ -272,15 +277,15 @@ class FLAG:
         labels = now.partitions[chosen]
         row = dict(zip(now.founders.clients, labels.tolist(), strict=True))
         bank = tree.stack([now.w0] * int(labels.max() + 1))
-        after = dataclasses.replace(now, bank=bank, labels=labels, assignment=Kept(row))
+        after = dataclasses.replace(now, bank=bank, labels=labels, assignment=ClientMap(row))
         shown = {**evidence, "clients": list(row), "labels": labels, "threshold": now.thresholds[chosen]}
         return Round(after, row, evidence=shown, label=label)
 
     def _join(
-        self, now: State, fed: Federation, cold: Cohort | list[ClientId], seed: Seed, least: int | None = None
+        self, now: State, fed: Federation, cold: Cohort | list[ClientId], seed: Seed, min_replies: int | None = None
     ) -> tuple[dict[ClientId, int], dict[str, Any]]:
         """The clusters of those who have none yet, and on what that was decided; who is not heard stays without."""
-        told = self._sketch(now, fed, cold, seed, least) if len(cold) else Sketches()
+        told = self._sketch(now, fed, cold, seed, min_replies) if len(cold) else Sketches()
         if not told.clients:
             return {}, {}
         assert now.bounds is not None

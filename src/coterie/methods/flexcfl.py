@@ -28,12 +28,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from coterie.client_map import ClientMap
 from coterie.clients import Client, Settings, Values, Work
 from coterie.clients.scores import label_counts
 from coterie.codec import state
 from coterie.errors import SpecError
-from coterie.federation.protocol import Cohort, Federation, Rows
-from coterie.kept import Kept
+from coterie.federation.protocol import Cohort, Federation, PerClient
 from coterie.methods.fedgroup import FedGroup, State, closest_groups
 from coterie.methods.grouping import Grouping
 from coterie.methods.protocol import Placement, Round, Stage
@@ -147,11 +147,13 @@ class FlexCFL(Grouping):
         moved: dict[ClientId, int] = {}
         migrated: list[ClientId] = []
         if shifted:
-            moved, _ = closest_groups(now, fed, cohort.of(shifted), seed.fold("migrate"), grouped.pretraining, least=0)
+            moved, _ = closest_groups(
+                now, fed, cohort.of(shifted), seed.fold("migrate"), grouped.pretraining, min_replies=0
+            )
             migrated = [client for client in moved if moved[client] != now.assignment[client]]
             lost = set(shifted).difference(moved)
             stay = {client: group for client, group in now.assignment.items() if client not in lost}
-            now = dataclasses.replace(now, assignment=Kept(stay).set(moved))
+            now = dataclasses.replace(now, assignment=ClientMap(stay).set(moved))
         out = grouped.round(now, fed, cohort, seed)
         counts = {"shifts": len(shifted), "migrations": len(migrated)}
         return dataclasses.replace(
@@ -169,6 +171,6 @@ def shifted_clients(
     """Which of the warm clients shifted; the cold ones take their bearings."""
     if not warm and not cold:
         return []
-    renew = Rows(np.array([0, 1], np.int32), dict.fromkeys(warm, 0) | dict.fromkeys(cold, 1))
-    got = fed.ask(cohort.of([*warm, *cold]), watch, seed, renew=renew, detector=detector, least=0)
+    renew = PerClient(np.array([0, 1], np.int32), dict.fromkeys(warm, 0) | dict.fromkeys(cold, 1))
+    got = fed.ask(cohort.of([*warm, *cold]), watch, seed, renew=renew, detector=detector, min_replies=0)
     return [client for client, shifted in got.by_client("shifted").items() if shifted]

@@ -18,8 +18,8 @@ class Grouping:
 
     Attributes:
         local: How clients train.
-        groups: m; or `auto`, chosen on the founders, one where there are no groups.
-        most: With `auto`: the largest m to consider, for which there are founders.
+        clusters: m; or `auto`, chosen on the founders, one where there are no groups.
+        max_clusters: With `auto`: the largest m to consider, for which there are founders.
         rule: With `auto`: by which score.
         alpha: α: so many founders a group.
         measure: How directions are compared.
@@ -28,15 +28,15 @@ class Grouping:
         assign: Everyone gets a group before round 0, or when first in a cohort.
         eta_g: η_g of mixing; 0 for none.
         mix: Divided by the sum of the weights, as in the authors' code, or as printed.
-        centres: Groups are clustered, or each is founded on one random client (RCC).
+        centers: Groups are clustered, or each is founded on one random client (RCC).
         assignment: Clients that founded no group join the closest, or a random one (RAC).
         mu: The proximal pull of FedProx; above 0, stragglers count.
         weights: A client counts its examples, or 1.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
-    groups: int | Literal["auto"] = 3
-    most: int = 6
+    clusters: int | Literal["auto"] = 3
+    max_clusters: int = 6
     rule: ChoiceRule = "silhouette"
     alpha: int = 20
     measure: Literal["edc", "madc"] = "edc"
@@ -44,8 +44,8 @@ class Grouping:
     pretrain_epochs: int = 1
     assign: Literal["eager", "lazy"] = "eager"
     eta_g: float = 0.0
-    mix: Literal["normalised", "paper"] = "normalised"
-    centres: Literal["clustered", "random"] = "clustered"
+    mix: Literal["normalized", "paper"] = "normalized"
+    centers: Literal["clustered", "random"] = "clustered"
     assignment: Literal["nearest", "random"] = "nearest"
     mu: float = 0.0
     weights: Literal["samples", "uniform"] = "samples"
@@ -53,9 +53,10 @@ class Grouping:
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         check_choices(self)
-        if isinstance(self.groups, str) and (self.groups != "auto" or self.centres == "random"):
-            raise SpecError(f"method.groups must be a whole number, or 'auto' to cluster, got {self.groups!r}")
-        for name, least in (("groups", 1), ("most", 1), ("alpha", 1), ("pretrain_steps", 0), ("pretrain_epochs", 1)):
+        if isinstance(self.clusters, str) and (self.clusters != "auto" or self.centers == "random"):
+            raise SpecError(f"method.clusters must be a whole number, or 'auto' to cluster, got {self.clusters!r}")
+        bounds = {"clusters": 1, "max_clusters": 1, "alpha": 1, "pretrain_steps": 0, "pretrain_epochs": 1}
+        for name, least in bounds.items():
             if getattr(self, name) != "auto" and getattr(self, name) < least:
                 raise SpecError(f"method.{name} must be at least {least}, got {getattr(self, name)}")
         for name in ("eta_g", "mu"):
@@ -70,5 +71,5 @@ class Grouping:
     def pretraining(self) -> LocalSGD:
         """How clients pre-train: alike in all rounds, so that a late client is compared on the same base."""
         return dataclasses.replace(
-            self.local, steps=self.pretrain_steps, epochs=self.pretrain_epochs, mu=0.0, rate_decay=1.0
+            self.local, steps=self.pretrain_steps, epochs=self.pretrain_epochs, mu=0.0, lr_decay=1.0
         )

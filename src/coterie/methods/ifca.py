@@ -9,7 +9,7 @@ arXiv:2006.04088. Algorithm 1:
     (c)  option I:   θ_j ← θ_j - (γ/|M|) Σ_i s_ij g_i   server: s_ij is 1 if ĵ_i = j, else 0; M is the cohort
          option II:  θ_j ← Σ_i s_ij θ̃_i / Σ_i s_ij
 
-θ_j is row j of `bank`, γ is `local.rate`. Weight sharing: lower layers φ in common, a head for each cluster.
+θ_j is row j of `bank`, γ is `local.learning_rate`. Weight sharing: lower layers φ in common, a head for each cluster.
 
 Departures from the paper: ties in (a) go to the lowest j, and a cluster that nobody chose keeps its model to the bit
 (the paper leaves 0/0 open). Beyond it, from published experiments: a balanced start, a warm start, drawing a number of
@@ -28,12 +28,12 @@ from typing import Any, Literal
 import numpy as np
 
 from coterie import tree
+from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.clients.closest import closest, fit_closest, gradient_closest
 from coterie.codec import state
 from coterie.errors import SpecError
-from coterie.federation.protocol import Cohort, Federation, Mean, Replies, Rows
-from coterie.kept import Kept
+from coterie.federation.protocol import Cohort, Federation, Mean, PerClient, Replies
 from coterie.methods.fedavg import average, distances_of, loss_of, move_groups
 from coterie.methods.protocol import Placement, Round, Stage, check_choices
 from coterie.models import Task
@@ -58,7 +58,7 @@ class State:
 
     banks: tuple[Bank, ...]
     losses: tuple[float, ...]
-    assignment: Kept[int]
+    assignment: ClientMap[int]
     layers: tuple[str, ...]
     prepared: int = 0
     rounds: int = 0
@@ -80,7 +80,7 @@ class IFCA:
         averaging: Option II of the paper, `models`, or option I, `gradients`, of which `local` sets the rate alone.
         weights: With `models`: a client counts 1, or its examples.
         agg: With `models`: the mean of a cluster's clients, or, as FlexCFL's published code has it, the first of them.
-        normaliser: With `gradients`: divide by the cohort, as the paper does, or by the cluster.
+        normalizer: With `gradients`: divide by the cohort, as the paper does, or by the cluster.
         first: Round 0 assigns by loss, or balanced at random.
         members: 0: the cohort chooses and trains. Otherwise all clients choose, and so many of each cluster train.
         shared: Lower layers are each cluster's own; or averaged over the whole cohort; or frozen after preparing.
@@ -96,7 +96,7 @@ class IFCA:
     averaging: Literal["models", "gradients"] = "models"
     weights: Literal["uniform", "samples"] = "uniform"
     agg: Literal["mean", "first_only"] = "mean"
-    normaliser: Literal["cohort", "cluster"] = "cohort"
+    normalizer: Literal["cohort", "cluster"] = "cohort"
     first: Literal["loss", "balanced"] = "loss"
     members: int = 0
     shared: Literal["none", "averaged", "frozen"] = "none"
@@ -126,7 +126,7 @@ class IFCA:
         """Independent draws: of two equal models one would win every tie and the other never move."""
         seeds = [seed, *(seed.fold("restart", r) for r in range(1, self.restarts))]
         banks = tuple(self._draw(task, each) for each in seeds)
-        return State(banks, (np.inf,) * self.restarts, Kept(), task.layers)
+        return State(banks, (np.inf,) * self.restarts, ClientMap(), task.layers)
 
     def _draw(self, task: Task, seed: Seed) -> Bank:
         # The first model is every method's, so that one cluster is FedAvg to the bit.
@@ -140,7 +140,7 @@ class IFCA:
         return "prepare" if now.prepared < steps else "train"
 
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """One exchange, as in the paper: all centres down, one model and one index up; once for each restart."""
+        """One exchange, as in the paper: all centers down, one model and one index up; once for each restart."""
         if self.stage(now) == "prepare":
             return self._prepare(now, fed, cohort, seed)
         runs = [
@@ -161,11 +161,11 @@ class IFCA:
             got = fed.ask(
                 active, gradient_closest, seed, **self._sent(now, bank), reduce=self._mean("gradient", "choice")
             )
-            return self._shown(self._descend(bank, got, local.rate), got)
+            return self._shown(self._descend(bank, got, local.learning_rate), got)
         if self.members or (self.first == "balanced" and now.rounds == 0):
             active, row, evidence = self._assign(now, bank, fed, active, seed)
             how = dataclasses.replace(self._mean("params", "choice"), by=row)
-            got = fed.ask(active, fit, seed, start=Rows(bank, row), local=local, reduce=how)
+            got = fed.ask(active, fit, seed, start=PerClient(bank, row), local=local, reduce=how)
             trained = {c: row[c] for c in got.clients}
             moved, counts = self._share(bank, got, now), self._counts(list(row.values()))
             return Round(moved, trained, loss_of(got), distances_of(got), evidence, counts)
@@ -181,7 +181,9 @@ class IFCA:
 
     def _local(self, now: State, t: int) -> LocalSGD:
         local = self.local.at(t)
-        return dataclasses.replace(local, layers=self._heads(now.layers)) if self.shared == "frozen" else local
+        return (
+            dataclasses.replace(local, trainable_layers=self._heads(now.layers)) if self.shared == "frozen" else local
+        )
 
     def _heads(self, layers: tuple[str, ...]) -> tuple[str, ...]:
         return layers[-self.head_layers :]
@@ -212,7 +214,7 @@ class IFCA:
     def _descend(self, bank: Bank, got: Replies, rate: float) -> Bank:
         """(c), option I."""
         mean, weight = got.means()
-        share = weight / max(weight.sum(), 1.0) if self.normaliser == "cohort" else np.ones(self.clusters)
+        share = weight / max(weight.sum(), 1.0) if self.normalizer == "cohort" else np.ones(self.clusters)
 
         def step(theta: Any, gradient: Any) -> Any:
             factor = (rate * share).reshape(-1, *[1] * (theta.ndim - 1))
@@ -267,10 +269,10 @@ class IFCA:
         # Dealt once and kept: a step of preparing has draws of its own, the groups stay.
         row = dict(now.assignment) or self._deal(sorted(cohort.available), cohort.seed.fold("warm"))
         how = dataclasses.replace(self._mean("params", "choice"), by=row)
-        sent: list[dict[str, Any]] = [{"start": Rows(bank, row), "local": self.local} for bank in now.banks]
+        sent: list[dict[str, Any]] = [{"start": PerClient(bank, row), "local": self.local} for bank in now.banks]
         got = [fed.ask(cohort, fit, seed.fold("warm", r), reduce=how, **each) for r, each in enumerate(sent)]
         banks = tuple(self._share(bank, replies, now) for bank, replies in zip(now.banks, got, strict=True))
-        after = dataclasses.replace(after, banks=banks, assignment=Kept(row))
+        after = dataclasses.replace(after, banks=banks, assignment=ClientMap(row))
         return Round(after, {c: row[c] for c in got[0].clients}, loss_of(got[0]))
 
     def _balance(self, now: State, r: int, fed: Federation, cohort: Cohort, seed: Seed) -> Bank:

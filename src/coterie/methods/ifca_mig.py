@@ -76,7 +76,7 @@ class IFCAMig:
         shifted = shifted_clients(fed, cohort, warm, cold, seed, self._detector())
         moved: dict[ClientId, int] = {}
         if shifted:
-            got = fed.ask(cohort.of(shifted), closest, seed.fold("migrate"), base={}, heads=now.banks[0], least=0)
+            got = fed.ask(cohort.of(shifted), closest, seed.fold("migrate"), base={}, heads=now.banks[0], min_replies=0)
             moved = got.by_client("choice")
         migrated = [client for client in moved if moved[client] != now.assignment[client]]
         now = dataclasses.replace(now, assignment=now.assignment.set(moved))

@@ -17,7 +17,7 @@ from coterie import tree
 from coterie.clients import Client, LocalSGD, Model, Settings, Values, Work, train
 from coterie.clients.local import lengths, plan
 from coterie.codec import state
-from coterie.federation.protocol import Adapt, Cohort, Federation, Once
+from coterie.federation.protocol import Adapt, Cached, Cohort, Federation
 from coterie.methods.fedavg import loss_of
 from coterie.methods.protocol import Placement, Round, Stage, from_run
 from coterie.models import Task
@@ -90,13 +90,13 @@ class Local:
     Attributes:
         local: How clients train; its epochs (or steps) are those of one round of a federated method.
         rounds: Of the run.
-        cohort: Clients in a round of the federated methods.
+        clients_per_round: Clients in a round of the federated methods.
         clients: In all.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
     rounds: int = from_run("rounds")
-    cohort: int = from_run("cohort")
+    clients_per_round: int = from_run("clients_per_round")
     clients: int = from_run("clients")
 
     def start(self, task: Task, seed: Seed) -> State:
@@ -110,7 +110,7 @@ class Local:
     def budget(self) -> int:
         """Epochs (or steps) of each client in all."""
         per_round = self.local.steps or self.local.epochs
-        return max(per_round, round(self.rounds * self.cohort * per_round / self.clients))
+        return max(per_round, round(self.rounds * self.clients_per_round * per_round / self.clients))
 
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """This round's share of the budget, for every client."""
@@ -123,11 +123,11 @@ class Local:
         local = dataclasses.replace(self.local.at(cohort.t), **budget)
         # No stragglers: who trains alone keeps nobody waiting.
         everyone = dataclasses.replace(cohort.of(cohort.available), efforts={})
-        got = fed.ask(everyone, fit_own, seed, start=Once(now.start), local=local)
+        got = fed.ask(everyone, fit_own, seed, start=Cached(now.start), local=local)
         assignment = {client: place for place, client in enumerate(fed.clients)}
         return Round(State(now.start, due), {c: assignment[c] for c in got.clients}, loss_of(got))
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
         """Each its own model, from its memory; the common start for a newcomer."""
-        adapt = Adapt(recall, {"start": Once(now.start)})
+        adapt = Adapt(recall, {"start": Cached(now.start)})
         return Placement(tree.stack([now.start]), dict.fromkeys(clients, 0), adapt)

@@ -4,7 +4,7 @@ Ghosh, Hong, Yin, Ramchandran, "Robust Federated Learning in a Heterogeneous Env
 baseline of that name in SR-FCA, arXiv:2210.11538, section 5:
 
     w_i ← I batches of local training from w_0          client; its model goes to the server
-    Z ← k-means++ of the vectors w_i, k clusters        server; nothing is standardised
+    Z ← k-means++ of the vectors w_i, k clusters        server; nothing is standardized
     ω_c = mean of w_i over cluster c                    server; every client counts 1
 
 I is `init_steps`, k `clusters`, ω_c is row c of `bank`. Nothing more is trained, unless `finetune_rounds` asks for
@@ -26,12 +26,12 @@ from typing import Any, Literal
 import numpy as np
 
 from coterie import tree
+from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.clustering import kmeans, nearest
 from coterie.codec import state
 from coterie.errors import SpecError
-from coterie.federation.protocol import Cohort, Federation, Replies, Rows
-from coterie.kept import Kept
+from coterie.federation.protocol import Cohort, Federation, PerClient, Replies
 from coterie.methods.clusters import train_clusters
 from coterie.methods.fedavg import loss_of
 from coterie.methods.one_shot import l2_to
@@ -59,7 +59,7 @@ class State:
     seed: Seed
     bank: Bank
     centroids: Bank
-    assignment: Kept[int] = field(default_factory=Kept)
+    assignment: ClientMap[int] = field(default_factory=ClientMap)
     rounds: int = 0
 
 
@@ -122,26 +122,26 @@ class LocalKMeans:
         members = [np.flatnonzero(labels == c) for c in range(labels.max() + 1)]
         bank = tree.stack(fed.average(tree.take(got["params"], mine), np.ones(len(mine))) for mine in members)
         row = dict(zip(got.clients, labels.tolist(), strict=True))
-        after = dataclasses.replace(now, bank=bank, centroids=trainable(bank), assignment=Kept(row))
+        after = dataclasses.replace(now, bank=bank, centroids=trainable(bank), assignment=ClientMap(row))
         evidence = {"clients": list(got.clients), "labels": labels}
         return Round(after, row, loss_of(got), evidence=evidence, label="k-means", closes=True)
 
     def _alone(
-        self, now: State, fed: Federation, asked: Cohort | list[ClientId], seed: Seed, least: int | None = None
+        self, now: State, fed: Federation, asked: Cohort | list[ClientId], seed: Seed, min_replies: int | None = None
     ) -> Replies:
         """The models of clients that train alone, from w_0 or each from its own start."""
-        local = dataclasses.replace(self.local, steps=self.init_steps, mu=0.0, rate_decay=1.0)
+        local = dataclasses.replace(self.local, steps=self.init_steps, mu=0.0, lr_decay=1.0)
         if self.init == "common":
-            return fed.ask(asked, fit, seed, start=now.w0, local=local, least=least)
+            return fed.ask(asked, fit, seed, start=now.w0, local=local, min_replies=min_replies)
         starts = tree.stack(fed.task.init(now.seed.fold("init", client)) for client in asked)
-        own = Rows(starts, {client: place for place, client in enumerate(asked)})
-        return fed.ask(asked, fit, seed, start=own, local=local, least=least)
+        own = PerClient(starts, {client: place for place, client in enumerate(asked)})
+        return fed.ask(asked, fit, seed, start=own, local=local, min_replies=min_replies)
 
     def _join(
-        self, now: State, fed: Federation, cold: Cohort | list[ClientId], seed: Seed, least: int | None = None
+        self, now: State, fed: Federation, cold: Cohort | list[ClientId], seed: Seed, min_replies: int | None = None
     ) -> tuple[dict[ClientId, int], dict[str, Any]]:
         """The clusters of those who have none yet, and on what that was decided; who is not heard stays without."""
-        got = self._alone(now, fed, cold, seed.fold("join"), least) if len(cold) else None
+        got = self._alone(now, fed, cold, seed.fold("join"), min_replies) if len(cold) else None
         if not got:
             return {}, {}
         apart = l2_to(trainable(got["params"]), now.centroids)

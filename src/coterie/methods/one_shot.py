@@ -52,7 +52,7 @@ class OneShot:
             distances: `gap`, in the widest gap between those at which clusters join; `quantile` of all pairs.
         quantile: With threshold `quantile`: which.
         min_size: t, the fewest clients of a cluster.
-        grouping: Connected components; or random pivots with their neighbours, of which more than t are a cluster.
+        grouping: Connected components; or random pivots with their neighbors, of which more than t are a cluster.
         init_steps: T_init, batches of every client's training alone.
     """
 
@@ -79,10 +79,10 @@ class OneShot:
     @property
     def alone(self) -> LocalSGD:
         """How clients train alone: alike whenever they do, so that a late client is compared on the same base."""
-        return dataclasses.replace(self.local, steps=self.init_steps, mu=0.0, rate_decay=1.0)
+        return dataclasses.replace(self.local, steps=self.init_steps, mu=0.0, lr_decay=1.0)
 
     @property
-    def least(self) -> int:
+    def smallest(self) -> int:
         """The fewest clients of a cluster of C_0."""
         return self.min_size + (self.grouping == "pivot")
 
@@ -126,7 +126,7 @@ def joined(how: OneShot, before: Locals, got: Replies, fed: Federation, cohort: 
     many, old = len(clients), len(before.clients)
     losses, known = np.zeros((many, many), np.float32), np.zeros((many, many), bool)
     losses[:old, :old], known[:old, :old] = before.losses, before.known
-    heard = fed.ask(cohort.of(set(clients).intersection(cohort)), losses_of, seed.fold("cross"), centres=got["params"])
+    heard = fed.ask(cohort.of(set(clients).intersection(cohort)), losses_of, seed.fold("cross"), centers=got["params"])
     rows = places(clients, heard.clients)
     losses[rows, old:], known[rows, old:] = heard["losses"], True
     return Locals(clients, models if before.models or not old else {}, losses, known)
@@ -164,10 +164,10 @@ def to_centres(how: OneShot, bank: Bank, models: Bank, losses: Array, labels: Ar
     return cross(own, np.where(partly, np.nan, theirs))
 
 
-def l2_to(models: Bank, centres: Bank) -> Array:
-    """The l2 distance of each model to each centre, (models, centres)."""
-    # One centre at a time: all at once would take models × centres × parameters.
-    return np.stack([tree.row_distances(models, tree.take(centres, [c])) for c in range(tree.rows(centres))], axis=1)
+def l2_to(models: Bank, centers: Bank) -> Array:
+    """The l2 distance of each model to each center, (models, centers)."""
+    # One center at a time: all at once would take models × centers × parameters.
+    return np.stack([tree.row_distances(models, tree.take(centers, [c])) for c in range(tree.rows(centers))], axis=1)
 
 
 def between_centres(how: OneShot, bank: Bank, labels: Array, own: Array) -> Array:
@@ -187,8 +187,8 @@ def cluster(how: OneShot, distances: Array, seed: Seed) -> tuple[Array, float]:
     else:
         threshold = float(how.threshold)
     if how.grouping == "pivot":
-        return pivots(distances, threshold, seed, how.least), threshold
-    return components(distances, threshold, how.least), threshold
+        return pivots(distances, threshold, seed, how.smallest), threshold
+    return components(distances, threshold, how.smallest), threshold
 
 
 def one_shot(
@@ -209,7 +209,7 @@ def one_shot(
     if labels.max() < 0:
         apart = distances[np.triu_indices(len(distances), k=1)]
         raise SpecError(
-            f"No {how.least} clients are a cluster at method.threshold = {threshold:.4g}: their distances go from "
+            f"No {how.smallest} clients are a cluster at method.threshold = {threshold:.4g}: their distances go from "
             f"{apart.min():.4g} to {apart.max():.4g}. {_advice(how)}"
         )
     row = {c: int(label) for c, label in zip(trained.clients, labels, strict=True) if label >= 0}
@@ -221,12 +221,12 @@ def _needed(how: OneShot, clients: int) -> int:
     """How many must have trained alone; refuses fewer clients than that before anybody is asked."""
     if clients < 2:
         raise SpecError(f"Clients are compared with each other, for which at least 2 are needed, got {clients}")
-    if clients < how.least:
+    if clients < how.smallest:
         raise SpecError(
-            f"method.min_size = {how.min_size} asks for clusters of {how.least} clients where method.grouping is "
-            f"{how.grouping!r}, but there are {clients}; take {clients - how.least + how.min_size} or less"
+            f"method.min_size = {how.min_size} asks for clusters of {how.smallest} clients where method.grouping is "
+            f"{how.grouping!r}, but there are {clients}; take {clients - how.smallest + how.min_size} or less"
         )
-    return max(2, how.least)
+    return max(2, how.smallest)
 
 
 def _advice(how: OneShot) -> str:

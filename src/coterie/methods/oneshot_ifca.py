@@ -23,11 +23,11 @@ from typing import Literal
 import numpy as np
 
 from coterie import tree
+from coterie.client_map import ClientMap
 from coterie.clients import fit
 from coterie.codec import state
 from coterie.errors import SpecError
-from coterie.federation.protocol import Cohort, Federation, Mean, Rows
-from coterie.kept import Kept
+from coterie.federation.protocol import Cohort, Federation, Mean, PerClient
 from coterie.methods import ifca
 from coterie.methods.fedavg import distances_of, loss_of, move_groups
 from coterie.methods.one_shot import Locals, OneShot, one_shot, places
@@ -51,7 +51,7 @@ class State:
 
     w0: Params
     seed: Seed
-    first: Kept[int] = field(default_factory=Kept)
+    first: ClientMap[int] = field(default_factory=ClientMap)
     ifca: ifca.State | None = None
 
 
@@ -86,8 +86,8 @@ class OneShotIFCA(OneShot):
         if now.ifca is None:
             trained, row, _, evidence = one_shot(self, now.w0, fed, cohort, seed)
             bank = self._first(now, trained, row, fed)
-            begun = ifca.State((bank,), (np.inf,), Kept(), fed.task.layers)
-            return Round(State(now.w0, now.seed, Kept(row), begun), row, evidence=evidence, label="one shot")
+            begun = ifca.State((bank,), (np.inf,), ClientMap(), fed.task.layers)
+            return Round(State(now.w0, now.seed, ClientMap(row), begun), row, evidence=evidence, label="one shot")
         if now.ifca.rounds == 0:
             return self._train_first(now, now.ifca, fed, cohort, seed)
         done = self._ifca(now.ifca).round(now.ifca, fed, cohort, seed)
@@ -112,14 +112,14 @@ class OneShotIFCA(OneShot):
         drawn = [cohort.draw(pool, self.members, name=f"ifca {j}") for j, pool in enumerate(pools)]
         asked = cohort.of(client for each in drawn for client in each).active()
         how = Mean(groups=len(pools), by=row, weights="uniform", spread=True)
-        got = fed.ask(asked, fit, seed, start=Rows(bank, row), local=self.local.at(cohort.t), reduce=how)
+        got = fed.ask(asked, fit, seed, start=PerClient(bank, row), local=self.local.at(cohort.t), reduce=how)
         trained = {client: row[client] for client in got.clients}
         loss = loss_of(got)
         after = dataclasses.replace(
             begun,
             banks=(move_groups(bank, got),),
             losses=begun.losses if loss is None else (loss,),
-            assignment=Kept(trained),
+            assignment=ClientMap(trained),
             rounds=1,
         )
         return Round(dataclasses.replace(now, ifca=after), trained, loss, distances_of(got), label="ifca")

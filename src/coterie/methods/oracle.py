@@ -12,7 +12,7 @@ from typing import Literal
 from coterie import tree
 from coterie.clients import LocalSGD, fit
 from coterie.errors import SpecError
-from coterie.federation.protocol import Cohort, Federation, Mean, Rows
+from coterie.federation.protocol import Cohort, Federation, Mean, PerClient
 from coterie.methods.fedavg import distances_of, loss_of, move_groups
 from coterie.methods.protocol import Placement, Round, Stage, check_choices, from_run
 from coterie.models import Task
@@ -52,7 +52,7 @@ class Oracle:
         """A round of FedAvg in each true cluster."""
         how = Mean(groups=tree.rows(bank), by=self.truth, weights=self.weights, spread=True)
         local = self.local.at(cohort.t)
-        got = fed.ask(cohort.active(), fit, seed, start=Rows(bank, self.truth), local=local, reduce=how)
+        got = fed.ask(cohort.active(), fit, seed, start=PerClient(bank, self.truth), local=local, reduce=how)
         assignment = {client: self.truth[client] for client in got.clients}
         return Round(move_groups(bank, got), assignment, loss_of(got), distances_of(got))
 

@@ -36,13 +36,13 @@ from typing import Any, Literal
 import numpy as np
 
 from coterie import tree
+from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
-from coterie.clients.subspaces import Subspaces, class_subspaces
+from coterie.clients.class_subspaces import Subspaces, class_subspaces
 from coterie.clustering import ChoiceRule, Linkage, PairAngle, agglomerative, choose, pacfl_angles
 from coterie.codec import state
 from coterie.errors import SpecError
-from coterie.federation.protocol import Adapt, Cohort, Federation, Rows
-from coterie.kept import Kept
+from coterie.federation.protocol import Adapt, Cohort, Federation, PerClient
 from coterie.methods.clusters import nearest_clusters, needs_classes, train_clusters
 from coterie.methods.protocol import Placement, Round, Stage, check_choices
 from coterie.models import Task
@@ -69,7 +69,7 @@ class State:
     founders: tuple[ClientId, ...] = ()
     bases: tuple[Array, ...] = ()
     labels: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    assignment: Kept[int] = field(default_factory=Kept)
+    assignment: ClientMap[int] = field(default_factory=ClientMap)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class PACFL:
         inputs: Directions of inputs as they are stored, or as the model is fed with them.
         angle: Between two clients: the smallest principal angle, the sum of all, or that of two vectors.
         threshold: β in degrees, up to which clusters merge; or `auto`, the number of clusters chosen from the angles.
-        most: With `auto`: the largest number of clusters to consider.
+        max_clusters: With `auto`: the largest number of clusters to consider.
         rule: With `auto`: by which score.
         linkage: The distance of clusters.
         finetuned: Serve each client its cluster's model after local training of its own.
@@ -95,7 +95,7 @@ class PACFL:
     inputs: Literal["raw", "model"] = "raw"
     angle: PairAngle = "subspace"
     threshold: float | Literal["auto"] = "auto"
-    most: int = 10
+    max_clusters: int = 10
     rule: ChoiceRule = "silhouette"
     linkage: Linkage = "average"
     finetuned: bool = False
@@ -103,7 +103,7 @@ class PACFL:
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         check_choices(self)
-        for name, least in (("vectors", 1), ("budget", 0), ("most", 1)):
+        for name, least in (("vectors", 1), ("budget", 0), ("max_clusters", 1)):
             if getattr(self, name) < least:
                 raise SpecError(f"method.{name} must be at least {least}, got {getattr(self, name)}")
         chosen = self.threshold == "auto"
@@ -132,7 +132,7 @@ class PACFL:
         row = {client: now.assignment[client] for client in everyone if client in now.assignment}
         if now.founders:
             row |= self._join(now, fed, [client for client in everyone if client not in row], seed)[0]
-        adapt = Adapt(fit, {"start": Rows(now.bank, row), "local": self.local}) if self.finetuned else None
+        adapt = Adapt(fit, {"start": PerClient(now.bank, row), "local": self.local}) if self.finetuned else None
         return Placement(now.bank, row, adapt)
 
     def _found(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
@@ -142,7 +142,7 @@ class PACFL:
         evidence: dict[str, Any] = {"clients": list(got), "angles": angles}
         if self.threshold == "auto":
             choice = choose(
-                angles, self.most, self.rule, seed=seed.fold("auto"), kind="distances", linkage=self.linkage
+                angles, self.max_clusters, self.rule, seed=seed.fold("auto"), kind="distances", linkage=self.linkage
             )
             labels = agglomerative(angles, k=choice.k, linkage=self.linkage)
             evidence["scores"] = {str(k): score for k, score in choice.scores.items()}
@@ -150,15 +150,15 @@ class PACFL:
             labels = agglomerative(angles, threshold=self.threshold, linkage=self.linkage)
         row = dict(zip(got, labels.tolist(), strict=True))
         bank = tree.stack([now.w0] * int(labels.max() + 1))
-        after = State(now.w0, bank, tuple(got), bases, labels, Kept(row))
+        after = State(now.w0, bank, tuple(got), bases, labels, ClientMap(row))
         return Round(after, row, evidence={**evidence, "labels": labels})
 
     def _heard(
-        self, fed: Federation, clients: Cohort | Iterable[ClientId], seed: Seed, least: int | None = None
+        self, fed: Federation, clients: Cohort | Iterable[ClientId], seed: Seed, min_replies: int | None = None
     ) -> dict[ClientId, Array]:
         """U_i as rows, of those who answered."""
         how = Subspaces(vectors=0 if self.budget else self.vectors, budget=self.budget, inputs=self.inputs)
-        got = fed.ask(clients, class_subspaces, seed.fold("subspaces"), how=how, least=least)
+        got = fed.ask(clients, class_subspaces, seed.fold("subspaces"), how=how, min_replies=min_replies)
         return {client: np.concatenate(bases) for client, bases in got.by_client("bases").items()}
 
     def _join(
@@ -167,10 +167,10 @@ class PACFL:
         fed: Federation,
         cold: Cohort | list[ClientId],
         seed: Seed,
-        least: int | None = None,
+        min_replies: int | None = None,
     ) -> tuple[dict[ClientId, int], dict[str, Any]]:
         """The clusters of those who have none yet, and on what that was decided; who is not heard stays without."""
-        got = self._heard(fed, cold, seed, least) if len(cold) else {}
+        got = self._heard(fed, cold, seed, min_replies) if len(cold) else {}
         if not got:
             return {}, {}
         angles = pacfl_angles([each.T for each in got.values()], self.angle, others=[each.T for each in now.bases])

@@ -10,16 +10,16 @@ arXiv:2002.07948. Minimises F(w) = (1/N) Σ_k f_k(w - α ∇f_k(w)). Algorithm 1
     h = (∇f(w + δ g; D'') - ∇f(w - δ g; D'')) / 2δ
     w ← Σ_k a_k w_k                                              server: a_k = 1/|S|, or by examples
 
-α is `local.rate`, β `beta`, δ `delta`; FO is `variant="fo"`, HF `variant="hf"`. An epoch takes its batches in pairs
-(FO) or triples (HF); a client that has fewer uses them again. `local.steps` counts steps of w. f is all that the client
-minimises: the loss and what model and local training add to it (l2, weight decay, proximal pull).
+α is `local.learning_rate`, β `beta`, δ `delta`; FO is `variant="fo"`, HF `variant="hf"`. An epoch takes its batches
+in pairs (FO) or triples (HF); a client that has fewer uses them again. `local.steps` counts steps of w. f is all that
+the client minimizes: the loss and what model and local training add to it (l2, weight decay, proximal pull).
 
 To be scored, and to be served, a client trains w on its training examples with rate α first: `adapt_epochs`, or
 `adapt_steps` of them, 1 in the paper. Without that the model is no good to anybody, and is not meant to be.
 
-Departures. The published comparisons run both steps through one optimiser whose momentum leaks from one into the other:
-here the step to w̃ is plain, and momentum or another optimiser belongs to the steps of w alone. β decays with
-`local.rate_decay`, α, which is part of F, does not. Stragglers are dropped, as in FedAvg.
+Departures. The published comparisons run both steps through one optimizer whose momentum leaks from one into the other:
+here the step to w̃ is plain, and momentum or another optimizer belongs to the steps of w alone. β decays with
+`local.lr_decay`, α, which is part of F, does not. Stragglers are dropped, as in FedAvg.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Meta:
 
 def _passes(n: int, local: LocalSGD, meta: Meta) -> tuple[int, int, int]:
     """Batches in a pass over n examples, steps that they make, and passes."""
-    in_pass = -(-n // min(local.batch or n, n))
+    in_pass = -(-n // min(local.batch_size or n, n))
     steps = max(1, in_pass // meta.batches)
     return in_pass, steps, -(-local.steps // steps) if local.steps else local.epochs
 
@@ -109,7 +109,7 @@ def _on_batch(task: Task, client: Client, start: Params, local: LocalSGD) -> Cal
         out = add(first, nothing) if isinstance(rows, int) else lax.fori_loop(first, first + rows, add, nothing)
         seen, total, loss, weight = out
         mean = tree.map(lambda g: g / weight, total)
-        return training.penalised(task, local, w, mean, start), seen, loss, weight
+        return training.penalized(task, local, w, mean, start), seen, loss, weight
 
     return on_batch
 
@@ -121,7 +121,7 @@ def _meta_fit(
     from jax import lax
 
     on_batch = _on_batch(task, client, start, local)
-    (at_home, _), (move, fresh) = training.optimiser(start, local), training.optimiser(start, outer)
+    (at_home, _), (move, fresh) = training.optimizer(start, local), training.optimizer(start, outer)
     count = client.batches["local"].count // (meta.batches * training.rows_per_batch(client.n, local))
 
     def step(number: Any, carried: Any) -> Any:
@@ -131,7 +131,7 @@ def _meta_fit(
         g, seen, loss, examples = on_batch(ahead, first + 1)
         if meta.batches == 3:
             h = hessian_times(lambda at: on_batch(at, first + 2)[0], w, g, meta.delta)
-            g = tree.map(lambda a, b: a - local.rate * b, g, h)
+            g = tree.map(lambda a, b: a - local.learning_rate * b, g, h)
         w, kept = move(w, g, kept)
         w = tree.map_paths(lambda path, mine, new: new if "stats" in path.split("/") else mine, w, seen)
         counts = number >= count - _steps_in_pass(client.n, local, meta)
@@ -144,7 +144,7 @@ def _meta_fit(
 def _steps_in_pass(n: Any, local: LocalSGD, meta: Meta) -> Any:
     import jax.numpy as jnp
 
-    batch = jnp.maximum(jnp.minimum(local.batch, n) if local.batch else n, 1)
+    batch = jnp.maximum(jnp.minimum(local.batch_size, n) if local.batch_size else n, 1)
     return jnp.maximum(-(-n // batch) // meta.batches, 1)
 
 
@@ -196,7 +196,7 @@ class PerFedAvg:
     @property
     def at_home(self) -> LocalSGD:
         """A step at home: plain, and alike in all rounds."""
-        return dataclasses.replace(self.local, momentum=0.0, optimiser="sgd", rate_decay=1.0)
+        return dataclasses.replace(self.local, momentum=0.0, optimizer="sgd", lr_decay=1.0)
 
     @property
     def adaptation(self) -> LocalSGD:
@@ -213,7 +213,7 @@ class PerFedAvg:
 
     def round(self, w: Params, fed: Federation, cohort: Cohort, seed: Seed) -> Round[Params]:
         """The mean of what the cohort trained; the model is kept where nobody has an example."""
-        outer = dataclasses.replace(self.local, rate=self.beta).at(cohort.t)
+        outer = dataclasses.replace(self.local, learning_rate=self.beta).at(cohort.t)
         meta = Meta(3, self.delta) if self.variant == "hf" else Meta(2, 0.0)
         how = Mean(weights=self.weights, spread=True)
         got = fed.ask(cohort.active(), meta_fit, seed, start=w, local=self.at_home, outer=outer, meta=meta, reduce=how)

@@ -67,7 +67,7 @@ class Method(Protocol[State]):
     """Settings only; the state is passed in and handed back. No round loop, sampling, evaluation or logging.
 
     A method that averages by a rule of its own has a text `own_mean` beside these, which says of which means that is
-    so: a run with [robust] tells it to the user.
+    so: a run with [aggregation] tells it to the user.
     """
 
     def start(self, task: Task, seed: Seed) -> State:
@@ -92,10 +92,10 @@ def check_choices(method: Any) -> None:
             raise SpecError(f"method.{name} must be one of {choices}, got {getattr(method, name)!r}")
 
 
-def from_run(what: Literal["truth", "rounds", "cohort", "clients"]) -> Any:
+def from_run(what: Literal["truth", "rounds", "clients_per_round", "clients"]) -> Any:
     """A field that is filled in when a run is built.
 
     Args:
-        what: `truth`: client → true cluster; `rounds`, `cohort`, `clients`: how many there are.
+        what: `truth`: client → true cluster; `rounds`, `clients_per_round`, `clients`: how many there are.
     """
     return dataclasses.field(kw_only=True, metadata={"run": what})

@@ -12,7 +12,7 @@ arXiv:2210.11538. Algorithms 1 to 4; the number of clusters is found, not given:
       MERGE          an edge between c and c' where dist(ω_c, ω_c') ≤ λ; components become one cluster, with the mean ω
 
 w_i and f_i(w_j) are in `trained`, ω_c is row c of `bank`, C is `row`, λ `threshold`, t `min_size`, β `beta`, R is
-`refines`, T `refine_rounds`, K `members`, η `local.rate`. TrMean is `aggregation.trimmed_mean`.
+`refines`, T `refine_rounds`, K `members`, η `local.learning_rate`. TrMean is `aggregation.trimmed_mean`.
 
 ONE_SHOT, and RECLUSTER with MERGE, are steps of preparing; the training of all clusters is one round for each of T. The
 record's parts: `one shot`, scored with every client's own model, which is the baseline Local; `train 1`, scored as the
@@ -45,12 +45,12 @@ import numpy as np
 
 from coterie import tree
 from coterie.aggregation import trimmed_mean, weighted_mean
+from coterie.client_map import ClientMap
 from coterie.clients import fit, gradient, losses_of
 from coterie.clustering import merge, nearest
 from coterie.codec import state
 from coterie.errors import SpecError, TooFewReplies
-from coterie.federation.protocol import Cohort, Federation, Mean, Replies, Rows
-from coterie.kept import Kept
+from coterie.federation.protocol import Cohort, Federation, Mean, PerClient, Replies
 from coterie.methods.fedavg import distances_of, loss_of, move_groups
 from coterie.methods.one_shot import Locals, OneShot, between_centres, joined, one_shot, places, to_centres
 from coterie.methods.protocol import Placement, Round, Stage, from_run
@@ -77,7 +77,7 @@ class State:
 
     w0: Params
     bank: Bank
-    row: Kept[int] = field(default_factory=Kept)
+    row: ClientMap[int] = field(default_factory=ClientMap)
     trained: Locals | None = None
     threshold: float = 0.0
     refined: int = 0
@@ -94,7 +94,7 @@ class SRFCA(OneShot):
         refine_rounds: T, rounds of training in each REFINE; 0 to share out the run's among them and final training.
         members: K, so many clients of each cluster train in a round; 0 for all.
         mode: Clients train, and models are averaged; or they give gradients, of which `local` sets the rate alone.
-        beta: β, the share of values trimmed at each end, instead of [robust]; 0 for a mean by its rule.
+        beta: β, the share of values trimmed at each end, instead of [aggregation]; 0 for a mean by its rule.
         start_from: Each REFINE trains from w_0, or from where the one before ended.
         final: Train the clusters found in the rounds that are left: not, by FedAvg or by FedProx.
         mu: With FedProx: the pull towards the cluster's model.
@@ -159,7 +159,7 @@ class SRFCA(OneShot):
         if now.trained is None:
             trained, row, threshold, evidence = one_shot(self, now.w0, fed, cohort, seed)
             bank = tree.stack([now.w0] * (max(row.values()) + 1))
-            after = State(now.w0, bank, Kept(row), trained, threshold)
+            after = State(now.w0, bank, ClientMap(row), trained, threshold)
             return Round(after, row, evidence=evidence, label="one shot", closes=True)
         step = self._regroup if self._trained(now) else self._train
         return step(now, fed, cohort, seed)
@@ -207,13 +207,15 @@ class SRFCA(OneShot):
         row = {client: now.row[client] for client in cohort}
         local = self.local.at(cohort.t)
         if self.mode == "gradients" and not final:
-            got = fed.ask(cohort, gradient, seed, params=Rows(bank, row))
+            got = fed.ask(cohort, gradient, seed, params=PerClient(bank, row))
             slopes, moves = self._trimmed(tree.map(np.zeros_like, bank), row, fed, got, "gradient")
-            stepped = tree.map(lambda w, g: (w - local.rate * g.astype(np.float64)).astype(w.dtype), bank, slopes)
+            stepped = tree.map(
+                lambda w, g: (w - local.learning_rate * g.astype(np.float64)).astype(w.dtype), bank, slopes
+            )
             return tree.where_rows(moves, stepped, bank), got, {}
         if final and self.final == "fedprox":
             local = dataclasses.replace(local, mu=self.mu)
-        sent: dict[str, Any] = {"start": Rows(bank, row), "local": local}
+        sent: dict[str, Any] = {"start": PerClient(bank, row), "local": local}
         if final or self.beta == 0:
             how = Mean(groups=tree.rows(bank), by=row, weights="uniform", spread=True)
             got = fed.ask(cohort, fit, seed, reduce=how, **sent)
@@ -246,7 +248,7 @@ class SRFCA(OneShot):
         own = np.full((len(before), tree.rows(now.bank)), np.nan)
         if self.distance == "cross":
             asked = everyone.of(set(trained.clients).intersection(everyone))
-            got = fed.ask(asked, losses_of, seed.fold("recluster"), centres=now.bank)
+            got = fed.ask(asked, losses_of, seed.fold("recluster"), centers=now.bank)
             own[places(trained.clients, got.clients)] = got["losses"]
         apart = to_centres(self, now.bank, trained.models, trained.table, before, own)
         labels = nearest(apart, self.min_size)
@@ -255,7 +257,7 @@ class SRFCA(OneShot):
         sizes = np.bincount(labels, minlength=len(between)) if self.start_from == "continue" else np.ones(len(between))
         bank = tree.stack(weighted_mean(tree.take(now.bank, part), sizes[part]) for part in parts)
         row = dict(zip(trained.clients, merged.tolist(), strict=True))
-        after = State(now.w0, bank, Kept(row), trained, now.threshold, done, now.rounds)
+        after = State(now.w0, bank, ClientMap(row), trained, now.threshold, done, now.rounds)
         evidence = {"clients": list(row), "labels": merged, "distances": apart, "clusters": between, "merged": parts}
         left = sum(map(len, parts))
         counts = {
@@ -271,7 +273,7 @@ class SRFCA(OneShot):
         late = set(everyone).difference(now.trained.clients)
         if not late:
             return now.trained
-        got = fed.ask(everyone.of(late), fit, seed, start=now.w0, local=self.alone, least=0)
+        got = fed.ask(everyone.of(late), fit, seed, start=now.w0, local=self.alone, min_replies=0)
         return joined(self, now.trained, got, fed, everyone, seed) if len(got) else now.trained
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
@@ -283,7 +285,7 @@ class SRFCA(OneShot):
         known = {client: i for i, client in enumerate(now.trained.clients)} if alone else now.row
         bank, row = now.trained.models if alone else now.bank, {c: known[c] for c in everyone if c in known}
         strangers = [client for client in everyone if client not in row]
-        got = fed.ask(strangers, fit, seed, start=now.w0, local=self.alone, least=0)
+        got = fed.ask(strangers, fit, seed, start=now.w0, local=self.alone, min_replies=0)
         if not len(got):
             return Placement(bank, row)
         if alone:
@@ -294,7 +296,7 @@ class SRFCA(OneShot):
     def _join(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> dict[ClientId, int]:
         """The clusters of those of a cohort who have none yet and train alone for it; who is lost stays without."""
         cold = [client for client in cohort.active() if client not in now.row]
-        got = fed.ask(cohort.of(cold), fit, seed, start=now.w0, local=self.alone, least=0) if cold else None
+        got = fed.ask(cohort.of(cold), fit, seed, start=now.w0, local=self.alone, min_replies=0) if cold else None
         members = [client for client in cohort.available if client in now.row]
         return self._joining(now, fed, got, members, seed, cohort.of) if got else {}
 
@@ -311,9 +313,9 @@ class SRFCA(OneShot):
         own = np.full((len(got), tree.rows(now.bank)), np.nan)
         losses, labels = np.zeros((0, len(got))), np.zeros(0, np.int64)
         if self.distance == "cross":
-            heard = fed.ask(of(members), losses_of, seed.fold("others"), centres=got["params"], least=0)
+            heard = fed.ask(of(members), losses_of, seed.fold("others"), centers=got["params"], min_replies=0)
             losses, labels = heard["losses"].reshape(-1, len(got)), np.array([now.row[c] for c in heard.clients], int)
-            mine = fed.ask(of(got.clients), losses_of, seed.fold("own"), centres=now.bank, least=0)
+            mine = fed.ask(of(got.clients), losses_of, seed.fold("own"), centers=now.bank, min_replies=0)
             own[places(got.clients, mine.clients)] = mine["losses"].reshape(-1, own.shape[1])
             if not len(heard) and not len(mine):
                 return {}

@@ -16,7 +16,7 @@ import numpy as np
 from coterie import tree
 from coterie.clients import LocalSGD, fit, score
 from coterie.errors import SpecError, TooFewReplies
-from coterie.federation.protocol import Cohort, Federation, Mean, Rows
+from coterie.federation.protocol import Cohort, Federation, Mean, PerClient
 from coterie.methods.fedavg import move_groups
 from coterie.models import Task, build
 from coterie.seeds import Seed
@@ -36,7 +36,7 @@ judge = dataclasses.replace(score, name="trial.score", purpose="trial", stream="
 def light_task(task: Task, light: Light) -> Task:
     """The light model for the same examples; the same object for the same task, for which it is compiled once."""
     options = {"width": 0.5} if light == "lenet5" else {}
-    return build(light, task.shape, task.classes, normalise=task.normalise, **options)
+    return build(light, task.shape, task.classes, normalize=task.normalize, **options)
 
 
 def validation_accuracies(
@@ -74,9 +74,9 @@ def validation_accuracies(
     how = Mean(groups=len(clusters), by=row)
     for r in range(rounds):
         name = seed.fold("round", r)
-        got = there.ask(asked, train, name, part="rest", reduce=how, start=Rows(bank, row), local=local.at(r))
+        got = there.ask(asked, train, name, part="rest", reduce=how, start=PerClient(bank, row), local=local.at(r))
         bank = move_groups(bank, got)
-    judged = there.ask(asked, judge, seed.fold("judge"), part="held", params=Rows(bank, row))
+    judged = there.ask(asked, judge, seed.fold("judge"), part="held", params=PerClient(bank, row))
     correct, sizes = judged.by_client("correct"), dict(zip(judged.clients, judged.samples.tolist(), strict=True))
     found = {client: correct[client] / n for client, n in sizes.items() if n}
     if not found and judged.lost:

@@ -32,8 +32,8 @@ from coterie.metrics.curves import (
     mean_improvement,
     rounds_to_target,
 )
-from coterie.metrics.given import Assignment, Values
-from coterie.metrics.likeness import PNI, Discrepancy, discrepancy, gradient_dissimilarity, label_rmse, pni
+from coterie.metrics.heterogeneity import PNI, Discrepancy, discrepancy, gradient_dissimilarity, label_rmse, pni
+from coterie.metrics.validation import Assignment, Values
 
 __all__ = [
     "PNI",

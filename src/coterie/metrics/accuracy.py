@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from coterie.errors import SpecError
-from coterie.metrics.given import Values, Vector, aligned
+from coterie.metrics.validation import Values, Vector, aligned
 
 
 def weighted_accuracy(correct: Values, total: Values) -> float:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from coterie.errors import SpecError, unknown
-from coterie.metrics.given import Assignment, cluster_of
+from coterie.metrics.validation import Assignment, cluster_of
 
 #: How clusters are matched to true ones.
 MisclusteringVariant = Literal["majority", "hungarian"]

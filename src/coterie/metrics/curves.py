@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from coterie.errors import SpecError, unknown
-from coterie.metrics.given import row_of
+from coterie.metrics.validation import row_of
 from coterie.types import Array
 
 #: Which rounds make the score.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from coterie.models.library import MODELS, build, linear_regression, mclr, mlp
-from coterie.models.task import Normalise, Task, trainable
+from coterie.models.task import Normalize, Task, trainable
 from coterie.models.wrap import from_flax, from_functions
 
 __all__ = [
     "MODELS",
-    "Normalise",
+    "Normalize",
     "Task",
     "build",
     "from_flax",

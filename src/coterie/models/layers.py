@@ -217,7 +217,7 @@ class GroupNorm:
         return {"scale": np.ones(shape[-1], np.float32), "shift": np.zeros(shape[-1], np.float32)}, shape
 
     def apply(self, params: Any, x: Any, context: Context, name: str, stats: Any) -> Any:
-        """The normalised inputs."""
+        """The normalized inputs."""
         from jax import lax
 
         rows, height, width, channels = x.shape
@@ -241,7 +241,7 @@ class BatchNorm:
         return {"scale": ones, "shift": zeros, "stats": {"mean": zeros, "variance": ones}}, shape
 
     def apply(self, params: Any, x: Any, context: Context, name: str, stats: Any) -> Any:
-        """The normalised inputs."""
+        """The normalized inputs."""
         import jax.numpy as jnp
         from jax import lax
 

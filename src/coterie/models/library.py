@@ -27,7 +27,7 @@ def glorot(seed: Seed, outputs: int, inputs: int) -> Array:
     return ((2.0 * seed.uniform(outputs * inputs) - 1.0) * bound).astype(np.float32).reshape(outputs, inputs)
 
 
-def _dense(name: str, shape: tuple[int, ...], classes: int, widths: Sequence[int], normalise: Any, l2: float) -> Task:
+def _dense(name: str, shape: tuple[int, ...], classes: int, widths: Sequence[int], normalize: Any, l2: float) -> Task:
     sizes = (math.prod(shape), *widths, classes)
     layers = tuple(f"dense{i}" for i in range(len(sizes) - 1))
 
@@ -50,12 +50,12 @@ def _dense(name: str, shape: tuple[int, ...], classes: int, widths: Sequence[int
                 h = jnp.maximum(h, 0.0)
         return h
 
-    return Task(name, init, apply, shape, classes, normalise, layers, l2)
+    return Task(name, init, apply, shape, classes, normalize, layers, l2)
 
 
-def mclr(shape: tuple[int, ...], classes: int | None, *, normalise: Any = None, l2: float = 0.0) -> Task:
+def mclr(shape: tuple[int, ...], classes: int | None, *, normalize: Any = None, l2: float = 0.0) -> Task:
     """Multinomial logistic regression on flattened inputs."""
-    return _dense("mclr", shape, _classes("mclr", classes), (), normalise, l2)
+    return _dense("mclr", shape, _classes("mclr", classes), (), normalize, l2)
 
 
 def mlp(
@@ -63,18 +63,18 @@ def mlp(
     classes: int | None,
     *,
     widths: Sequence[int] = (128,),
-    normalise: Any = None,
+    normalize: Any = None,
     l2: float = 0.0,
 ) -> Task:
     """Dense layers with ReLU between them; `widths` are those of the hidden layers."""
     widths = tuple(widths) if isinstance(widths, Sequence) else (widths,)
     if not widths or any(isinstance(w, bool) or not isinstance(w, int) or w < 1 for w in widths):
         raise SpecError(f"mlp.widths must be whole numbers of at least 1, got {widths}; for no hidden layer use mclr")
-    return _dense("mlp", shape, _classes("mlp", classes), widths, normalise, l2)
+    return _dense("mlp", shape, _classes("mlp", classes), widths, normalize, l2)
 
 
 def linear_regression(
-    shape: tuple[int, ...], classes: int | None = None, *, bias: bool = False, normalise: Any = None, l2: float = 0.0
+    shape: tuple[int, ...], classes: int | None = None, *, bias: bool = False, normalize: Any = None, l2: float = 0.0
 ) -> Task:
     """Linear regression with half the squared error; starts at Bernoulli(1/2) coordinates, as IFCA's experiments do."""
     if classes is not None:
@@ -89,7 +89,7 @@ def linear_regression(
         outputs = x.reshape(x.shape[0], -1) @ params["linear"]["kernel"]
         return outputs + params["linear"]["bias"] if bias else outputs
 
-    return Task("linear-regression", init, apply, shape, None, normalise, ("linear",), l2)
+    return Task("linear-regression", init, apply, shape, None, normalize, ("linear",), l2)
 
 
 def _classes(name: str, classes: int | None) -> int:
@@ -108,7 +108,7 @@ MODELS: dict[str, str] = {
     "cnn-femnist": "FlexCFL's for FEMNIST: six convolutions, dense 128, dropout",
     "cnn-fmnist": "FlexCFL's for Fashion-MNIST: convolutions 5×5 of 32 and 64, dense 1024",
     "cnn-fedsim": "FedSim's and LEAF's: two convolutions, dense 2048",
-    "lenet5": "LeNet-5, for 28×28 and 32×32 images, grey or in colour",
+    "lenet5": "LeNet-5, for 28×28 and 32×32 images, gray or in color",
     "resnet9": "SR-FCA's ResNet-9 with batch norm",
     "resnet9-gn": "PACFL's ResNet-9 with group norm",
     "lstm": "FedProx's and FedGroup's for Sent140: two LSTM layers of 100, dense 30, one output",
@@ -148,7 +148,7 @@ def build(name: str, shape: tuple[int, ...], classes: int | None, /, **options: 
             raise SpecError(unknown(f"setting of model {name}", option, known))
     try:
         hash(tuple(options.values()))
-    except TypeError:  # a normalisation by arrays
+    except TypeError:  # a normalization by arrays
         return _BUILDERS[name](shape, classes, **options)
     return _built(name, shape, classes, **options)
 

@@ -35,7 +35,7 @@ def network(
     classes: int | None,
     layers: Sequence[Layer],
     *,
-    normalise: Any = None,
+    normalize: Any = None,
     l2: float = 0.0,
     how: Init = "glorot",
 ) -> Task:
@@ -48,7 +48,7 @@ def network(
         classes,
         layers,
         first=shape if len(shape) == 3 else (*shape, 1),
-        normalise=normalise,
+        normalize=normalize,
         l2=l2,
         how=how,
     )
@@ -61,7 +61,7 @@ def layered(
     layers: Sequence[Layer],
     *,
     first: tuple[int, ...] | None = None,
-    normalise: Any = None,
+    normalize: Any = None,
     l2: float = 0.0,
     how: Init = "glorot",
     tokens: int | None = None,
@@ -74,7 +74,7 @@ def layered(
         classes: How many.
         layers: From the input to the output.
         first: The shape in which the first layer takes an input, where it is another.
-        normalise: A function of the inputs, or None.
+        normalize: A function of the inputs, or None.
         l2: Penalty on kernels while training.
         how: How kernels start.
         tokens: Of how many tokens the inputs are ids; None: they are quantities.
@@ -115,7 +115,7 @@ def layered(
         lambda params, x, key: call(params, x, Context(key)),
         shape,
         classes,
-        normalise,
+        normalize,
         tuple(example),
         l2,
         random=any(isinstance(layer, Dropout) for layer in layers),
@@ -149,32 +149,32 @@ def _two_convolutions(filters: tuple[int, int], size: int, dense: int | None, cl
     return layers + ([Dense(dense), relu] if dense else []) + [Dense(classes or 1)]
 
 
-def cnn(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+def cnn(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
     """Convolutions 5×5 of 32 and 64, each pooled, and a dense layer."""
-    return network("cnn", shape, classes, _two_convolutions((32, 64), 5, None, classes), normalise=normalise, l2=l2)
+    return network("cnn", shape, classes, _two_convolutions((32, 64), 5, None, classes), normalize=normalize, l2=l2)
 
 
-def cnn_mnist(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+def cnn_mnist(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
     """FlexCFL's for MNIST: convolutions 3×3 of 32 and 64, each pooled, dropout, dense."""
     layers = _two_convolutions((32, 64), 3, None, classes)
     layers.insert(-1, Dropout(0.5))
-    return network("cnn-mnist", shape, classes, layers, normalise=normalise, l2=l2)
+    return network("cnn-mnist", shape, classes, layers, normalize=normalize, l2=l2)
 
 
-def cnn_femnist(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+def cnn_femnist(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
     """FlexCFL's for FEMNIST: six convolutions, two of them with stride 2, dense 128, dropout."""
     layers: list[Layer] = []
     for filters in (32, 64):
         layers += [Conv(filters, 3, padding="valid"), relu, Conv(filters, 3, padding="valid"), relu]
         layers += [Conv(filters, 5, stride=2), relu, Dropout(0.4)]
     layers += [Dense(128), relu, Dropout(0.4), Dense(classes or 1)]
-    return network("cnn-femnist", shape, classes, layers, normalise=normalise, l2=l2)
+    return network("cnn-femnist", shape, classes, layers, normalize=normalize, l2=l2)
 
 
-def cnn_fmnist(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+def cnn_fmnist(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
     """FlexCFL's for Fashion-MNIST: convolutions 5×5 of 32 and 64, each pooled, dense 1024."""
     layers = _two_convolutions((32, 64), 5, 1024, classes)
-    return network("cnn-fmnist", shape, classes, layers, normalise=normalise, l2=l2)
+    return network("cnn-fmnist", shape, classes, layers, normalize=normalize, l2=l2)
 
 
 def cnn_fedsim(
@@ -183,7 +183,7 @@ def cnn_fedsim(
     /,
     *,
     form: Literal["code", "paper"] = "code",
-    normalise: Any = None,
+    normalize: Any = None,
     l2: float = 0.0,
 ) -> Task:
     """FedSim's, and with 62 classes LEAF's: two convolutions, each pooled, dense 2048; paper and code differ."""
@@ -191,20 +191,20 @@ def cnn_fedsim(
         raise SpecError(f"cnn-fedsim.form must be 'code' or 'paper', got {form!r}")
     filters, size = ((32, 64), 5) if form == "code" else ((64, 64), 3)
     layers = _two_convolutions(filters, size, 2048, classes)
-    return network("cnn-fedsim", shape, classes, layers, normalise=normalise, l2=l2)
+    return network("cnn-fedsim", shape, classes, layers, normalize=normalize, l2=l2)
 
 
 def lenet5(
-    shape: tuple[int, ...], classes: int | None, /, *, width: float = 1.0, normalise: Any = None, l2: float = 0.0
+    shape: tuple[int, ...], classes: int | None, /, *, width: float = 1.0, normalize: Any = None, l2: float = 0.0
 ) -> Task:
     """LeNet-5: convolutions 5×5 of 6 and 16, each pooled, dense 120 and 84; `width` scales the filters."""
     few, many = max(1, round(6 * width)), max(1, round(16 * width))
     layers: list[Layer] = [Conv(few, 5, padding="valid"), relu, pool(), Conv(many, 5, padding="valid"), relu, pool()]
     layers += [Dense(120), relu, Dense(84), relu, Dense(classes or 1)]
-    return network("lenet5", shape, classes, layers, normalise=normalise, l2=l2, how="torch")
+    return network("lenet5", shape, classes, layers, normalize=normalize, l2=l2, how="torch")
 
 
-def resnet9(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+def resnet9(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
     """SR-FCA's ResNet-9 with batch norm, whose statistics are carried and averaged."""
 
     def block(filters: int, size: int, **options: Any) -> list[Layer]:
@@ -223,10 +223,10 @@ def resnet9(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = 
         Dense(classes or 1, bias=False),
         scaled(0.2),
     ]
-    return network("resnet9", shape, classes, layers, normalise=normalise, l2=l2, how="torch")
+    return network("resnet9", shape, classes, layers, normalize=normalize, l2=l2, how="torch")
 
 
-def resnet9_gn(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+def resnet9_gn(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
     """PACFL's ResNet-9 with group norm."""
 
     def block(filters: int) -> list[Layer]:
@@ -245,4 +245,4 @@ def resnet9_gn(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any
         pool(4),
         Dense(classes or 1),
     ]
-    return network("resnet9-gn", shape, classes, layers, normalise=normalise, l2=l2, how="torch")
+    return network("resnet9-gn", shape, classes, layers, normalize=normalize, l2=l2, how="torch")

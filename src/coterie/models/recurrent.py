@@ -26,7 +26,7 @@ yes_or_no = Plain(_odds, lambda shape: (2,))
 
 
 def _on_vectors(
-    name: str, shape: tuple[int, ...], classes: int | None, layers: list[Layer], normalise: Any, l2: float
+    name: str, shape: tuple[int, ...], classes: int | None, layers: list[Layer], normalize: Any, l2: float
 ) -> Task:
     if len(shape) != 2:
         raise SpecError(
@@ -34,13 +34,13 @@ def _on_vectors(
         )
     if layers[-1] is yes_or_no and classes not in (2, None):
         raise SpecError(f"{name} answers yes or no: it takes 2 classes, the data have {classes}; use bilstm or bigru")
-    return layered(name, shape, classes, layers, normalise=normalise, l2=l2)
+    return layered(name, shape, classes, layers, normalize=normalize, l2=l2)
 
 
-def lstm(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+def lstm(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
     """FedProx's and FedGroup's for Sent140: two LSTM layers of 100, dense 30, one output."""
     layers: list[Layer] = [Recurrent("lstm", 100, sequences=True), Recurrent("lstm", 100), Dense(30), Dense(1)]
-    return _on_vectors("lstm", shape, classes, [*layers, yes_or_no], normalise, l2)
+    return _on_vectors("lstm", shape, classes, [*layers, yes_or_no], normalize, l2)
 
 
 def _two_ways(kind: Literal["lstm", "gru"], biases: Literal[1, 2], classes: int | None) -> list[Layer]:
@@ -49,19 +49,19 @@ def _two_ways(kind: Literal["lstm", "gru"], biases: Literal[1, 2], classes: int 
     return [first, second, Dense(64), relu, Dropout(0.5), Dense(classes or 1)]
 
 
-def bilstm(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+def bilstm(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
     """FlexCFL's LSTM for Sent140: two layers of 64 and 32 units both ways, dense 64, dropout."""
-    return _on_vectors("bilstm", shape, classes, _two_ways("lstm", 1, classes), normalise, l2)
+    return _on_vectors("bilstm", shape, classes, _two_ways("lstm", 1, classes), normalize, l2)
 
 
-def bigru(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+def bigru(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
     """FlexCFL's GRU for Sent140: two layers of 64 and 32 units both ways, dense 64, dropout."""
-    return _on_vectors("bigru", shape, classes, _two_ways("gru", 2, classes), normalise, l2)
+    return _on_vectors("bigru", shape, classes, _two_ways("gru", 2, classes), normalize, l2)
 
 
-def rnn(shape: tuple[int, ...], classes: int | None, /, *, normalise: Any = None, l2: float = 0.0) -> Task:
+def rnn(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
     """FedSim's for Fed-Goodreads: 128 simple units, one output."""
-    return _on_vectors("rnn", shape, classes, [Recurrent("simple", 128), Dense(1), yes_or_no], normalise, l2)
+    return _on_vectors("rnn", shape, classes, [Recurrent("simple", 128), Dense(1), yes_or_no], normalize, l2)
 
 
 def char_lstm(
@@ -72,7 +72,7 @@ def char_lstm(
     tokens: int = 80,
     units: int = 256,
     biases: Literal[1, 2] = 2,
-    normalise: Any = None,
+    normalize: Any = None,
     l2: float = 0.0,
 ) -> Task:
     """SR-FCA's and LEAF's for Shakespeare: 8 learned numbers a character, two LSTM layers, dense.
@@ -83,7 +83,7 @@ def char_lstm(
         tokens: How many characters there are.
         units: Of each layer; 100 in the configuration of CFL.
         biases: 2 as in PyTorch, 1 as in TensorFlow.
-        normalise: Nothing: characters are no quantities.
+        normalize: Nothing: characters are no quantities.
         l2: Penalty on kernels while training.
     """
     if len(shape) != 1:
@@ -97,4 +97,4 @@ def char_lstm(
         Recurrent("lstm", units, biases=biases),
     ]
     layers = [Embedding(tokens, 8), *inner, Dense(classes or 1)]
-    return layered("char-lstm", shape, classes, layers, normalise=normalise, l2=l2, how="torch", tokens=tokens)
+    return layered("char-lstm", shape, classes, layers, normalize=normalize, l2=l2, how="torch", tokens=tokens)

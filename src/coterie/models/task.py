@@ -1,6 +1,6 @@
 """`Task`: what is learned, as pure functions: parameters from a seed, outputs and losses from parameters and examples.
 
-A task takes inputs as they are stored (bytes of an image, say) and normalises them itself, so that whoever looks at
+A task takes inputs as they are stored (bytes of an image, say) and normalizes them itself, so that whoever looks at
 the data without a model can see them either way.
 """
 
@@ -19,7 +19,7 @@ from coterie.types import Array, Params
 
 
 @dataclass(frozen=True)
-class Normalise:
+class Normalize:
     """(x - mean) / deviation; numbers, or arrays that broadcast over one example."""
 
     mean: Any = 0.0
@@ -41,7 +41,7 @@ class Task:
             `jax.random` key while a client trains and None otherwise (dropout happens in training only).
         shape: The shape of one input.
         classes: How many, or None for regression.
-        normalise: Applied to the inputs, as float32, before `apply`; None for none.
+        normalize: Applied to the inputs, as float32, before `apply`; None for none.
         layers: The top-level keys of the parameters from input to output.
         l2: Penalty l2·||kernels||², in training only; a kernel is what is called so or has two and more dimensions.
         random: Whether `apply` uses its key.
@@ -59,7 +59,7 @@ class Task:
     apply: Callable[[Params, Any, Any], Any]
     shape: tuple[int, ...]
     classes: int | None
-    normalise: Callable[[Any], Any] | None = None
+    normalize: Callable[[Any], Any] | None = None
     layers: tuple[str, ...] = ()
     l2: float = 0.0
     random: bool = False
@@ -77,10 +77,10 @@ class Task:
             raise SpecError(f"{self.name}.classes must be a whole number of at least 1, got {classes!r}")
         if isinstance(l2, bool) or not isinstance(l2, int | float) or not 0 <= l2 < math.inf:
             raise SpecError(f"{self.name}.l2 must be a finite number of at least 0, got {l2!r}")
-        if self.normalise is not None and not callable(self.normalise):
-            raise SpecError(f"{self.name}.normalise must be a function of the inputs, got {self.normalise!r}")
-        if self.normalise is not None and self.tokens is not None:
-            raise SpecError(f"{self.name}.normalise must be none: its inputs are ids of tokens, no quantities")
+        if self.normalize is not None and not callable(self.normalize):
+            raise SpecError(f"{self.name}.normalize must be a function of the inputs, got {self.normalize!r}")
+        if self.normalize is not None and self.tokens is not None:
+            raise SpecError(f"{self.name}.normalize must be none: its inputs are ids of tokens, no quantities")
 
     def outputs(self, params: Params, x: Any, key: Any = None) -> Any:
         """Logits or predictions for stored inputs."""
@@ -91,7 +91,7 @@ class Task:
         if self.tokens is not None:
             return x.astype(np.int32)
         inputs = x.astype(np.float32)
-        return inputs if self.normalise is None else self.normalise(inputs)
+        return inputs if self.normalize is None else self.normalize(inputs)
 
     def training_outputs(self, params: Params, x: Any, key: Any, weight: Any) -> tuple[Any, Params]:
         """Outputs while a client trains, and new statistics, an empty dict for most models."""

@@ -26,7 +26,7 @@ def from_functions(
     classes: int | None,
     *,
     name: str = "custom",
-    normalise: Any = None,
+    normalize: Any = None,
     l2: float = 0.0,
     tokens: int | None = None,
 ) -> Task:
@@ -39,7 +39,7 @@ def from_functions(
         shape: The shape of one input.
         classes: How many, or None for regression.
         name: What to call it.
-        normalise: A function of the inputs, or None.
+        normalize: A function of the inputs, or None.
         l2: Penalty on kernels while training.
         tokens: Inputs are ids below this number, handed over as int32; None: they are quantities, as float32.
     """
@@ -57,7 +57,7 @@ def from_functions(
 
     backend.start()
     layers = tuple(_checked(init(Seed(0).key()), name))
-    return Task(name, start, call, shape, classes, normalise, layers, l2, random=takes_key, tokens=tokens)
+    return Task(name, start, call, shape, classes, normalize, layers, l2, random=takes_key, tokens=tokens)
 
 
 def from_flax(
@@ -66,7 +66,7 @@ def from_flax(
     classes: int | None,
     *,
     name: str | None = None,
-    normalise: Any = None,
+    normalize: Any = None,
     l2: float = 0.0,
     tokens: int | None = None,
 ) -> Task:
@@ -97,7 +97,7 @@ def from_flax(
         shape,
         classes,
         name=name or type(module).__name__,
-        normalise=normalise,
+        normalize=normalize,
         l2=l2,
         tokens=tokens,
     )

@@ -14,16 +14,16 @@ from coterie import data as datasets
 from coterie import models
 from coterie.data.federated import FederatedData
 from coterie.errors import SpecError
-from coterie.federation import Attacked, Desk, Faulty, Sequential, Vectorised
-from coterie.federation.order import Carrier
+from coterie.federation import Attacked, Faulty, Sequential, Server, Vectorized
+from coterie.federation.messages import Transport
 from coterie.methods import build as build_method
 from coterie.methods.protocol import Method
-from coterie.models import Normalise, Task
-from coterie.runs.play import Play
+from coterie.models import Normalize, Task
 from coterie.runs.sampling import Sampler
+from coterie.runs.session import Session
 from coterie.runs.spec import Named, RunSettings, Spec, model_defaults, resolve
 from coterie.seeds import Seed
-from coterie.shift import World
+from coterie.shift import DriftingData
 from coterie.types import ClientId
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Built:
         spec: Resolved: every default visible.
         data: The clients' examples.
         task: What is learned.
-        play: Method and federation, before the first step.
+        session: Method and federation, before the first step.
         truth: Client → true cluster as the world is now; empty where nobody knows.
         idle: Clients without training examples, which are kept and never drawn.
         attackers: Clients that do harm, sorted.
@@ -52,7 +52,7 @@ class Built:
     spec: Spec
     data: FederatedData
     task: Task
-    play: Play[Any]
+    session: Session[Any]
     truth: Mapping[ClientId, int]
     idle: tuple[ClientId, ...]
     attackers: tuple[ClientId, ...] = ()
@@ -85,32 +85,35 @@ def build(
     if idle:
         log.warning("%d clients have no training examples; they are kept, scored, and never drawn", len(idle))
     run = spec.run
-    if run.cohort == 0:
+    if run.clients_per_round == 0:
         held_back = round(run.newcomers * len(able))
-        run = dataclasses.replace(run, cohort=max(1, min(USUAL_COHORT, len(able) - held_back)))
+        run = dataclasses.replace(run, clients_per_round=max(1, min(USUAL_COHORT, len(able) - held_back)))
         spec = dataclasses.replace(spec, run=run)
     seed = Seed(run.seed)
-    sampler = Sampler(able, run.cohort, seed, run.sampler, run.stragglers, _newcomers(run, able, seed))
+    sampler = Sampler(able, run.clients_per_round, seed, run.sampler, run.stragglers, _newcomers(run, able, seed))
     known = {} if data.truth is None else dict(zip(data.clients, data.truth.tolist(), strict=True))
     liars = spec.attack.by(able, known, seed.fold("attack"))
-    if spec.attack.name == "labels":
+    if spec.attack.name == "label-flip":
         data = _mislabelled(data, spec, liars)
-    world = World(data, spec.shift, seed)
-    truth = Truth(world)
+    drifting = DriftingData(data, spec.shift, seed)
+    truth = Truth(drifting)
     if method is None:
-        given = {"truth": truth, "rounds": run.rounds, "cohort": run.cohort, "clients": len(able)}
+        given = {"truth": truth, "rounds": run.rounds, "clients_per_round": run.clients_per_round, "clients": len(able)}
         method = build_method(spec.method.name, spec.local, given, **_tuples(spec.method))
     own_mean = getattr(method, "own_mean", "")
-    if own_mean and spec.robust.rule != "mean":
-        log.warning("robust.rule = %r does not take all means of %s: %s", spec.robust.rule, spec.method.name, own_mean)
-    carrier: Carrier = _carrier(run, world.data, task)
-    if spec.attack.name not in ("none", "labels"):
-        carrier = Attacked(carrier, spec.attack, liars, seed.fold("attack"))
+    if own_mean and spec.aggregation.rule != "mean":
+        log.warning(
+            "aggregation.rule = %r does not take all means of %s: %s", spec.aggregation.rule, spec.method.name, own_mean
+        )
+    transport: Transport = _transport(run, drifting.data, task)
+    if spec.attack.name not in ("none", "label-flip"):
+        transport = Attacked(transport, spec.attack, liars, seed.fold("attack"))
     if any(dataclasses.asdict(spec.faults).values()):
-        carrier = Faulty(carrier, spec.faults, seed.fold("faults"))
-    moving = world if spec.shift.name != "none" else None
-    play = Play(method, Desk(carrier, robust=spec.robust), seed, sampler, moving, eval_model=run.eval_model)
-    return Built(spec, data, task, play, truth, idle, tuple(sorted(liars)))
+        transport = Faulty(transport, spec.faults, seed.fold("faults"))
+    moving = drifting if spec.shift.name != "none" else None
+    server = Server(transport, aggregation=spec.aggregation)
+    session = Session(method, server, seed, sampler, moving, eval_model=run.eval_model)
+    return Built(spec, data, task, session, truth, idle, tuple(sorted(liars)))
 
 
 def _mislabelled(data: FederatedData, spec: Spec, liars: Collection[ClientId]) -> FederatedData:
@@ -119,11 +122,13 @@ def _mislabelled(data: FederatedData, spec: Spec, liars: Collection[ClientId]) -
         why = (
             "the data have none" if data.classes is None else "examples that move between clients would take them along"
         )
-        raise SpecError(f"attack.name = 'labels' turns labels round, but {why}; use sign, scale or noise")
+        raise SpecError(f"attack.name = 'label-flip' turns labels round, but {why}; use sign-flip, scale or noise")
     bad = np.isin(data.fit.owners(), [data.position(client) for client in liars])
     turned = np.unique(data.fit.order[bad])
     if np.isin(data.fit.order[~bad], turned).any() or np.isin(data.test.order, turned).any():
-        raise SpecError(f"Clients of {data.name} share examples: attack.name = 'labels' would reach honest ones too")
+        raise SpecError(
+            f"Clients of {data.name} share examples: attack.name = 'label-flip' would reach honest ones too"
+        )
     y = data.y.copy()
     y[turned] = data.classes - 1 - y[turned]
     return dataclasses.replace(data, y=y)
@@ -132,21 +137,21 @@ def _mislabelled(data: FederatedData, spec: Spec, liars: Collection[ClientId]) -
 class Truth(Mapping[ClientId, int]):
     """Client → true cluster, as the world is now; empty where nobody knows."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, drifting: DriftingData) -> None:
         """The truth of this world."""
-        self._world = world
+        self._drifting = drifting
 
     def __getitem__(self, client: ClientId) -> int:
-        data = self._world.data
+        data = self._drifting.data
         if data.truth is None:
             raise KeyError(client)
         return int(data.truth[data.position(client)])
 
     def __iter__(self) -> Iterator[ClientId]:
-        return iter(self._world.data.clients if len(self) else ())
+        return iter(self._drifting.data.clients if len(self) else ())
 
     def __len__(self) -> int:
-        return 0 if self._world.data.truth is None else len(self._world.data.clients)
+        return 0 if self._drifting.data.truth is None else len(self._drifting.data.clients)
 
 
 def _newcomers(run: RunSettings, able: Sequence[ClientId], seed: Seed) -> dict[ClientId, int]:
@@ -170,10 +175,10 @@ def _with_objects(spec: Spec, method: Any, task: Any, data: Any) -> Spec:
     return spec
 
 
-def _carrier(run: RunSettings, data: FederatedData, task: Task) -> Carrier:
-    if run.federation == "sequential":
+def _transport(run: RunSettings, data: FederatedData, task: Task) -> Transport:
+    if run.backend == "sequential":
         return Sequential(data, task)
-    return Vectorised(data, task, threads=run.threads or None)
+    return Vectorized(data, task, threads=run.threads or None)
 
 
 def _task(spec: Spec, data: FederatedData) -> tuple[Spec, Task]:
@@ -183,27 +188,27 @@ def _task(spec: Spec, data: FederatedData) -> tuple[Spec, Task]:
         name = name if data.ids is None else "char-lstm"
     options = {**model_defaults(name), **spec.model.options}
     shown = Named(name, options)
-    made = {**options, "normalise": _normalise(str(options["normalise"]), data)}
+    made = {**options, "normalize": _normalise(str(options["normalize"]), data)}
     task = models.build(name, data.shape, data.classes, **made)
     return dataclasses.replace(spec, model=shown), task
 
 
-def _normalise(rule: str, data: FederatedData) -> Normalise | None:
+def _normalise(rule: str, data: FederatedData) -> Normalize | None:
     """As the data's publishers do; otherwise whole numbers are divided by the largest magnitude among them."""
     if data.tokens is not None and rule in ("unit", "standard"):
         raise SpecError(
-            f"model.normalise must be 'auto' or 'none', since {data.name} holds ids of tokens, got {rule!r}"
+            f"model.normalize must be 'auto' or 'none', since {data.name} holds ids of tokens, got {rule!r}"
         )
-    if rule == "auto" and data.normalise is not None:
-        return Normalise(*data.normalise)
+    if rule == "auto" and data.normalize is not None:
+        return Normalize(*data.normalize)
     if rule == "none" or (rule == "auto" and (data.x.dtype.kind == "f" or data.tokens is not None)):
         return None
     if rule in ("auto", "unit"):
-        return Normalise(0.0, max(abs(float(data.x.min())), abs(float(data.x.max()))) or 1.0)
+        return Normalize(0.0, max(abs(float(data.x.min())), abs(float(data.x.max()))) or 1.0)
     if rule == "standard":
         pool = data.x[np.unique(data.fit.order)]
-        return Normalise(pool.mean(axis=0), pool.std(axis=0) + 0.001)
-    raise SpecError(f"model.normalise must be one of {', '.join(map(repr, get_args(Scaling)))}, got {rule!r}")
+        return Normalize(pool.mean(axis=0), pool.std(axis=0) + 0.001)
+    raise SpecError(f"model.normalize must be one of {', '.join(map(repr, get_args(Scaling)))}, got {rule!r}")
 
 
 def _tuples(part: Named) -> dict[str, Any]:

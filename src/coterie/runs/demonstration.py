@@ -15,14 +15,14 @@ METHODS = ("fedavg", "fedprox", "local", "ifca", "fedgroup", "flexcfl", "oracle"
 
 _SHARED: dict[str, Any] = {
     "data": {"name": "digits"},  # as its loader deals them: 40 clients, four rotations
-    "run": {"rounds": 60, "cohort": 10},
+    "run": {"rounds": 60, "clients_per_round": 10},
 }
 
 #: One random start in a few collapses into fewer clusters; restarts keep the one with the lowest training loss.
 _OWN: dict[str, dict[str, Any]] = {
     "ifca": {"clusters": 4, "restarts": 5},
-    "fedgroup": {"groups": 4},
-    "flexcfl": {"groups": 4},
+    "fedgroup": {"clusters": 4},
+    "flexcfl": {"clusters": 4},
 }
 
 

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from coterie import tree
-from coterie.federation.compiling import compilations
+from coterie.federation.compilation import compilations
 from coterie.runs.build import build
 from coterie.runs.spec import Spec
 from coterie.runs.summary import peak_rss_bytes
@@ -40,31 +40,31 @@ def estimate(spec: Spec) -> dict[str, Any]:
     clock = _Clock()
     tried = min(TRIED, spec.run.rounds)
     built = build(spec)
-    play = built.play
+    session = built.session
     ready = clock.lap()
-    while play.stage == "prepare":
-        play.step()
+    while session.stage == "prepare":
+        session.step()
     preparing = clock.lap()
     spent = []
     for _ in range(tried):
-        if play.stage == "done":
+        if session.stage == "done":
             break
-        play.step()
+        session.step()
         spent.append(clock.lap())
-    rounds = min(built.spec.run.rounds, play.t) if play.stage == "done" else built.spec.run.rounds
+    rounds = min(built.spec.run.rounds, session.t) if session.stage == "done" else built.spec.run.rounds
     scorings = -(-rounds // built.spec.run.evaluate_every)
-    play.evaluate()
+    session.evaluate()
     clock.lap()  # the first one also traces
-    play.evaluate()
+    session.evaluate()
     scoring = clock.lap()
     per_round = min(spent) if spent else 0.0
-    before = {way: play.traffic.total(way, t=-1) for way in ("down", "up")}
-    sent = {way: play.traffic.total(way) - before[way] for way in ("down", "up")}
-    total = {way: before[way] + sent[way] * rounds // max(play.t, 1) for way in sent}
+    before = {way: session.traffic.total(way, t=-1) for way in ("down", "up")}
+    sent = {way: session.traffic.total(way) - before[way] for way in ("down", "up")}
+    total = {way: before[way] + sent[way] * rounds // max(session.t, 1) for way in sent}
     return {
         "spec": built.spec.to_dict(),
-        "clients": len(play.clients),
-        "parameters": play.parameters,
+        "clients": len(session.clients),
+        "parameters": session.parameters,
         "model_bytes": tree.nbytes(built.task.init(Seed(0))),
         "rounds": rounds,
         "seconds": {

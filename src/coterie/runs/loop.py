@@ -12,14 +12,14 @@ import numpy as np
 
 from coterie.data.federated import FederatedData
 from coterie.errors import Diverged
-from coterie.federation.compiling import compilations
+from coterie.federation.compilation import compilations
 from coterie.methods.protocol import Method
 from coterie.models import Task
 from coterie.runs import summary as figures
 from coterie.runs.build import Built, build
-from coterie.runs.play import Scores
 from coterie.runs.predict import described
 from coterie.runs.record import FORMAT, RunRecord, Writer
+from coterie.runs.session import Scores
 from coterie.runs.spec import Spec, read_toml
 
 #: Called after each step with its line.
@@ -51,7 +51,7 @@ def run(
     if out is not None:
         writer = Writer(out)
         writer.begin(built.spec.to_toml())
-    return _Loop(built, writer, on_round, [], begun).play()
+    return _Loop(built, writer, on_round, [], begun).run()
 
 
 def resume(
@@ -75,9 +75,9 @@ def resume(
             plain.pop(section, None)
     built = build(Spec.from_dict(plain), method=method, task=task, data=data)
     saved = writer.saved()
-    built.play.load(saved["play"])
+    built.session.load(saved["session"])
     rows = writer.rewind(saved["steps"])
-    return _Loop(built, writer, on_round, rows, begun - saved["seconds"]["total"], saved["seconds"]).play()
+    return _Loop(built, writer, on_round, rows, begun - saved["seconds"]["total"], saved["seconds"]).run()
 
 
 class _Loop:
@@ -104,13 +104,13 @@ class _Loop:
         self._scores: Scores | None = None
         self._snapshot = self._save()
 
-    def play(self) -> RunRecord:
+    def run(self) -> RunRecord:
         """To the end, or until it is interrupted or diverges; the record up to then is kept."""
         # What overflows is found by the checks of replies and states, which say whose it is.
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._played()
+            return self._run()
 
-    def _played(self) -> RunRecord:
+    def _run(self) -> RunRecord:
         try:
             while self._goes_on():
                 self._step()
@@ -127,25 +127,25 @@ class _Loop:
             raise Diverged(f"{fault}\nThe record up to then is in {self._writer.path}") from fault
 
     def _goes_on(self) -> bool:
-        play = self._built.play
-        return play.stage == "prepare" or (play.stage == "train" and play.t < self._built.spec.run.rounds)
+        session = self._built.session
+        return session.stage == "prepare" or (session.stage == "train" and session.t < self._built.spec.run.rounds)
 
     def _step(self) -> None:
-        play, spec = self._built.play, self._built.spec
-        welcome = play.welcome()
-        clock, asking = time.perf_counter(), play.asking
-        earlier = play.traffic.by_purpose(-1) if play.stage == "prepare" else {}
-        step = play.step()
+        session, spec = self._built.session, self._built.spec
+        welcome = session.welcome()
+        clock, asking = time.perf_counter(), session.asking
+        earlier = session.traffic.by_purpose(-1) if session.stage == "prepare" else {}
+        step = session.step()
         spent = time.perf_counter() - clock
         # What is not spent waiting for clients is the server's own: clustering, averaging.
-        self._seconds["training"] += play.asking - asking
-        self._seconds["clustering"] += max(0.0, spent - (play.asking - asking))
-        row = figures.step_row(step, play.traffic, earlier, spent, self._built.truth)
-        if play.stage == "done":
-            welcome = play.welcome() or welcome
+        self._seconds["training"] += session.asking - asking
+        self._seconds["clustering"] += max(0.0, spent - (session.asking - asking))
+        row = figures.step_row(step, session.traffic, earlier, spent, self._built.truth)
+        if session.stage == "done":
+            welcome = session.welcome() or welcome
         if welcome is not None:
             row["newcomers"] = figures.welcome_row(welcome, self._built.truth, self._built.task.classes)
-        due = step.stage == "train" and play.t % spec.run.evaluate_every == 0
+        due = step.stage == "train" and session.t % spec.run.evaluate_every == 0
         if due or (step.round is not None and step.round.closes) or not self._goes_on():
             self._score(row)
         self._rows.append(row)
@@ -154,21 +154,21 @@ class _Loop:
                 self._writer.evidence(len(self._rows) - 1, step.round.evidence)
             self._writer.append(row)
         self._snapshot = self._save()
-        if step.stage == "prepare" or play.t % spec.run.checkpoint_every == 0:
+        if step.stage == "prepare" or session.t % spec.run.checkpoint_every == 0:
             self._checkpoint()
         if self._on_round is not None:
             self._on_round(row)
 
     def _score(self, row: dict[str, Any]) -> None:
         clock = time.perf_counter()
-        self._scores = self._built.play.evaluate()
+        self._scores = self._built.session.evaluate()
         truth, classes = self._built.truth, self._built.task.classes
         row |= figures.score_row(self._scores, truth, classes, row.get("assignment"))
         self._seconds["evaluation"] += time.perf_counter() - clock
 
     def _save(self) -> dict[str, Any]:
         # A round that is interrupted leaves no trace: this was taken after the last one that was not.
-        return {"play": self._built.play.snapshot(), "steps": len(self._rows), "seconds": self._times()}
+        return {"session": self._built.session.snapshot(), "steps": len(self._rows), "seconds": self._times()}
 
     def _checkpoint(self) -> None:
         if self._writer is not None:
@@ -188,15 +188,15 @@ class _Loop:
             "source": built.data.source,
             "model": spec.model.name,
             "seed": spec.run.seed,
-            "rounds": built.play.t,
-            "clients": len(built.play.clients),
+            "rounds": built.session.t,
+            "clients": len(built.session.clients),
             "clients_without_examples": len(built.idle),
             "attackers": len(built.attackers),
-            "parameters": built.play.parameters,
+            "parameters": built.session.parameters,
             **figures.final(self._rows, spec.run.target),
             "drift": figures.drift_of(self._rows, built.data) if spec.shift.name != "none" else None,
-            "traffic": figures.traffic_of(built.play.traffic),
-            "refused_replies": dict(built.play.refused),
+            "traffic": figures.traffic_of(built.session.traffic),
+            "refused_replies": dict(built.session.refused),
             "seconds": {key: round(value, 4) for key, value in self._times().items()},
             "peak_rss_bytes": figures.peak_rss_bytes(),
             "versions": figures.versions(),

@@ -16,7 +16,7 @@ import numpy as np
 from coterie import metrics, tree
 from coterie.clients.label_errors import label_errors
 from coterie.errors import SpecError
-from coterie.federation import vectorised
+from coterie.federation import vectorized
 from coterie.runs.build import build
 from coterie.runs.spec import Spec
 from coterie.seeds import Seed
@@ -46,8 +46,8 @@ def pni(spec: Spec, *, draws: int, on_draw: Callable[[int], None] | None = None)
         raise SpecError(
             f"PNI compares clients: {built.data.name} has {len(clients)} with training examples, 2 are needed"
         )
-    fed, root = vectorised(built.data, built.task, threads=built.spec.run.threads or None), Seed(built.spec.run.seed)
-    at_once = max(1, min(AT_ONCE, SMALL // built.play.parameters))
+    fed, root = vectorized(built.data, built.task, threads=built.spec.run.threads or None), Seed(built.spec.run.seed)
+    at_once = max(1, min(AT_ONCE, SMALL // built.session.parameters))
     errors: list[Array] = []
     while len(errors) < draws:
         numbers = range(len(errors), min(draws, len(errors) + at_once))

@@ -11,7 +11,7 @@ import numpy as np
 from coterie import data as datasets
 from coterie import models, tree
 from coterie.errors import DataError, RecordError, SpecError
-from coterie.models import Normalise, Task
+from coterie.models import Normalize, Task
 from coterie.types import Array
 
 _ROWS = 512
@@ -19,9 +19,9 @@ _ROWS = 512
 
 def described(task: Task) -> dict[str, Any]:
     """What a record keeps of a task's inputs."""
-    rule = task.normalise
+    rule = task.normalize
     numbers = (
-        {"mean": np.asarray(rule.mean), "deviation": np.asarray(rule.deviation)} if isinstance(rule, Normalise) else {}
+        {"mean": np.asarray(rule.mean), "deviation": np.asarray(rule.deviation)} if isinstance(rule, Normalize) else {}
     )
     return {"shape": list(task.shape), "classes": task.classes, **numbers}
 
@@ -29,10 +29,10 @@ def described(task: Task) -> dict[str, Any]:
 def rebuilt(served: Mapping[str, Any]) -> Task:
     """The task of a record."""
     about, spec = served["input"], served["spec"]["model"]
-    options = {key: value for key, value in spec.items() if key not in ("name", "normalise")}
-    normalise = Normalise(about["mean"], about["deviation"]) if "mean" in about else None
+    options = {key: value for key, value in spec.items() if key not in ("name", "normalize")}
+    normalize = Normalize(about["mean"], about["deviation"]) if "mean" in about else None
     try:
-        return models.build(spec["name"], tuple(about["shape"]), about["classes"], normalise=normalise, **options)
+        return models.build(spec["name"], tuple(about["shape"]), about["classes"], normalize=normalize, **options)
     except SpecError as fault:
         raise RecordError(f"This run had a model of its own; use record.models() with it ({fault})") from fault
 

@@ -41,7 +41,7 @@ class RunRecord:
         rounds: One dict a step.
         path: The folder; None for a run that was not written down.
         served: The models and who is served which: `bank`, `row` (client → row), `input` (shape, classes,
-            normalisation), `spec`, `source` of the data, `attackers` (who did harm).
+            normalization), `spec`, `source` of the data, `attackers` (who did harm).
     """
 
     summary: dict[str, Any]

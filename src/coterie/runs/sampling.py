@@ -38,7 +38,7 @@ class Sampler:
         many = len(self.clients) - len(self.late)
         if not 1 <= self.size <= many:
             raise SpecError(
-                f"run.cohort must lie between 1 and the {many} clients that have training examples"
+                f"run.clients_per_round must lie between 1 and the {many} clients that have training examples"
                 f"{' and do not join later' if self.late else ''}, got {self.size}"
             )
         if not 0 <= self.stragglers <= 1:

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from coterie.aggregation import Robust
+from coterie.aggregation import Aggregation
 from coterie.clients import LocalSGD
 from coterie.data.loading import find_loader, loader_options
 from coterie.errors import SpecError, unknown
 from coterie.federation import Attack, Faults
 from coterie.methods import method_class, settings_of
 from coterie.models.library import model_options
-from coterie.runs.convert import convert, parse_value
+from coterie.runs.settings_conversion import convert, parse_value
 from coterie.shift import ShiftSettings
 
 
@@ -41,14 +41,14 @@ class RunSettings:
 
     Attributes:
         rounds: How many.
-        cohort: Clients in each; 0 for ten, or all where there are fewer.
+        clients_per_round: Clients in each; 0 for ten, or all where there are fewer.
         seed: From which every draw comes.
         sampler: How cohorts are drawn: uniform; sweep (everyone once, then uniform); availability.
         stragglers: The share of a cohort that has no time for all of its work.
         evaluate_every: Rounds between scorings of all clients; the last round is always scored.
         checkpoint_every: Rounds between checkpoints.
         threads: Of the simulator; 0 for one a core. Results do not depend on it.
-        federation: Where clients run.
+        backend: Where clients run.
         target: An accuracy to reach: rounds and bytes to it are reported; 0 for none.
         newcomers: The share of clients that is held back and joins later.
         newcomers_join: The rounds in which they join, in equal parts; empty for half of the rounds.
@@ -57,14 +57,14 @@ class RunSettings:
     """
 
     rounds: int = 50
-    cohort: int = 0
+    clients_per_round: int = 0
     seed: int = 0
     sampler: Literal["uniform", "sweep", "availability"] = "uniform"
     stragglers: float = 0.0
     evaluate_every: int = 1
     checkpoint_every: int = 10
     threads: int = 0
-    federation: Literal["vectorised", "sequential"] = "vectorised"
+    backend: Literal["vectorized", "sequential"] = "vectorized"
     target: float = 0.0
     newcomers: float = 0.0
     newcomers_join: tuple[int, ...] = ()
@@ -75,7 +75,7 @@ class RunSettings:
         for name, least in (("rounds", 1), ("evaluate_every", 1), ("checkpoint_every", 1)):
             if getattr(self, name) < least:
                 raise SpecError(f"run.{name} must be at least {least}, got {getattr(self, name)}")
-        for name in ("cohort", "seed", "threads"):
+        for name in ("clients_per_round", "seed", "threads"):
             if getattr(self, name) < 0:
                 raise SpecError(f"run.{name} must not be negative, got {getattr(self, name)}")
         for name in ("stragglers", "target", "newcomers"):
@@ -97,7 +97,7 @@ SECTIONS: dict[str, str] = {
     "shift": "how the clients' data drift meanwhile",
     "faults": "what goes wrong on the way, by probability",
     "attack": "which clients do harm, and how",
-    "robust": "how models are averaged so that bad ones do little",
+    "aggregation": "how models are averaged so that bad ones do little",
 }
 
 _FIXED: dict[str, type] = {
@@ -106,7 +106,7 @@ _FIXED: dict[str, type] = {
     "shift": ShiftSettings,
     "faults": Faults,
     "attack": Attack,
-    "robust": Robust,
+    "aggregation": Aggregation,
 }
 
 
@@ -122,7 +122,7 @@ class Spec:
     shift: ShiftSettings = field(default_factory=ShiftSettings)
     faults: Faults = field(default_factory=Faults)
     attack: Attack = field(default_factory=Attack)
-    robust: Robust = field(default_factory=Robust)
+    aggregation: Aggregation = field(default_factory=Aggregation)
 
     @classmethod
     def of(cls, source: Spec | Mapping[str, Any] | str | os.PathLike[str] | None) -> Spec:
@@ -157,7 +157,7 @@ class Spec:
             path, sign, value = text.partition("=")
             section, dot, key = path.strip().partition(".")
             if not sign or not dot or not key:
-                raise SpecError(f"--set takes section.key=value, such as local.rate=0.1, got {text!r}")
+                raise SpecError(f"--set takes section.key=value, such as local.learning_rate=0.1, got {text!r}")
             if section not in SECTIONS:
                 raise SpecError(unknown("section of a spec", section, SECTIONS))
             given = parse_value(value)
@@ -224,8 +224,8 @@ def resolve(spec: Spec, *, given: Collection[str] = ()) -> Spec:
 
 
 def model_defaults(name: str) -> dict[str, Any]:
-    """The settings of a model with their defaults; how inputs are normalised is found from the data."""
-    return {} if name == "auto" else {**model_options(name), "normalise": "auto"}
+    """The settings of a model with their defaults; how inputs are normalized is found from the data."""
+    return {} if name == "auto" else {**model_options(name), "normalize": "auto"}
 
 
 def method_options(name: str) -> dict[str, Any]:

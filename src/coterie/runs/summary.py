@@ -14,7 +14,7 @@ from coterie import metrics
 from coterie.data.federated import FederatedData
 from coterie.drift import Look, measure
 from coterie.federation import Traffic
-from coterie.runs.play import Scores, Step, Welcome
+from coterie.runs.session import Scores, Step, Welcome
 from coterie.types import ClientId
 
 #: Purpose → bytes down and up.

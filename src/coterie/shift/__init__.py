@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from coterie.shift.drifting_data import DriftingData
 from coterie.shift.settings import SHIFTS, ShiftSettings
-from coterie.shift.world import World
 
-__all__ = ["SHIFTS", "ShiftSettings", "World"]
+__all__ = ["SHIFTS", "DriftingData", "ShiftSettings"]

@@ -14,6 +14,6 @@ In a test file of your own:
 from __future__ import annotations
 
 from coterie.testing.contract import CHECKS
-from coterie.testing.stand import Stand, tiny_data, tiny_task
+from coterie.testing.harness import Harness, tiny_data, tiny_task
 
-__all__ = ["CHECKS", "Stand", "tiny_data", "tiny_task"]
+__all__ = ["CHECKS", "Harness", "tiny_data", "tiny_task"]

@@ -9,18 +9,18 @@ import numpy as np
 
 from coterie import codec
 from coterie.federation import Faults
-from coterie.testing.stand import Stand
+from coterie.testing.harness import Harness
 from coterie.types import Array
 
 #: Federations agree to this, relative to how far the state has moved.
 AGREEMENT = 1e-5
 
 
-def same_round_on_every_federation(stand: Stand) -> None:
-    """Sequential and vectorised give the same states to 1e-5 of the way gone, assignments and bytes sent."""
-    one, other = stand.play("sequential"), stand.play("vectorised")
+def same_round_on_every_federation(harness: Harness) -> None:
+    """Sequential and vectorized give the same states to 1e-5 of the way gone, assignments and bytes sent."""
+    one, other = harness.session("sequential"), harness.session("vectorized")
     begin = _vector(one.state)
-    for mine, theirs in zip(stand.finish(one), stand.finish(other), strict=True):
+    for mine, theirs in zip(harness.finish(one), harness.finish(other), strict=True):
         a, b = mine.round, theirs.round
         assert (a is None) == (b is None), f"round {mine.t} was skipped by one federation only"
         if a is not None and b is not None:
@@ -34,86 +34,86 @@ def same_round_on_every_federation(stand: Stand) -> None:
     _same_scores(one, other)
 
 
-def every_value_survives_the_codec(stand: Stand) -> None:
+def every_value_survives_the_codec(harness: Harness) -> None:
     """With all values going through bytes and back, the state is the same to the bit."""
-    plain, recoded = stand.play(), stand.play("recoded")
-    stand.finish(plain)
-    stand.finish(recoded)
+    plain, recoded = harness.session(), harness.session("recoded")
+    harness.finish(plain)
+    harness.finish(recoded)
     assert codec.encode(plain.state) == codec.encode(recoded.state), "a value changes on its way through the codec"
 
 
-def same_seed_same_bytes(stand: Stand) -> None:
+def same_seed_same_bytes(harness: Harness) -> None:
     """Two runs with one seed are equal to the bit."""
-    one, other = stand.play(seed=3), stand.play(seed=3)
-    stand.finish(one)
-    stand.finish(other)
+    one, other = harness.session(seed=3), harness.session(seed=3)
+    harness.finish(one)
+    harness.finish(other)
     assert one.save() == other.save(), "two runs with one seed differ"
 
 
-def stops_and_goes_on_after_any_round(stand: Stand) -> None:
+def stops_and_goes_on_after_any_round(harness: Harness) -> None:
     """Saved and restored after any step, a run ends as it would have without."""
-    whole = stand.play()
-    steps = len(stand.finish(whole))
+    whole = harness.session()
+    steps = len(harness.finish(whole))
     for count in range(1, steps):
-        stopped = stand.play()
+        stopped = harness.session()
         for _ in range(count):
             stopped.step()
-        resumed = stand.play()
+        resumed = harness.session()
         resumed.load(codec.decode(stopped.save()))
-        stand.finish(resumed)
+        harness.finish(resumed)
         assert resumed.save() == whole.save(), f"the run differs when it is stopped after step {count}"
 
 
-def leaves_its_arguments_alone(stand: Stand) -> None:
+def leaves_its_arguments_alone(harness: Harness) -> None:
     """A round changes neither the state that it was given nor what placing returns."""
-    play = stand.play()
-    while play.stage == "prepare" or play.t < stand.rounds:
-        if play.stage == "done":
+    session = harness.session()
+    while session.stage == "prepare" or session.t < harness.rounds:
+        if session.stage == "done":
             break
-        given = play.state
+        given = session.state
         _freeze(given)
         before = codec.encode(given)
-        play.step()
+        session.step()
         assert codec.encode(given) == before, "a round changed the state that it was given"
-    before = codec.encode(play.state)
-    play.evaluate()
-    assert codec.encode(play.state) == before, "placing changed the state"
+    before = codec.encode(session.state)
+    session.evaluate()
+    assert codec.encode(session.state) == before, "placing changed the state"
 
 
-def lives_with_faults(stand: Stand) -> None:
+def lives_with_faults(harness: Harness) -> None:
     """With lost, late, repeated, spoilt and misshapen replies, only good ones count, and the run goes on."""
-    play = stand.play(faults=Faults(drop=0.1, late=0.05, duplicate=0.1, nan=0.02, shape=0.05))
-    for step in stand.finish(play):
+    session = harness.session(faults=Faults(drop=0.1, late=0.05, duplicate=0.1, nan=0.02, shape=0.05))
+    for step in harness.finish(session):
         if step.round is not None:
-            strangers = {*step.round.assignment, *(step.round.flagged or ())} - set(play.clients)
+            strangers = {*step.round.assignment, *(step.round.flagged or ())} - set(session.clients)
             assert not strangers, f"assignments or alarms of clients that do not exist: {strangers}"
-    assert codec.finite(play.state), "the state is not finite"
+    assert codec.finite(session.state), "the state is not finite"
 
 
-def a_round_without_replies_changes_nothing(stand: Stand) -> None:
+def a_round_without_replies_changes_nothing(harness: Harness) -> None:
     """Where nobody answers, the round is skipped and the state stays."""
-    play = stand.play(faults=Faults(drop=1.0))
-    before = codec.encode(play.state)
-    step = play.step()
-    assert step.skipped is not None or codec.encode(play.state) == before, "a state was made of no replies"
+    session = harness.session(faults=Faults(drop=1.0))
+    before = codec.encode(session.state)
+    step = session.step()
+    assert step.skipped is not None or codec.encode(session.state) == before, "a state was made of no replies"
 
 
-def places_everyone(stand: Stand) -> None:
+def places_everyone(harness: Harness) -> None:
     """Each client, newcomers too, is served a model that exists, and can be scored."""
-    play = stand.play()
-    stand.finish(play)
-    placement = play.place(play.clients)
-    missing = set(play.clients) - set(placement.row)
+    session = harness.session()
+    harness.finish(session)
+    placement = session.place(session.clients)
+    missing = set(session.clients) - set(placement.row)
     assert not missing, f"no model for {sorted(missing)}"
     rows = {len(leaf) for leaf in codec.arrays(placement.bank)}
     assert len(rows) == 1, "the placement's bank has leaves of different lengths"
     assert all(0 <= row < next(iter(rows)) for row in placement.row.values()), "a row that the bank does not have"
-    scores = play.evaluate()
+    scores = session.evaluate()
     assert 0 <= scores.coverage <= 1
     assert (scores.correct <= scores.total).all(), "more right answers than questions"
 
 
-CHECKS: tuple[Callable[[Stand], None], ...] = (
+CHECKS: tuple[Callable[[Harness], None], ...] = (
     same_round_on_every_federation,
     every_value_survives_the_codec,
     same_seed_same_bytes,

@@ -6,28 +6,28 @@ import dataclasses
 from collections.abc import Iterator
 
 from coterie import codec
-from coterie.federation.order import Around, Block, Carrier, Order
+from coterie.federation.messages import ReplyBatch, Request, Transport, TransportWrapper
 from coterie.models import Task
 
 
-class Recoded(Around):
+class Recoded(TransportWrapper):
     """Another carrier behind bytes."""
 
-    def __init__(self, carrier: Carrier) -> None:
+    def __init__(self, transport: Transport) -> None:
         """Put the codec before a carrier."""
-        self._carrier = carrier
+        self._transport = transport
 
     def on(self, task: Task) -> Recoded:
         """The same with another task."""
-        return Recoded(self._carrier.on(task))
+        return Recoded(self._transport.on(task))
 
-    def carry(self, order: Order) -> Iterator[Block]:
+    def carry(self, order: Request) -> Iterator[ReplyBatch]:
         """The order as bytes and back, and so the replies."""
-        for block in self._carrier.carry(_recoded_order(order)):
+        for block in self._transport.carry(_recoded_order(order)):
             yield dataclasses.replace(block, answers=codec.decode(codec.encode(dict(block.answers))))
 
 
-def _recoded_order(order: Order) -> Order:
+def _recoded_order(order: Request) -> Request:
     sent = {
         "settings": dict(order.settings),
         "shared": dict(order.shared),

@@ -7,7 +7,7 @@
 
 A module made of layers that Coterie has, in an `nn.Sequential`, is converted and runs as fast as Coterie's own models.
 Any other is called by the compiled training loop, step by step: PyTorch computes its outputs and gradients, and seeds,
-plans, optimisers, traffic and records stay as they are. Needs the extra: `pip install 'coterie[torch]'`.
+plans, optimizers, traffic and records stay as they are. Needs the extra: `pip install 'coterie[torch]'`.
 """
 
 from __future__ import annotations

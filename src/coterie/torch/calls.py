@@ -6,7 +6,7 @@ first, which waits for one of XLA's threads; where calls hold all of those, ever
 call has a copy to itself. PyTorch keeps no graph between the two calls of a step, so the gradient's call computes the
 outputs once more.
 
-While a client trains, the module sees the examples of the batch and no filling. Batch normalisation of one number a
+While a client trains, the module sees the examples of the batch and no filling. Batch normalization of one number a
 channel, which PyTorch refuses, gives what Coterie's own layer gives: the shift, and 0 as the variance of the batch.
 
 What is raised on PyTorch's side leaves compiled code as a text. It is kept here (`Faults`), and the federation raises
@@ -134,7 +134,7 @@ class Host:
 
 
 def _able(module: Any) -> Any:
-    """The module, whose batch normalisation takes one number a channel, too."""
+    """The module, whose batch normalization takes one number a channel, too."""
     plain = pytorch().nn.modules.batchnorm._BatchNorm.forward
     for layer in module.modules():
         if getattr(type(layer), "forward", None) is plain:
@@ -143,7 +143,7 @@ def _able(module: Any) -> Any:
 
 
 def _normalised(layer: Any, forward: Callable[[Any], Any], x: Any) -> Any:
-    """What a layer of batch normalisation gives; of one number a channel, whose mean it is, with a variance of 0."""
+    """What a layer of batch normalization gives; of one number a channel, whose mean it is, with a variance of 0."""
     if x.dim() < 2 or x.numel() != x.shape[1] or not (layer.training or layer.running_mean is None):
         return forward(x)
     if layer.running_mean is not None:

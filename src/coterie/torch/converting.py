@@ -211,7 +211,7 @@ def _bias(layer: Any) -> tuple[Leaf, ...]:
     return () if layer.bias is None else (Leaf("bias", ("bias",)),)
 
 
-#: Arrays of a normalisation.
+#: Arrays of a normalization.
 _NORM = (Leaf("weight", ("scale",)), Leaf("bias", ("shift",)))
 _RUNNING = (Leaf("running_mean", ("stats", "mean")), Leaf("running_var", ("stats", "variance")))
 

@@ -13,7 +13,7 @@ from coterie.types import Array, Params
 
 #: Where a task starts: drawn by seed, or the module as it was given.
 Start = Literal["drawn", "given"]
-#: Examples in the call that tells how a module behaves; batch normalisation wants more than one.
+#: Examples in the call that tells how a module behaves; batch normalization wants more than one.
 _ROWS = 3
 
 

@@ -42,13 +42,13 @@ def task(
     channels: Channels = "first",
     tokens: int | None = None,
     name: str | None = None,
-    normalise: Any = None,
+    normalize: Any = None,
     l2: float = 0.0,
 ) -> Task:
     """A task of a module.
 
     Parameters that require no gradient stay as they are: they are neither trained nor sent. Buffers that training
-    changes, such as the running means of batch normalisation, are sent and averaged like parameters.
+    changes, such as the running means of batch normalization, are sent and averaged like parameters.
 
     Args:
         module: Any module that takes a batch of inputs and gives (rows, classes) logits, or (rows,) or (rows, 1)
@@ -68,7 +68,7 @@ def task(
             (height, width, channels), as Coterie's own data are, and the module gets (channels, height, width).
         tokens: Inputs are ids below this number, and the module gets them as whole numbers; None for quantities.
         name: What to call it; the module's class by default.
-        normalise: A function of the inputs as they are stored, or None.
+        normalize: A function of the inputs as they are stored, or None.
         l2: Penalty on kernels while training.
     """
     pytorch()
@@ -90,7 +90,7 @@ def task(
         parts.apply,
         shape,
         classes,
-        normalise,
+        normalize,
         tuple(key for key in parts.tree(seen.start(Seed(0), start)) if key != "stats"),
         l2,
         random=parts.random,

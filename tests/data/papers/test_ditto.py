@@ -29,7 +29,7 @@ def test_images_are_used_in_turn_within_their_class_and_within_their_pool(tiny):
 
 def test_pixels_are_standardised_by_the_training_images(tiny):
     data = load("fmnist-500", clients=30)
-    np.testing.assert_allclose(data.normalise[0], data.x[:400].astype(np.float64).mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(data.normalize[0], data.x[:400].astype(np.float64).mean(axis=0), rtol=1e-6)
 
 
 @pytest.mark.data

@@ -16,7 +16,7 @@ def test_the_test_part_alone_is_split_and_says_so(tiny):
     assert data.sizes("fit").tolist() == [6] * 30  # floor(0.8·8)
     assert sorted([*data.rows(3), *data.rows(3, "test")]) == list(range(24, 32))
     assert "a subset: 0 of 934 training and 240 of 250 test images, from fed_mex_testpart.npz" in data.source
-    assert (data.shape, data.classes, data.normalise, data.truth) == ((5, 16, 16), 7, None, None)
+    assert (data.shape, data.classes, data.normalize, data.truth) == ((5, 16, 16), 7, None, None)
 
 
 def test_some_people_can_be_drawn(tiny):

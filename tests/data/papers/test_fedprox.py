@@ -32,8 +32,8 @@ def test_training_and_test_images_of_mnist_are_one_pool_taken_in_order(tiny):
 def test_pixels_are_standardised_over_the_pool(tiny):
     data = load("mnist-powerlaw", clients=20)
     pixels = data.x.astype(np.float64)
-    np.testing.assert_allclose(data.normalise[0], pixels.mean(axis=0), rtol=1e-6)
-    np.testing.assert_allclose(data.normalise[1], pixels.std(axis=0) + 0.001, rtol=1e-6)
+    np.testing.assert_allclose(data.normalize[0], pixels.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(data.normalize[1], pixels.std(axis=0) + 0.001, rtol=1e-6)
 
 
 @pytest.mark.parametrize("c", [1, 3, 5, 10])

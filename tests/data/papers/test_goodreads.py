@@ -44,7 +44,7 @@ def test_counts_are_used_as_they_are(folders, form, names):
     assert data.clients == names
     assert [data.examples(names[0], part)[0].tolist() for part in ("fit", "test")] == [TRAIN["u1"][0], TEST["u1"][0]]
     assert data.examples(names[1])[1].tolist() == [1]
-    assert (data.x.dtype, data.normalise, data.tokens, data.classes) == (np.uint8, (0.0, 1.0), None, 2)
+    assert (data.x.dtype, data.normalize, data.tokens, data.classes) == (np.uint8, (0.0, 1.0), None, 2)
 
 
 @FORMS

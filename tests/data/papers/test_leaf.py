@@ -23,7 +23,7 @@ def test_a_client_has_all_that_its_writer_wrote_split_nine_to_one(tiny):
 
 
 def test_pixels_are_used_from_nought_to_one(tiny):
-    assert load("femnist", clients=2).normalise == (0.0, 255.0)
+    assert load("femnist", clients=2).normalize == (0.0, 255.0)
 
 
 def test_a_seed_draws_the_writers_and_all_can_be_had(tiny):

@@ -58,7 +58,7 @@ def test_accounts_with_enough_tweets_are_clients_and_polarity_four_is_positive(f
         (0, "anna", "bad"),
     ]
     published(folders, *rows, (4, "anna", "good"))
-    data = load("sent140", clients=1, least=5)
+    data = load("sent140", clients=1, min_samples=5)
     assert data.clients == ("anna",)
     assert (data.sizes("fit").tolist(), data.sizes("test").tolist()) == ([4], [1])  # 80/20 of five
     # In the order of the alphabet: "," 1, bad 2, café 3, good 4, so 5.
@@ -126,8 +126,8 @@ def test_a_file_in_another_form_is_refused_with_the_line(folders, content, text)
 
 
 def test_too_high_a_number_of_tweets_leaves_nobody(tiny):
-    with pytest.raises(DataError, match=r"has no account with 31 tweets\. Set least to a smaller number"):
-        load("sent140", least=31)
+    with pytest.raises(DataError, match=r"has no account with 31 tweets\. Set min_samples to a smaller number"):
+        load("sent140", min_samples=31)
 
 
 def test_impossible_settings_are_refused(tiny):

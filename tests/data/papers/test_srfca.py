@@ -21,7 +21,7 @@ def test_rotated_mnist_is_dealt_out_once_and_turned_by_cluster(tiny):
     for i, client in enumerate(data.clients[:5]):
         raw = data.x[data.rows(i, "test")]
         np.testing.assert_array_equal(data.examples(client, "test")[0], np.rot90(raw, i % 4, axes=(1, 2)))
-    assert data.normalise == (0, 255)
+    assert data.normalize == (0, 255)
 
 
 def test_inverted_mnist_inverts_every_other_client_and_keeps_pixels_raw(tiny):
@@ -29,7 +29,7 @@ def test_inverted_mnist_inverts_every_other_client_and_keeps_pixels_raw(tiny):
     np.testing.assert_array_equal(data.examples("01")[0], 255 - data.x[data.rows(1)])
     np.testing.assert_array_equal(data.examples("00")[0], data.x[data.rows(0)])
     assert data.truth.tolist() == [0, 1] * 10
-    assert data.normalise == (0, 1)
+    assert data.normalize == (0, 1)
 
 
 def test_in_ifcas_mnist_each_rotation_has_all_images_once(tiny):

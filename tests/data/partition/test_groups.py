@@ -63,7 +63,7 @@ def test_what_cannot_be_had_is_given_up_after_a_hundred_tries(caplog):
 
 
 def test_a_small_alpha_makes_the_quantities_less_equal():
-    low, high = (label_groups(LABELS, 50, alpha=alpha, least=0).fit.sizes().std() for alpha in (100.0, 0.25))
+    low, high = (label_groups(LABELS, 50, alpha=alpha, min_samples=0).fit.sizes().std() for alpha in (100.0, 0.25))
     assert high > 3 * low
 
 

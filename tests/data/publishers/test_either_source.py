@@ -11,7 +11,7 @@ import pytest
 
 from coterie.data import files, load
 from coterie.data.known import IMAGES
-from coterie.data.presets import PRESETS, at_hand, catalogue
+from coterie.data.presets import PRESETS, at_hand, catalog
 from coterie.data.publishers.listing import PUBLISHED
 from coterie.errors import DataError, SpecError
 
@@ -148,7 +148,7 @@ def test_a_second_load_does_not_read_the_publishers_files(swapped, monkeypatch):
 
 def test_the_catalogue_says_that_publishers_files_are_there(swapped):
     swapped()
-    entries = {entry["name"]: entry for entry in catalogue()}
+    entries = {entry["name"]: entry for entry in catalog()}
     assert entries["mnist"]["at_hand"]
     assert entries["mnist"]["source"].endswith("from train-images-idx3-ubyte.gz and 3 more, as published")
     assert entries["mnist-writers"]["source"].endswith(

@@ -1,7 +1,7 @@
 """MNIST with a few digits for each client and sizes by a power law: FedProx's generator.
 
 Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, arXiv:1812.06127; used by FedGroup, FlexCFL
-and FedSim. All 70,000 images are one pool, each pixel is standardised over it, (x - mean)/(deviation + 0.001), and
+and FedSim. All 70,000 images are one pool, each pixel is standardized over it, (x - mean)/(deviation + 0.001), and
 client u owns the digits (u + j) mod 10 for j = 0..c-1: c = 2 in FedProx, c = 1, 3, 5 and 10 in Table I of FedGroup.
 Each client's images are split 90/10.
 
@@ -52,4 +52,4 @@ def _by_classes(
 ) -> FederatedData:
     mnist = pool("mnist")
     fit = partition.by_classes(mnist.y, clients, per_client=per_client, spread=spread, seed=seed)
-    return mnist.dealt(name, fit, test_share=test_share, seed=seed, normalise=mnist.per_pixel(len(mnist.y)))
+    return mnist.dealt(name, fit, test_share=test_share, seed=seed, normalize=mnist.per_pixel(len(mnist.y)))

@@ -55,7 +55,7 @@ def goodreads(*, clients: int = 0, seed: int = 0) -> FederatedData:
         seed=seed,
         classes=2,
         clients=names,
-        normalise=(0.0, 1.0),
+        normalize=(0.0, 1.0),
         source=f"{TITLE}, from {origin}",
     )
 

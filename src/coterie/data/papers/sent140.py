@@ -43,7 +43,7 @@ _Tweets = tuple[list[str], list[int]]
 def sent140(
     *,
     clients: int = 0,
-    least: int = 30,
+    min_samples: int = 30,
     vectors: text.Vectors = "auto",
     fill: text.Fill = "after",
     test_share: float = 0.2,
@@ -53,7 +53,7 @@ def sent140(
 
     Args:
         clients: How many accounts, drawn at random; 0 for all in LEAF's files, or three in ten in the publishers'.
-        least: Tweets that an account in the publishers' file must have.
+        min_samples: Tweets that an account in the publishers' file must have.
         vectors: For words: GloVe's (`glove`), drawn by their hash (`hashed`), or GloVe's where they are at hand.
         fill: Where short tweets are filled up: after the words, or before them, as in FlexCFL.
         test_share: Share of each account's tweets for testing, in the publishers' file.
@@ -64,9 +64,11 @@ def sent140(
     origin = sources.source(FILE)
     draw = Seed(seed).fold("accounts")
     if origin.published is None:
-        tweets = {name: own for name, own in _read(origin.paths[0]).items() if len(own[1]) >= least}
+        tweets = {name: own for name, own in _read(origin.paths[0]).items() if len(own[1]) >= min_samples}
         if not tweets:
-            raise DataError(f"{origin.paths[0]} has no account with {least} tweets. Set least to a smaller number")
+            raise DataError(
+                f"{origin.paths[0]} has no account with {min_samples} tweets. Set min_samples to a smaller number"
+            )
         names = _drawn(sorted(tweets), clients or max(1, round(SHARE * len(tweets))), draw)
         accounts = [_split(tweets[name], test_share, Seed(seed).fold("split", name)) for name in names]
     else:

@@ -39,7 +39,7 @@ def mnist_rotated(*, clients: int = 100, clusters: int = 4, seed: int = 0) -> Fe
         seed: Fixes every draw.
     """
     turns = partition.rotations(clusters)
-    return _clustered("mnist-rotated", "mnist", clients, turns, seed, normalise=_UNIT)
+    return _clustered("mnist-rotated", "mnist", clients, turns, seed, normalize=_UNIT)
 
 
 def mnist_inverted(*, clients: int = 100, seed: int = 0) -> FederatedData:
@@ -49,7 +49,7 @@ def mnist_inverted(*, clients: int = 100, seed: int = 0) -> FederatedData:
         clients: Number of clients.
         seed: Fixes every draw.
     """
-    return _clustered("mnist-inverted", "mnist", clients, partition.inversions(), seed, normalise=_RAW)
+    return _clustered("mnist-inverted", "mnist", clients, partition.inversions(), seed, normalize=_RAW)
 
 
 def mnist_rotated_ifca(*, clients: int = 1200, clusters: int = 4, seed: int = 0) -> FederatedData:
@@ -61,7 +61,7 @@ def mnist_rotated_ifca(*, clients: int = 1200, clusters: int = 4, seed: int = 0)
         seed: Fixes every draw.
     """
     turns = partition.rotations(clusters)
-    return _clustered("mnist-rotated-ifca", "mnist", clients, turns, seed, whole=True, normalise=_UNIT)
+    return _clustered("mnist-rotated-ifca", "mnist", clients, turns, seed, whole=True, normalize=_UNIT)
 
 
 def cifar10_rotated(*, clients: int = 16, chunks: int = 16, seed: int = 0) -> FederatedData:
@@ -111,7 +111,7 @@ def _clustered(
     *,
     whole: bool = False,
     chunks: int | None = None,
-    normalise: tuple[float, float] | None = None,
+    normalize: tuple[float, float] | None = None,
 ) -> FederatedData:
     """Pieces of training and of test images; cluster j sees them under transform j."""
     clusters = len(transforms)
@@ -129,5 +129,5 @@ def _clustered(
         transforms=transforms,
         transform=truth.astype(np.uint8),
         truth=truth,
-        normalise=normalise,
+        normalize=normalize,
     )

@@ -37,7 +37,7 @@ def assemble(
     transforms: tuple[str, ...] = ("identity",),
     transform: npt.NDArray[np.uint8] | None = None,
     truth: npt.NDArray[np.int64] | None = None,
-    normalise: tuple[Any, Any] | None = None,
+    normalize: tuple[Any, Any] | None = None,
     tokens: int | None = None,
     table: Array | None = None,
     source: str = "",
@@ -59,7 +59,7 @@ def assemble(
         transforms: Names of the transforms that occur.
         transform: (clients,) which of them each client's examples undergo.
         truth: (clients,) the true clusters.
-        normalise: Mean and deviation of the inputs, where they are published.
+        normalize: Mean and deviation of the inputs, where they are published.
         tokens: Of how many tokens x holds the ids; None: it holds quantities.
         table: The vectors that stand for the tokens.
         source: Where the data come from, in a sentence.
@@ -91,7 +91,7 @@ def assemble(
         transforms=transforms,
         transform=transform,
         truth=truth,
-        normalise=normalise,
+        normalize=normalize,
         tokens=tokens,
         table=table,
         source=source,

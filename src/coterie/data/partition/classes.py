@@ -1,4 +1,4 @@
-"""A few neighbouring classes for each client, in unequal amounts.
+"""A few neighboring classes for each client, in unequal amounts.
 
 Client u owns the classes (u + j) mod C for j = 0..c-1; the generators differ in how many examples of each it gets.
 """
@@ -121,7 +121,7 @@ def by_shares(
     """Ditto's generator: sizes and shares by log-normal draws, training and test examples from their own pools.
 
     Client u is to have n_u = n·s_u/Σs examples, s ~ LogNormal(3, 1) + 10, and of class j the share p_j, LogNormal(1, 1)
-    and normalised: int(p_j·n_u) + 1 for training, int(p_j·n_u·n_test/n) + 1 for testing. They are taken in turn; at
+    and normalized: int(p_j·n_u) + 1 for training, int(p_j·n_u·n_test/n) + 1 for testing. They are taken in turn; at
     the end of a class the count goes on from its beginning, so an example can belong to several clients.
 
     Args:

@@ -38,13 +38,13 @@ def label_groups(
     alpha: float = 1.0,
     groups: int | None = None,
     sets: Literal["covering", "random"] = "covering",
-    least: int = 10,
+    min_samples: int = 10,
     seed: int = 0,
 ) -> Groups:
     """Label skew with quantity shift: a label's examples go to the clients of the groups that own it, unequally.
 
     For each label the proportions are drawn from Dirichlet(α, …, α) and rounded by largest remainders, so no example
-    is lost. While some client has fewer than `least` examples, the labels that it owns are drawn again, at most 100
+    is lost. While a client has fewer than `min_samples` examples, the labels that it owns are drawn again, at most 100
     times; after that it keeps what it has, and a warning is logged.
 
     Args:
@@ -55,7 +55,7 @@ def label_groups(
         groups: Number of groups. None: ceil(1/ρ).
         sets: "covering": the label sets are a random order of the labels cut into pieces, so that all labels occur;
             what the last piece lacks is filled up at random. "random": each set is drawn by itself.
-        least: Fewest examples that a client should have.
+        min_samples: Fewest examples that a client should have.
         seed: Fixes the draw.
     """
     labels, classes = labels_of(labels)
@@ -78,12 +78,14 @@ def label_groups(
             mine = np.flatnonzero(owned[:, label])
             shares = stream.fold("shares", int(label), attempt).generator().dirichlet(np.full(len(mine), alpha))
             counts[mine, label] = apportion(len(members[label]), shares)
-        short = counts.sum(axis=1) < least
+        short = counts.sum(axis=1) < min_samples
         redraw = np.flatnonzero(owned[short].any(axis=0))
         if len(redraw) == 0:
             break
     if short.any():
-        log.warning("%d of %d clients have fewer than %d examples after %d draws", short.sum(), clients, least, _TRIES)
+        log.warning(
+            "%d of %d clients have fewer than %d examples after %d draws", short.sum(), clients, min_samples, _TRIES
+        )
     return Groups(_dealt(members, counts, stream.fold("order")), group, owned)
 
 

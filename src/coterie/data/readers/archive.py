@@ -52,14 +52,14 @@ def read_lengths(file: Path, wanted: Sequence[str], how: str) -> tuple[list[int]
                     shape = (header or np.lib.format.read_array_header_2_0)(member)[0]
                 lengths.append(shape[0])
             return lengths, {name.removesuffix(".npy") for name in archive.namelist()}
-    except Exception as error:  # a damaged file makes NumPy, zip and the tokeniser raise nearly anything
+    except Exception as error:  # a damaged file makes NumPy, zip and the tokenizer raise nearly anything
         raise DataError(f"{file} cannot be read: {_first_line(error)}. {how}") from error
 
 
 def _array(archive: NpzFile, file: Path, name: str, how: str) -> Array:
     try:
         array = archive[name]
-    except Exception as error:  # a damaged header or stream makes NumPy, zip and the tokeniser raise nearly anything
+    except Exception as error:  # a damaged header or stream makes NumPy, zip and the tokenizer raise nearly anything
         raise DataError(
             f"{file}: array {name!r} cannot be read: {_first_line(error)}. Store plain numbers, not objects"
         ) from error

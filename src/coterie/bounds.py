@@ -1,0 +1,129 @@
+"""Bounds of settings: declared beside the type, checked by one function.
+
+    @dataclass(frozen=True)
+    class IFCA:
+        clusters: Annotated[int, Bound(at_least=1)] = 4
+        weights: Literal["uniform", "samples"] = "uniform"
+
+        def __post_init__(self) -> None:
+            check(self, "method")
+
+`check` raises a SpecError that names the setting, what is allowed and what it got:
+"method.clusters must be at least 1, got 0".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import types
+import typing
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union
+
+from coterie.errors import SpecError
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The allowed range of a number. Numbers must be finite unless `infinite` is set.
+
+    Attributes:
+        at_least: Inclusive lower limit.
+        at_most: Inclusive upper limit.
+        above: Exclusive lower limit.
+        below: Exclusive upper limit.
+        infinite: Whether infinity is allowed.
+    """
+
+    at_least: float | None = None
+    at_most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    infinite: bool = False
+
+    def allows(self, value: float) -> bool:
+        """Whether a number lies in this range."""
+        if math.isnan(value) or (math.isinf(value) and not self.infinite):
+            return False
+        return (
+            (self.at_least is None or value >= self.at_least)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        """The range in words, as error messages state it."""
+        if self.at_least is not None and self.at_most is not None:
+            return f"between {self.at_least:g} and {self.at_most:g}"
+        words = {"at least": self.at_least, "above": self.above, "at most": self.at_most, "below": self.below}
+        limits = [f"{word} {limit:g}" for word, limit in words.items() if limit is not None]
+        return " and ".join(limits) or "finite"
+
+
+def check(settings: object, section: str) -> None:
+    """Validate the fields of a settings dataclass against their declared types and bounds.
+
+    Checked are numbers (`int`, `float`), `bool`, `Literal`, and unions and tuples of these; fields of other types are
+    left to their owner.
+
+    Args:
+        settings: An instance of a dataclass.
+        section: The section of the spec that holds it, for error messages.
+    """
+    for name, annotation in _annotations(type(settings)).items():
+        value = getattr(settings, name)
+        problem = _problem(annotation, value)
+        if problem:
+            raise SpecError(f"{section}.{name} must be {problem}, got {value!r}")
+
+
+@functools.cache
+def _annotations(kind: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _problem(annotation: Any, value: Any) -> str | None:
+    """What a value must be, or None if it is that."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        problem = _problem(arguments[0], value)
+        bounds = [each for each in arguments[1:] if isinstance(each, Bound)]
+        if problem:
+            return problem if not bounds else f"{problem} {_range(bounds)}"
+        values = value if isinstance(value, tuple | list) else (value,)
+        return None if all(bound.allows(each) for bound in bounds for each in values) else _range(bounds)
+    if origin is Literal:
+        return None if value in arguments else f"one of {', '.join(map(repr, arguments))}"
+    if origin in (Union, types.UnionType):
+        problems = [_problem(argument, value) for argument in arguments]
+        if None in problems:
+            return None
+        # A number that is only out of bounds is told its bounds.
+        fitting = [text for text, argument in zip(problems, arguments, strict=True) if _is_number(argument, value)]
+        return fitting[0] if fitting else " or ".join(str(text) for text in problems)
+    if origin is tuple:
+        if not isinstance(value, tuple | list):
+            return f"a list, each item {_problem(arguments[0], object()) or 'of the right type'}"
+        return next((text for item in value if (text := _problem(arguments[0], item))), None)
+    if annotation is bool:
+        return None if isinstance(value, bool) else "true or false"
+    if annotation is int:
+        return None if isinstance(value, int) and not isinstance(value, bool) else "a whole number"
+    if annotation is float:
+        return None if isinstance(value, int | float) and not isinstance(value, bool) else "a number"
+    if annotation is type(None):
+        return None if value is None else "none"
+    return None
+
+
+def _is_number(annotation: Any, value: Any) -> bool:
+    number = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
+    return number in (int, float) and _problem(number, value) is None
+
+
+def _range(bounds: list[Bound]) -> str:
+    return " and ".join(map(str, bounds))

@@ -1,0 +1,55 @@
+"""The model that each client last received to train from: what FlexCFL's published code scores a client with.
+
+It is that of the client's group before the round, not the mean after it, and stale for a client that was in no cohort
+since. A client that never trained has the common initial model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coterie import tree
+from coterie.errors import SpecError
+from coterie.methods.protocol import Placement
+from coterie.types import Bank, ClientId, Params
+
+
+class LastReceived:
+    """Who was sent what last."""
+
+    def __init__(self, first: Params) -> None:
+        """Everyone has the common initial model."""
+        self._banks: dict[int, Bank] = {0: tree.stack([first])}
+        self._last: dict[ClientId, tuple[int, int]] = {}  # bank and row
+
+    def note(self, bank: Bank, row: Mapping[ClientId, int]) -> None:
+        """These clients were sent these rows of a bank."""
+        number = max(self._banks) + 1
+        self._banks[number] = bank
+        self._last |= {client: (number, place) for client, place in row.items()}
+        used = {0, *(each for each, _ in self._last.values())}
+        self._banks = {each: kept for each, kept in self._banks.items() if each in used}
+
+    def instead_of(self, placement: Placement) -> Placement:
+        """The same clients with the models that they last received."""
+        if placement.adapt is not None:
+            raise SpecError(
+                "run.eval_model='last_received' is about models of groups, and here every client has one of its own; "
+                "use 'group'"
+            )
+        last = {client: self._last.get(client, (0, 0)) for client in placement.row}
+        places = sorted({(0, 0), *last.values()})
+        bank = tree.stack(tree.row(self._banks[number], place) for number, place in places)
+        where = {each: row for row, each in enumerate(places)}
+        return Placement(bank, {client: where[each] for client, each in last.items()})
+
+    def save(self) -> dict[str, Any]:
+        """As plain data, for a checkpoint."""
+        last = {client: list(where) for client, where in self._last.items()}
+        return {"banks": {str(number): bank for number, bank in self._banks.items()}, "last": last}
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Take over what was saved."""
+        self._banks = {int(number): bank for number, bank in saved["banks"].items()}
+        self._last = {client: (where[0], where[1]) for client, where in saved["last"].items()}

@@ -1,0 +1,134 @@
+"""Compilation: counted, and done once whatever the cohorts are."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+
+from coterie import data
+from coterie.clients import LocalSGD, fit
+from coterie.federation import Cohort, compilation, vectorized
+from coterie.federation.compilation import compilations
+from coterie.methods import build
+from coterie.models import Normalize, backend, mclr
+from coterie.runs.sampling import Sampler
+from coterie.runs.session import Session
+from coterie.seeds import Seed
+
+# From 1 to 300 training examples, of four classes.
+SIZES = (1, 2, 3, 7, 12, 20, 33, 50, 90, 140, 210, 300)
+LOCAL = LocalSGD(epochs=2, batch_size=10, learning_rate=0.1)
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    draw = np.random.default_rng(0)
+    clients = {
+        f"c{place:02}": (draw.integers(0, 256, (n + 5, 4, 4)).astype(np.uint8), draw.integers(0, 4, n + 5))
+        for place, n in enumerate(SIZES)
+    }
+    tests = {client: (x[-5:], y[-5:]) for client, (x, y) in clients.items()}
+    return data.from_arrays({client: (x[:-5], y[:-5]) for client, (x, y) in clients.items()}, tests, classes=4)
+
+
+def fresh(uneven):
+    """A federation with a task that nothing was compiled for yet."""
+    return vectorized(uneven, mclr(uneven.shape, uneven.classes, normalize=Normalize(0.0, 255.0)))
+
+
+class Sizes(Sampler):
+    """Cohorts of these sizes, one round each, of any clients."""
+
+    def cohort(self, t):
+        return Sampler(self.clients, COHORTS[t], Seed(t)).cohort(t)
+
+
+COHORTS = (5, 4, 1, 3, 7, len(SIZES), 2, 1)
+METHODS = {
+    "fedavg": {},
+    "ifca": {"clusters": 3},
+    "ifca by gradients": {"clusters": 3, "averaging": "gradients"},
+    "ifca with members": {"clusters": 3, "members": 2},
+    "local": {},
+}
+
+
+@pytest.mark.parametrize(("name", "batch"), [*((name, 10) for name in METHODS), ("fedavg", 0)])
+def test_nothing_is_compiled_after_the_second_round_whatever_the_cohorts(uneven, name, batch):
+    fed = fresh(uneven)
+    given = {"rounds": len(COHORTS), "clients_per_round": 5, "clients": len(SIZES), "truth": None}
+    local = dataclasses.replace(LOCAL, batch_size=batch, lr_decay=0.9)
+    session = Session(
+        build(name.split()[0], local, given, **METHODS[name]), fed, Seed(0), Sizes(fed.clients, 5, Seed(0))
+    )
+    before = compilations().count
+    for _ in range(2):
+        session.step()
+        session.evaluate(fed.clients[3:8])
+    after_two = compilations().count
+    assert after_two > before
+    for count in COHORTS[2:]:
+        session.step()
+        session.evaluate(fed.clients[:count])
+    assert compilations().count == after_two
+
+
+def test_every_client_alone_uses_what_was_compiled_for_others(uneven):
+    fed = fresh(uneven)
+    w = fed.task.init(Seed(0))
+    fed.ask(fed.clients, fit, Seed(0), start=w, local=LOCAL)
+    compiled = compilations().count
+    for client in fed.clients:
+        fed.ask((client,), fit, Seed(0), start=w, local=LOCAL)
+    cohort = Cohort(0, fed.clients, Seed(0), fed.clients, {"c03": 0.0, "c11": 0.7})
+    fed.ask(cohort, fit, Seed(0), start=w, local=LOCAL)
+    assert compilations().count == compiled
+
+
+def test_another_rate_or_another_number_of_epochs_within_the_same_room_compiles_nothing(uneven):
+    fed = fresh(uneven)
+    w = fed.task.init(Seed(0))
+    fed.ask(fed.clients, fit, Seed(0), start=w, local=LOCAL)
+    compiled = compilations().count
+    for rate in (0.09, 0.01, 1e-5):
+        fed.ask(fed.clients, fit, Seed(0), start=w, local=dataclasses.replace(LOCAL, learning_rate=rate))
+    assert compilations().count == compiled
+    # A rate of 0 is compiled away, and so is one more compilation; and again none.
+    for _ in range(2):
+        fed.ask(fed.clients, fit, Seed(0), start=w, local=dataclasses.replace(LOCAL, learning_rate=0.0))
+        assert compilations().count == compiled + 1
+
+
+def test_seconds_are_counted_with_the_compilations(uneven):
+    before = compilations()
+    fed = fresh(uneven)
+    fed.ask(fed.clients, fit, Seed(0), start=fed.task.init(Seed(0)), local=LOCAL)
+    assert compilations().seconds > before.seconds
+
+
+def test_starting_jax_leaves_the_environment_as_it_was(monkeypatch):
+    monkeypatch.delenv("PJRT_NPROC", raising=False)
+    for before in ("7", None):
+        monkeypatch.delenv("NPROC", raising=False)
+        if before is not None:
+            monkeypatch.setenv("NPROC", before)
+        backend.start.__wrapped__()
+        assert os.environ.get("NPROC") == before
+        assert "PJRT_NPROC" not in os.environ
+
+
+def test_a_cache_folder_that_cannot_be_made_is_done_without(monkeypatch, tmp_path):
+    import jax
+
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    kept = jax.config.values["jax_compilation_cache_dir"]
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        compilation.prepare()
+        assert jax.config.values["jax_compilation_cache_dir"] is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", kept)

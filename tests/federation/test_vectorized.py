@@ -1,0 +1,353 @@
+"""The fast federation against the obvious one, on odd clients; and bytes that do not depend on threads or cores."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from coterie import codec, data, tree
+from coterie.clients import LocalSGD, Ragged, Work, fit, gradient, label_counts, losses_of, score
+from coterie.clients.closest import fit_closest
+from coterie.federation import Adapt, Cohort, Mean, PerClient, sequential, vectorized
+from coterie.methods.fedavg import FedAvg
+from coterie.methods.ifca import IFCA
+from coterie.models import Normalize, mclr
+from coterie.runs.sampling import Sampler
+from coterie.runs.session import Session
+from coterie.seeds import Seed
+
+# The package's function of this name hides the module.
+MODULE = sys.modules["coterie.federation.vectorized"]
+
+# None, one, few, as many as one product has rows, and more than a product may ever hold.
+SIZES = {"a": 0, "b": 1, "c": 7, "d": 128, "e": 600}
+TESTS = {"a": 3, "b": 0, "c": 4, "d": 8, "e": 129}
+CLIENTS = tuple(SIZES)
+TURNS = ("identity", "rot90", "rot180", "rot270", "invert")
+TURNED = (1, 0, 2, 4, 3)
+TASK = mclr((4, 4), 3, normalize=Normalize(100.0, 80.0))
+RATE = 0.05
+
+LOCALS = {
+    "small batches": LocalSGD(epochs=2, batch_size=8, learning_rate=RATE),
+    "steps with momentum": LocalSGD(steps=7, batch_size=8, learning_rate=RATE, momentum=0.5, weight_decay=0.01, mu=0.1),
+    "all at once": LocalSGD(epochs=3, batch_size=0, learning_rate=RATE),
+    "batches of 550": LocalSGD(epochs=2, batch_size=550, learning_rate=RATE),
+}
+
+
+def examples(sizes, seed, dtype):
+    draw = np.random.default_rng(seed)
+    made = {}
+    for client, n in sizes.items():
+        y = draw.integers(0, 3, n).astype(np.int32)
+        x = np.clip(draw.normal(100, 40, (n, 4, 4)) + 60 * (np.arange(4) == y[:, None])[:, None], 0, 255)
+        made[client] = ((x.astype(dtype) if dtype == np.uint8 else (x / 255).astype(dtype)), y)
+    return made
+
+
+def odd(dtype=np.uint8, **options):
+    whole = data.from_arrays(examples(SIZES, 0, dtype), examples(TESTS, 1, dtype), classes=3, **options)
+    return whole.rearranged(transforms=TURNS, transform=np.array(TURNED, np.uint8))
+
+
+@pytest.fixture(scope="module")
+def both():
+    """The two federations of the odd clients."""
+    clients = odd()
+    return sequential(clients, TASK), vectorized(clients, TASK, threads=2)
+
+
+@pytest.fixture(scope="module")
+def five():
+    """Five models."""
+    return tree.stack(TASK.init(Seed(j)) for j in range(5))
+
+
+def assert_same(one, other, start=None):
+    """Same replies, models to 1e-5 of the way they went, numbers to 1e-5."""
+    assert one.clients == other.clients
+    assert one.samples.tolist() == other.samples.tolist()
+    assert set(one.answers) == set(other.answers)
+    for name, value in one.answers.items():
+        if name == "params":
+            mine, theirs = tree.flatten_rows(value), tree.flatten_rows(other[name])
+            way = np.linalg.norm(mine - (0 if start is None else start), axis=1)
+            assert (np.linalg.norm(mine - theirs, axis=1) <= 1e-5 * way).all()
+        elif isinstance(value, list):
+            for mine, theirs in zip(value, other[name], strict=True):
+                assert [a.tolist() for a in mine] == [b.tolist() for b in theirs]
+        else:
+            for mine, theirs in zip(tree.leaves(value), tree.leaves(other[name]), strict=True):
+                np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=2e-6)
+
+
+def starts(bank, row, clients):
+    return tree.flatten_rows(tree.take(bank, [row[client] for client in clients]))
+
+
+cohorts = st.builds(
+    lambda who, slow: Cohort(0, tuple(who), Seed(0), CLIENTS, {c: u for c, u in slow.items() if c in who}),
+    st.sets(st.sampled_from(CLIENTS), min_size=1),
+    st.dictionaries(st.sampled_from(CLIENTS), st.floats(0, 0.99), max_size=3),
+)
+parts = st.sampled_from(["fit", "held", "rest", "test"])
+rows = st.fixed_dictionaries(dict.fromkeys(CLIENTS, st.integers(0, 4)))
+few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EVERYONE = Cohort(0, CLIENTS, Seed(0), CLIENTS, {"d": 0.5, "e": 0.0})
+
+
+@few
+@given(
+    cohort=cohorts,
+    part=parts,
+    row=rows,
+    seed=st.integers(0, 99),
+    local=st.sampled_from(["all at once", "small batches"]),
+)
+@example(EVERYONE, "fit", dict.fromkeys(CLIENTS, 1), 0, "small batches")
+@example(EVERYONE.of("ce"), "fit", dict.fromkeys(CLIENTS, 1), 0, "steps with momentum")
+@example(EVERYONE, "fit", dict.fromkeys(CLIENTS, 1), 0, "all at once")
+@example(EVERYONE.of("ce"), "fit", dict.fromkeys(CLIENTS, 1), 0, "batches of 550")
+@example(EVERYONE.of("a"), "fit", dict.fromkeys(CLIENTS, 1), 0, "all at once")
+def test_training_is_the_same_on_both_federations(both, five, cohort, part, row, seed, local):
+    sent = {"start": PerClient(five, row), "local": LOCALS[local]}
+    one, other = (fed.ask(cohort, fit, Seed(seed), part=part, **sent) for fed in both)
+    assert_same(one, other, starts(five, row, one.clients))
+    assert np.array_equal(one["steps"], other["steps"])
+    nobody = [place for place, n in enumerate(one.samples) if n == 0]
+    unmoved = tree.take(other["params"], nobody), tree.take(five, [row[one.clients[place]] for place in nobody])
+    assert tree.same(*unmoved)  # to the bit: no step was taken
+
+
+@few
+@given(cohort=cohorts, part=parts, row=rows)
+@example(EVERYONE, "fit", dict(zip(CLIENTS, (0, 1, 2, 3, 4), strict=True)))
+def test_scores_losses_and_counts_are_the_same_on_both_federations(both, five, probe, cohort, part, row):
+    for work, sent in (
+        (score, {"params": PerClient(five, row)}),
+        (score, {"params": tree.row(five, 2)}),
+        (losses_of, {"centers": five}),
+        (label_counts, {}),
+        (gradient, {"params": PerClient(five, row)}),
+        (probe.class_means, {}),
+    ):
+        one, other = (fed.ask(cohort, work, Seed(0), part=part, **sent) for fed in both)
+        assert_same(one, other)
+
+
+def test_many_models_go_through_wider_products_to_the_same_losses_whoever_is_asked(both, five, monkeypatch):
+    slow, fast = both
+    expected = slow.ask(CLIENTS, losses_of, Seed(0), centers=five)
+    monkeypatch.setattr(MODULE, "LARGE_BYTES", 0)
+    wide = fast.ask(CLIENTS, losses_of, Seed(0), centers=five)
+    assert_same(expected, wide)
+    for place, client in enumerate(CLIENTS):
+        alone = fast.ask([client], losses_of, Seed(0), centers=five)["losses"]
+        assert alone.tobytes() == wide["losses"][place].tobytes()
+
+
+def test_counts_are_those_of_the_labels(both):
+    for fed in both:
+        got = fed.ask(CLIENTS, label_counts, Seed(0))
+        assert np.array_equal(got["counts"], odd().label_counts())
+
+
+def ask_much(fed, five, cohort=EVERYONE):
+    """Asks that take every way through the federation."""
+    row = dict(zip(CLIENTS, (0, 1, 2, 3, 4), strict=True))
+    local = LOCALS["small batches"]
+    how = Mean(groups=5, by=row, spread=True)
+    return [
+        fed.ask(cohort, fit, Seed(1), start=PerClient(five, row), local=local),
+        fed.ask(cohort, fit, Seed(1), start=PerClient(five, row), local=local, reduce=how),
+        fed.ask(cohort, fit_closest, Seed(1), base={}, heads=five, local=local),
+        fed.ask(cohort, gradient, Seed(1), params=PerClient(five, row)),
+        fed.ask(cohort, score, Seed(1), part="test", params=PerClient(five, row)),
+        fed.ask(cohort, score, Seed(1), part="test", after=Adapt(fit, {"start": tree.row(five, 0), "local": local})),
+    ]
+
+
+def digest(replies):
+    plain = [[dict(got.answers), got.samples, got.mean, got.spread, list(got.clients)] for got in replies]
+    return hashlib.sha256(codec.encode(plain)).hexdigest()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "room",
+    [
+        {"MOST_CLIENTS": 2},  # also fewer clients in a call than models in the bank
+        {"MOST_CLIENTS": 1, "WAVE_BYTES": 1},
+        {"WAVE_BYTES": 5 * 204},
+        {"PRODUCTS": 2},
+        {"PRODUCTS": 1, "ROWS": 32},
+    ],
+    ids=lambda room: "-".join(f"{key}={value}" for key, value in room.items()),
+)
+def test_a_cohort_may_take_many_calls(both, five, monkeypatch, room):
+    expected = ask_much(both[0], five)
+    for name, value in room.items():
+        monkeypatch.setattr(MODULE, name, value)
+    fed = vectorized(odd(), TASK, threads=2)
+    for one, other in zip(expected, ask_much(fed, five), strict=True):
+        assert_same(
+            one, other, starts(five, dict.fromkeys(CLIENTS, 0), one.clients) if "params" in one.answers else None
+        )
+        if one.mean is not None:
+            np.testing.assert_allclose(tree.flatten_rows(one.mean), tree.flatten_rows(other.mean), rtol=1e-5, atol=2e-6)
+            np.testing.assert_allclose(one.spread, other.spread, rtol=1e-4, atol=1e-6)
+
+
+def test_inputs_may_be_floats(five):
+    task = mclr((4, 4), 3)
+    clients = odd(np.float32)
+    one, other = (
+        fed.ask("acd", fit, Seed(0), start=tree.row(five, 0), local=LOCALS["small batches"])
+        for fed in (sequential(clients, task), vectorized(clients, task))
+    )
+    assert_same(one, other, starts(five, dict.fromkeys(CLIENTS, 0), "acd"))
+
+
+@pytest.mark.parametrize("n", [0, 7])
+def test_a_federation_may_have_one_client_with_any_number_of_examples(five, n):
+    # Where it has none, its test examples are all there is.
+    clients = data.from_arrays(examples({"a": n}, 0, np.uint8), examples({"a": 3}, 1, np.uint8), classes=3)
+    one, other = (
+        fed.ask(("a",), fit, Seed(0), start=tree.row(five, 0), local=LOCALS["small batches"])
+        for fed in (sequential(clients, TASK), vectorized(clients, TASK))
+    )
+    assert_same(one, other, starts(five, {"a": 0}, ("a",)))
+
+
+def test_what_a_client_is_handed_is_what_it_sees():
+    # Turned and inverted images come to a plain work as the data show them, in both federations.
+    clients = odd()
+    for fed in (sequential(clients, TASK), vectorized(clients, TASK)):
+        got = fed.ask(CLIENTS, SEEN, Seed(0)).by_client("seen")
+        for client in CLIENTS:
+            x, y = clients.examples(client)
+            assert got[client][0].tolist() == x.reshape(len(y), 16).astype(np.float32).tolist()
+
+
+def _seen(task, x, y, seed):
+    return {"seen": [np.ascontiguousarray(x).reshape(len(y), 16).astype(np.float32)]}
+
+
+SEEN = Work("tests.seen", takes={}, gives={"seen": Ragged("float32", ("rows", "inputs"), most=1)}, plain=_seen)
+
+
+def test_random_layers_draw_the_same_on_both_federations(both):
+    import jax
+
+    def apply(params, x, key):
+        keep = 1.0 if key is None else jax.random.bernoulli(key, 0.5, (x.shape[0], 1)).astype(x.dtype)
+        return (x.reshape(x.shape[0], -1) * keep) @ params["w"]
+
+    task = dataclasses.replace(
+        TASK, init=lambda seed: {"w": seed.uniform(48).reshape(16, 3).astype(np.float32)}, apply=apply, random=True
+    )
+    start = task.init(Seed(0))
+    one, other, dry = (
+        fed.on(task if noisy else dataclasses.replace(task, random=False)).ask(
+            "acd", fit, Seed(0), start=start, local=LOCALS["small batches"]
+        )
+        for fed, noisy in ((both[0], True), (both[1], True), (both[1], False))
+    )
+    assert_same(one, other, tree.flatten_rows(tree.stack([start] * 3)))
+    assert not np.allclose(other["loss"][1:], dry["loss"][1:])
+
+
+# ---------------------------------------------------------------------------------------------------- threads and cores
+
+
+def test_bytes_do_not_depend_on_the_number_of_threads(five):
+    clients = odd()
+    found = {threads: digest(ask_much(vectorized(clients, TASK, threads=threads), five)) for threads in (1, 2, 3)}
+    assert len(set(found.values())) == 1, found
+
+
+def test_bytes_do_not_depend_on_threads_when_a_cohort_comes_in_waves(five, monkeypatch):
+    monkeypatch.setattr(MODULE, "WAVE_BYTES", 1)  # then a wave has twice as many clients as there are threads
+    clients = odd()
+    found = {threads: digest(ask_much(vectorized(clients, TASK, threads=threads), five)) for threads in (1, 2, 3)}
+    assert len(set(found.values())) == 1, found
+
+
+def test_states_do_not_depend_on_the_number_of_threads():
+    blobs = data.load("blobs", clients=9, clusters=2, samples=40, side=4, classes=3, seed=0)
+    for method in (FedAvg(LOCALS["small batches"]), IFCA(LOCALS["small batches"], clusters=2)):
+        found = set()
+        for threads in (1, 2, 3):
+            session = Session(
+                method, vectorized(blobs, TASK, threads=threads), Seed(0), Sampler(blobs.clients, 5, Seed(0))
+            )
+            for _ in range(3):
+                session.step()
+            found.add(codec.encode(session.state))
+        assert len(found) == 1
+
+
+ON_SOME_CORES = """
+    import os, sys
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(sys.argv[1])])  # before JAX counts the cores
+    import hashlib
+    import numpy as np
+    from coterie import codec, data, models
+    from coterie.clients import LocalSGD, gradient
+    from coterie.federation import vectorized
+    from coterie.methods.fedavg import FedAvg
+    from coterie.methods.ifca import IFCA
+    from coterie.runs.session import Play
+    from coterie.runs.sampling import Sampler
+    from coterie.seeds import Seed
+
+    draw = np.random.default_rng(0)
+    clients = {
+        f"c{i}": (draw.integers(0, 256, (n, 24, 24)).astype(np.uint8), draw.integers(0, 10, n))
+        for i, n in enumerate((600, 530, 30))
+    }
+    several = data.from_arrays(clients, test={}, classes=10)
+    scale = models.Normalize(0.0, 255.0)
+    tasks = {
+        "mclr": models.build("mclr", several.shape, 10, normalize=scale),
+        "mlp": models.build("mlp", several.shape, 10, widths=(512,), normalize=scale),
+    }
+    for name, task in tasks.items():
+        fed = vectorized(several, task)
+        small, whole = (LocalSGD(steps=3, batch_size=batch, learning_rate=0.1) for batch in (64, 0))
+        for method in (FedAvg(whole), IFCA(small, clusters=2)):
+            play = Play(method, fed, Seed(0), Sampler(fed.clients, 3, Seed(0)))
+            play.step()
+            play.step()
+            print(name, type(method).__name__, hashlib.sha256(codec.encode(play.state)).hexdigest())
+        got = fed.ask(fed.clients, gradient, Seed(0), params=task.init(Seed(0)))
+        print(name, "gradient", hashlib.sha256(codec.encode(dict(got.answers))).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_bytes_do_not_depend_on_the_number_of_cores(tmp_path):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("this machine has one core: nothing to compare with")
+    script = tmp_path / "some_cores.py"
+    script.write_text(textwrap.dedent(ON_SOME_CORES))
+    # Without the cache of compiled code: one process would run what the other one compiled.
+    environment = {**os.environ, "COTERIE_NO_CACHE": "1"}
+    running = [
+        subprocess.Popen([sys.executable, str(script), str(cores)], env=environment, stdout=subprocess.PIPE, text=True)
+        for cores in (1, 2)
+    ]
+    found = [process.communicate(timeout=300)[0].splitlines() for process in running]
+    assert [process.returncode for process in running] == [0, 0]
+    assert len(found[0]) == 2 * 3
+    assert found[0] == found[1]

@@ -1,0 +1,95 @@
+"""Clients scored with the model that they last received, as FlexCFL's published code does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import coterie
+from coterie import codec, tree
+from coterie.clients import score
+from coterie.errors import SpecError
+from coterie.federation import PerClient
+from coterie.methods.protocol import Placement
+from coterie.runs.build import build
+from coterie.runs.last_received import LastReceived
+from coterie.runs.spec import Spec
+from coterie.seeds import Seed
+
+TINY = {
+    "data": {"name": "blobs", "clients": 10, "clusters": 2, "samples": 40, "side": 4, "classes": 3},
+    "local": {"batch_size": 8, "learning_rate": 0.1},
+    "run": {"rounds": 4, "clients_per_round": 4, "eval_model": "last_received"},
+}
+
+
+def playing(**sections):
+    return build(Spec.of({**TINY, **sections})).session
+
+
+def numbers(placement):
+    return {client: float(placement.bank["w"][row]) for client, row in placement.row.items()}
+
+
+def test_each_client_has_what_it_was_sent_last_and_the_start_before_that():
+    received = LastReceived({"w": np.float32(5)})
+    placement = Placement({"w": np.array([7, 8, 9], np.float32)}, {"a": 0, "b": 1, "c": 2})
+    assert numbers(received.instead_of(placement)) == {"a": 5, "b": 5, "c": 5}
+    received.note({"w": np.array([1, 2], np.float32)}, {"a": 1, "b": 0})
+    received.note({"w": np.array([3, 4], np.float32)}, {"b": 1})
+    assert numbers(received.instead_of(placement)) == {"a": 2, "b": 4, "c": 5}
+    # Nobody has the second bank's rows any more once b and a were sent others.
+    received.note({"w": np.array([6, 6], np.float32)}, {"a": 0, "b": 1})
+    assert set(received.save()["banks"]) == {"0", "3"}
+    again = LastReceived({"w": np.float32(0)})
+    again.load(codec.decode(codec.encode(received.save())))
+    assert numbers(again.instead_of(placement)) == {"a": 6, "b": 6, "c": 5}
+
+
+def test_a_round_is_scored_with_the_models_before_it():
+    session = playing(method={"name": "fedgroup", "clusters": 2, "alpha": 2, "pretrain_steps": 5})
+    session.step()
+    session.step()  # all have a group
+    trained: dict[str, tuple] = {}
+    for _ in range(3):
+        before = session.state.bank
+        step = session.step()
+        trained |= {client: (before, group) for client, group in step.round.assignment.items()}
+    scores = session.evaluate()
+    fed, first = session._fed.evaluating(), session.state.w0
+    bank = tree.stack([tree.row(*trained[c]) if c in trained else first for c in scores.clients])
+    assert 4 < len(trained) < 10
+    row = {client: place for place, client in enumerate(scores.clients)}
+    got = fed.ask(scores.clients, score, Seed(0), part="test", params=PerClient(bank, row))
+    np.testing.assert_allclose(scores.loss, got["loss"], rtol=1e-6)
+    assert scores.rows.tolist() == [session.state.assignment[client] for client in scores.clients]
+
+
+def test_one_model_for_all_who_take_part_is_scored_a_round_late():
+    # With everyone in every cohort, round t is scored with the models after round t - 1.
+    now, late = (
+        coterie.run({**TINY, "run": {"rounds": 4, "clients_per_round": 10, "eval_model": which}}).rounds
+        for which in ("group", "last_received")
+    )
+    assert [row["test_loss"] for row in late[1:]] == pytest.approx([row["test_loss"] for row in now[:-1]])
+
+
+def test_a_run_that_is_stopped_goes_on_to_the_same_scores():
+    method = {"name": "ifca", "clusters": 2}
+    whole, stopped, resumed = (playing(method=method) for _ in range(3))
+    for _ in range(4):
+        whole.step()
+    for _ in range(2):
+        stopped.step()
+    resumed.load(codec.decode(stopped.save()))
+    for _ in range(2):
+        resumed.step()
+    assert resumed.save() == whole.save()
+    assert resumed.evaluate().loss.tolist() == whole.evaluate().loss.tolist()
+
+
+def test_clients_with_models_of_their_own_received_none():
+    with pytest.raises(SpecError, match=r"run\.eval_model='last_received' is about models of groups"):
+        coterie.run({**TINY, "method": {"name": "local"}})
+    with pytest.raises(SpecError, match=r"run\.eval_model"):
+        Spec.of({"run": {"eval_model": "mine"}})
