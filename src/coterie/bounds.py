@@ -81,7 +81,7 @@ def check(settings: object, section: str) -> None:
 
 
 @functools.cache
-def _annotations(kind: type) -> dict[str, Any]:
+def _annotations(kind: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
