@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import types
 import typing
@@ -80,10 +79,15 @@ def check(settings: object, section: str) -> None:
             raise SpecError(f"{section}.{name} must be {problem}, got {value!r}")
 
 
-@functools.cache
-def _annotations(kind: Any) -> dict[str, Any]:
-    hints = typing.get_type_hints(kind, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+_ANNOTATIONS: dict[type, dict[str, Any]] = {}
+
+
+def _annotations(kind: type) -> dict[str, Any]:
+    """Field → annotation; cached, since settings are created in every round."""
+    if kind not in _ANNOTATIONS:
+        hints = typing.get_type_hints(kind, include_extras=True)
+        _ANNOTATIONS[kind] = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    return _ANNOTATIONS[kind]
 
 
 def _problem(annotation: Any, value: Any) -> str | None:
