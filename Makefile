@@ -1,63 +1,71 @@
-# The one door to everything: bare `make` lists what there is. Continuous integration calls these and nothing else.
+# All development tasks. `make` alone lists them; continuous integration runs `make test` and nothing else.
 
 BIN := .venv/bin
-READY := .venv/.ready
+RUN_READY := .venv/.run-ready
+DEV_READY := .venv/.dev-ready
 CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
-WORKERS := $(if $(filter 1,$(CORES)),0,2)
+WORKERS := $(if $(filter 1,$(CORES)),0,$(CORES))
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON = $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done)
 
-# Data sets for the tests and benchmarks that want them; without this they take what is embedded.
+# Optional data sets for tests and benchmarks; without them, tests that need them are skipped.
 ifndef COTERIE_DATA
 ifneq ($(wildcard ../shared/data),)
 export COTERIE_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help setup run check quick test bench docs golden clean
+.PHONY: help setup run check quick test test-all bench docs golden clean
 
 help:
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-# Made anew whenever pyproject.toml is newer.
-$(READY): pyproject.toml
+# The environment is updated whenever pyproject.toml is newer.
+$(RUN_READY): pyproject.toml
 	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' || { echo >&2 \
-		"Coterie needs Python 3.11 or newer. Install one, or name it: make setup PYTHON=/path/to/python3.11"; exit 1; }
-	$(PYTHON) -m venv .venv
+		"Coterie needs Python 3.11 or newer. Install it, or name an interpreter: make setup PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(DEV_READY): $(RUN_READY)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-setup: $(READY) ## make .venv with Coterie and its tools in it; does nothing when it is up to date
+setup: $(DEV_READY) ## create .venv with Coterie and the development tools
 
-run: $(READY) ## the demonstration: compare methods on clients of four kinds
+run: $(RUN_READY) ## the demonstration: compare seven methods on 40 clients in four true clusters
 	$(BIN)/coterie compare
 
-check: $(READY) ## format, lint, types, import contracts
+check: $(DEV_READY) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-quick: $(READY) ## the tests without the slow ones and the network, under a minute
-	$(BIN)/pytest -n $(WORKERS) -m "not slow and not network"
+quick: $(DEV_READY) ## unit tests only, about a minute
+	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network"
 
-test: check ## check, then every test
-	$(BIN)/pytest -n $(WORKERS) --durations=10
+test: check ## check, then all tests but the exhaustive ones (under 7 minutes on two cores)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive"
 
-bench: $(READY) ## every benchmark, one after the other; each ends with one line of JSON
+test-all: check ## check, then every test with ten seeds each (up to 40 minutes)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=30 --seeds 10
+
+bench: $(DEV_READY) ## run every benchmark; each prints one line of JSON
 	@$(BIN)/python -c 'import torch' 2>/dev/null || echo \
-		"PyTorch is missing; how_fast_is_a_round.py compares with it: $(BIN)/pip install --editable '.[torch]'" >&2
-	@failed=; for script in $(wildcard benchmarks/*.py); do \
+		"PyTorch is missing; how_fast_is_a_round.py compares with it: $(BIN)/pip install torch==2.13.0" >&2
+	@failed=; for script in $(filter-out benchmarks/common.py,$(wildcard benchmarks/*.py)); do \
 		echo "== $$script" >&2; $(BIN)/python $$script --json || failed="$$failed $$script"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
-docs: $(READY) ## build the pages about the methods
+docs: $(DEV_READY) ## rebuild the method cards and the pages in docs/methods
 	$(BIN)/python docs/build.py
 
-golden: $(READY) ## rewrite the recorded texts of the command line; review the difference before you commit it
+golden: $(DEV_READY) ## rewrite the expected command-line output in tests/cli/golden; review the diff before committing
 	COTERIE_GOLDEN=write $(BIN)/pytest tests/cli
 
-clean: ## remove caches and built files; the environment stays (rm -rf .venv)
+clean: ## remove caches and build products; the environment stays (rm -rf .venv)
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
