@@ -1,4 +1,4 @@
-"""FL+HC: some rounds of FedAvg, then one hierarchical clustering of everybody's update, then FedAvg in each cluster.
+"""FL+HC: some rounds of FedAvg, then one hierarchical clustering of all clients' updates, then FedAvg in each cluster.
 
 Briggs, Fan, Andras, "Federated learning with hierarchical clustering of local updates to improve training on non-IID
 data", IJCNN 2020, arXiv:2004.11791:
@@ -7,21 +7,21 @@ data", IJCNN 2020, arXiv:2004.11791:
     Δ_i = LocalUpdate(w) - w                                    client: every client, once
     P_ij = ‖Δ_i - Δ_j‖₁, ‖Δ_i - Δ_j‖₂ or 1 - cos(Δ_i, Δ_j)      server
     clusters = merge the nearest two while P between them ≤ λ   server: by a linkage
-    w_j = Σ_{i∈j} n_i (w + Δ_i) / Σ_{i∈j} n_i                   server: the training of that step is not wasted
+    w_j = Σ_{i∈j} n_i (w + Δ_i) / Σ_{i∈j} n_i                   server: reuses the training of that step
     w_j ← FedAvg on the cohort's members of j                   rounds n + 1 to T
-    late client:  j = argmin_j mean_{i∈j} P(Δ, Δ_i)             after training from w
+    newcomer:  j = argmin_j mean_{i∈j} P(Δ, Δ_i)                after training from w
 
-n is `warm_rounds`, T the run's `rounds`, λ `threshold`, w_j is row j of `bank`. The step with everybody comes between
-two rounds, is none itself, and trains at the rate of the next. Until then everyone is served w; a round that is skipped
-is not one of the n. A client that did not answer in that step has no cluster until it is in a cohort, or is to be
-served.
+n is `warm_rounds`, T the run's `rounds`, λ `threshold`, w_j is row j of `bank`. The clustering step comes between two
+rounds and is not counted as one; it trains at the learning rate of the next round. Before it, all clients are served w.
+A skipped round is not one of the n. A client that did not reply in the clustering step is a newcomer: it joins a
+cluster when it is in a cohort, or when it is served.
 
-The paper sweeps λ, metric and linkage for each data set: λ is a distance between updates of one model at one rate, and
-says nothing about the next. So by default λ is `auto`: it leaves as many clusters as the eigengap of P finds, and one
-where that gap is no wider than in data without groups (`coterie.clustering.n_clusters`). A number, a share of all pairs
-that is nearer (`threshold_quantile`), or how many (`clusters`) decide otherwise. Cosine and average linkage are the
-defaults because clients of one kind with few examples lie far apart, each off in a direction of its own: on rotated
-digits, L2 or complete linkage misplaces clients even where it is told their number.
+The paper sweeps λ, metric and linkage for each data set: λ is a distance between updates of one model at one learning
+rate, and does not carry over to another. Therefore λ is `auto` by default: the number of clusters is chosen by the
+eigengap of P, and is one if that gap is no wider than in data without clusters (`coterie.clustering.n_clusters`). A
+number, a quantile of all pairwise distances (`threshold_quantile`), or the number of clusters (`clusters`) overrides
+this. Cosine and average linkage are the defaults because updates of clients with few examples lie far apart even within
+one true cluster: on rotated digits, L2 or complete linkage misplaces clients even with the right number of clusters.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from coterie import tree
+from coterie.bounds import Bound, check
 from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.clients.directions import update
@@ -41,30 +42,31 @@ from coterie.clustering import agglomerative, choose, cosine, l1, l2, pairwise_q
 from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation
-from coterie.methods.clusters import nearest_clusters, train_clusters
+from coterie.methods import cluster_training
+from coterie.methods.cluster_training import Clients, Joined
 from coterie.methods.fedavg import average, loss_of
-from coterie.methods.protocol import Placement, Round, Stage, check_choices, from_run
+from coterie.methods.protocol import Placement, Round, Stage, from_run
 from coterie.models import Task, trainable
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Params
 
-#: How updates are compared.
+#: Distance between updates.
 Metric = Literal["cosine", "l2", "l1"]
 
 
 @state
 @dataclass(frozen=True)
 class State:
-    """Where a run of FL+HC is.
+    """State of an FL+HC run.
 
     Attributes:
-        w: The common model; once there are clusters, that from which the updates came.
-        bank: The clusters' models; w alone before there are any.
-        updates: Of the clients that were clustered, one a row.
+        w: The common model; after the clustering, the one that the updates started from.
+        bank: The clusters' models; before the clustering, w.
+        updates: Δ_i of the clients that were clustered, one per row.
         labels: The cluster of each of them.
-        assignment: The cluster of each client that has one.
-        warmed: Rounds of FedAvg done.
-        clustered: Whether the step with everybody is done.
+        assignment: Client → cluster.
+        warmed: Number of FedAvg rounds done.
+        clustered: Whether the clustering step is done.
     """
 
     w: Params
@@ -78,109 +80,98 @@ class State:
 
 @dataclass(frozen=True)
 class FLHC:
-    """Clusters of clients whose updates are alike, found once.
+    """Clusters of clients with similar updates, found once.
 
     Attributes:
-        local: How clients train.
-        warm_rounds: n: rounds of FedAvg before, of those of the run.
-        metric: How updates are compared.
-        linkage: The distance of clusters: the mean over their pairs, the farthest, the nearest; `ward` with L2 only.
-        threshold: λ; or `auto`, found by the eigengap.
-        threshold_quantile: Above 0, instead of λ: so that this share of all pairs is nearer.
-        clusters: Above 0, instead of λ: how many.
+        local: Local training.
+        warm_rounds: n, number of FedAvg rounds before the clustering.
+        metric: Distance between updates.
+        linkage: Distance between clusters: mean, largest or smallest of their pairs; `ward` with L2 only.
+        threshold: λ, up to which clusters merge; or `auto`: the number of clusters is chosen by the eigengap.
+        threshold_quantile: Above 0: λ is this quantile of all pairwise distances.
+        clusters: Above 0: the number of clusters, instead of λ.
         max_clusters: With `auto`: the largest number of clusters to consider.
-        weights: A client counts its examples, or 1.
-        rounds: T, of the run.
+        weights: Client weight: number of samples, or uniform.
+        rounds: T, number of rounds of the run.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
-    warm_rounds: int = 10
+    warm_rounds: Annotated[int, Bound(at_least=0)] = 10
     metric: Metric = "cosine"
     linkage: Literal["average", "complete", "single", "ward"] = "average"
-    threshold: float | Literal["auto"] = "auto"
-    threshold_quantile: float = 0.0
-    clusters: int = 0
-    max_clusters: int = 10
+    threshold: Annotated[float, Bound(at_least=0, infinite=True)] | Literal["auto"] = "auto"
+    threshold_quantile: Annotated[float, Bound(at_least=0, at_most=1)] = 0.0
+    clusters: Annotated[int, Bound(at_least=0)] = 0
+    max_clusters: Annotated[int, Bound(at_least=1)] = 10
     weights: Literal["samples", "uniform"] = "samples"
     rounds: int = from_run("rounds")
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        check_choices(self)
-        for name, least in (("warm_rounds", 0), ("clusters", 0), ("max_clusters", 1)):
-            if getattr(self, name) < least:
-                raise SpecError(f"method.{name} must be at least {least}, got {getattr(self, name)}")
+        """Validate the settings."""
+        check(self, "method")
         if self.warm_rounds >= self.rounds:
             raise SpecError(
                 f"method.warm_rounds of flhc must be less than run.rounds, {self.rounds}, for clusters to be trained, "
-                f"got {self.warm_rounds}; lower it or play more rounds"
+                f"got {self.warm_rounds}; lower it or raise run.rounds"
             )
-        number = isinstance(self.threshold, int | float) and self.threshold >= 0
-        if self.threshold != "auto" and not number:
-            raise SpecError(f"method.threshold must be a number of at least 0, or 'auto', got {self.threshold!r}")
-        if not 0 <= self.threshold_quantile <= 1:
-            raise SpecError(f"method.threshold_quantile must lie between 0 and 1, got {self.threshold_quantile}")
         if (self.threshold != "auto") + (self.threshold_quantile > 0) + (self.clusters > 0) > 1:
             raise SpecError("Give one of method.threshold, method.threshold_quantile and method.clusters, not several")
         if self.linkage == "ward" and self.metric != "l2":
             raise SpecError(f"method.linkage 'ward' needs method.metric 'l2', got {self.metric!r}")
 
     @property
-    def moving(self) -> LocalSGD:
-        """How clients train for Δ_i, late ones too."""
+    def update_training(self) -> LocalSGD:
+        """Local training for Δ_i, the same for newcomers."""
         return self.local.at(self.warm_rounds)
 
     def start(self, task: Task, seed: Seed) -> State:
-        """The common initial model; no clusters."""
+        """The common initial model, without clusters."""
         w = task.init(seed.fold("init"))
-        nobody = np.zeros((0, tree.size(trainable(w))), np.float32)
-        return State(w, tree.stack([w]), nobody, np.zeros(0, np.int64))
+        no_updates = np.zeros((0, tree.size(trainable(w))), np.float32)
+        return State(w, tree.stack([w]), no_updates, np.zeros(0, np.int64))
 
     def stage(self, now: State) -> Stage:
-        """After n rounds the step with everybody prepares the others."""
+        """N rounds, then the clustering step as a preparation step, then the other rounds."""
         return "prepare" if now.warmed >= self.warm_rounds and not now.clustered else "train"
 
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """FedAvg; then everybody; then FedAvg in each cluster, which late clients join first."""
+        """FedAvg; then the clustering; then newcomers join and each cluster trains."""
         local = self.local.at(cohort.t)
         if now.clustered:
-            return train_clusters(now, fed, cohort, seed, local, self._join, self.weights)
+            return cluster_training.train_clusters(now, fed, cohort, seed, local, self._join, self.weights)
         if now.warmed == self.warm_rounds:
             return self._cluster(now, fed, cohort, seed)
-        one = average(now.w, fed, cohort.active(), seed, local, self.weights)
-        after = dataclasses.replace(now, w=one.state, bank=tree.stack([one.state]), warmed=now.warmed + 1)
-        return Round(after, one.assignment, one.loss, one.distances)
+        done = average(now.w, fed, cohort.active(), seed, local, self.weights)
+        after = dataclasses.replace(now, w=done.state, bank=tree.stack([done.state]), warmed=now.warmed + 1)
+        return Round(after, done.assignment, done.loss, done.distances)
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """Each its cluster; a late client that whose members it is nearest to, for which it has to train."""
-        everyone = list(clients)
+        """Serve each client its cluster's model; a newcomer trains from w to join a cluster."""
         if not now.clustered:
-            return Placement(now.bank, dict.fromkeys(everyone, 0))
-        row = {client: now.assignment[client] for client in everyone if client in now.assignment}
-        late = [client for client in everyone if client not in row]
-        return Placement(now.bank, row | self._join(now, fed, late, seed)[0] if late else row)
+            return Placement(now.bank, dict.fromkeys(clients, 0))
+        return cluster_training.place_in_clusters(now, fed, clients, seed, self._join)
 
     def _cluster(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """The step with everybody; those without an example have no update, and are late."""
-        got = fed.ask(cohort, fit, seed, start=now.w, local=self.moving)
-        able = np.flatnonzero(got.samples)
-        if not len(able):
+        """All clients train once and are clustered; clients without examples have no update and stay newcomers."""
+        got = fed.ask(cohort, fit, seed, start=now.w, local=self.update_training)
+        trained = np.flatnonzero(got.samples)
+        if not len(trained):
             return Round(dataclasses.replace(now, clustered=True))
-        models = tree.take(got["params"], able)
+        models = tree.take(got["params"], trained)
         updates = tree.flatten_rows(trainable(models)) - tree.flatten(trainable(now.w))
-        labels, evidence = self._labels(apart(updates, self.metric), seed)
-        counts = got.samples[able] if self.weights == "samples" else np.ones(len(able))
+        labels, evidence = self._labels(update_distances(updates, self.metric), seed)
+        weights = got.samples[trained] if self.weights == "samples" else np.ones(len(trained))
         members = [np.flatnonzero(labels == j) for j in range(labels.max() + 1)]
-        bank = tree.stack(fed.average(tree.take(models, each), counts[each]) for each in members)
-        clients = [got.clients[place] for place in able]
+        bank = tree.stack(fed.average(tree.take(models, each), weights[each]) for each in members)
+        clients = [got.clients[i] for i in trained]
         row = dict(zip(clients, labels.tolist(), strict=True))
         after = State(now.w, bank, updates, labels, ClientMap(row), now.warmed, clustered=True)
         distances = tree.row_distances(models, tree.take(bank, labels)).tolist()
         evidence = {"clients": clients, "labels": labels, **evidence}
         return Round(after, row, loss_of(got), dict(zip(clients, distances, strict=True)), evidence)
 
-    def _labels(self, distances: Array, seed: Seed) -> tuple[Array, dict[str, Any]]:
-        """The cluster of each client, and on what that was decided."""
+    def _labels(self, distances: Array, seed: Seed) -> tuple[Array, dict[str, object]]:
+        """The cluster of each client, and the evidence for the record."""
         if len(distances) == 1:
             return np.zeros(1, np.int64), {}
         if self.threshold_quantile or not (self.clusters or self.threshold == "auto"):
@@ -195,21 +186,21 @@ class FLHC:
         return agglomerative(distances, k=k, linkage=self.linkage), {"distances": distances, "scores": shown}
 
     def _join(
-        self, now: State, fed: Federation, clients: Cohort | list[ClientId], seed: Seed, min_replies: int | None = None
-    ) -> tuple[dict[ClientId, int], dict[str, Any]]:
-        """The clusters of late clients that answer, and the mean distances on which that was decided."""
-        got = fed.ask(clients, update, seed.fold("join"), w0=now.w, local=self.moving, min_replies=min_replies)
+        self, now: State, fed: Federation, newcomers: Clients, seed: Seed, min_replies: int | None = None
+    ) -> Joined:
+        """Newcomers train from w and join by the mean distance of their updates."""
+        local = self.update_training
+        got = fed.ask(newcomers, update, seed.fold("join"), w0=now.w, local=local, min_replies=min_replies)
         if not len(got) or not len(now.labels):
-            return dict.fromkeys(got.clients, 0), {}
-        new = tree.flatten_rows(trainable(got["update"]))
-        known = len(now.updates)
-        far = apart(np.concatenate([now.updates, new]), self.metric)[known:, :known]  # (replies, clustered)
-        rows, means = nearest_clusters(far, now.labels)
-        return dict(zip(got.clients, rows, strict=True)), {"clients": list(got.clients), "mean_distances": means}
+            return Joined(dict.fromkeys(got.clients, 0), {})
+        new, known = tree.flatten_rows(trainable(got["update"])), len(now.updates)
+        distances = update_distances(np.concatenate([now.updates, new]), self.metric)
+        to_initial = distances[known:, :known]  # (newcomers, initial clients)
+        return cluster_training.join_nearest(got.clients, to_initial, now.labels, name="mean_distances")
 
 
-def apart(updates: Array, metric: Metric) -> Array:
-    """P: distances of all pairs of updates."""
+def update_distances(updates: Array, metric: Metric) -> Array:
+    """P: the distances between all pairs of updates."""
     if metric == "cosine":
         return np.maximum(1 - cosine(updates), 0.0)
     return l2(updates) if metric == "l2" else l1(updates)

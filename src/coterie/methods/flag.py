@@ -1,37 +1,36 @@
-"""FLAG: cluster clients once, by what their classes look like and where they move; trial runs tell how many clusters.
+"""FLAG: cluster clients once, by their class subspaces and updates; trial runs choose the number of clusters.
 
 "FLAG: Clustered Federated Learning Combining Data and Gradient Information in Heterogeneous Settings", submitted to
-ICLR 2025, openreview.net/forum?id=8OrXrdPbef (not on arXiv). The text at hand lacks its three algorithm boxes; what
-follows is put together from its equations and sentences:
+ICLR 2025, openreview.net/forum?id=8OrXrdPbef (not on arXiv). The available text lacks its three algorithm boxes; this
+is reconstructed from its equations and sentences:
 
     U_c^i = the first p left singular vectors of class c        client, once: p = max(1, round(0.01 n_ic))
     Δ^i = LocalUpdate(w_0, t_g epochs) - w_0                    client, once
     A = β V̂ + (1-β) Ĝ                                           server: (2) to (6), clustering/angles.py, proximity.py
     for α = 1, 1-s, …, 0: agglomerate while A ≤ α               server; of equal partitions the largest α is kept
         goodness = mean over Q of the validation accuracy       clients in Q: `trial_rounds` rounds of FedAvg in each
-                   of their clusters' models                    cluster with a light model; the same Q, w_0 and batches
+                   of their clusters' models                    cluster with a small model; the same Q, w_0 and batches
     choose the partition at the elbow of goodness               server: `clustering.elbow`
-    (8)  w_z ← Σ_i n_i LocalUpdate_i(w_z) / Σ_i n_i             over those of the cohort that are in cluster z
+    (8)  w_z ← Σ_i n_i LocalUpdate_i(w_z) / Σ_i n_i             over the members of cluster z in the cohort
 
-n_ic are sent with U_c^i (`counts`), t_g is `update_epochs`, s `step`, |Q| = m' `judges`, w_z row z of `bank`; all
-clusters start at the same w_0. Inputs are taken as the model is fed with them, normalized by the task, uncentred;
-`inputs="raw"` takes them as they are stored. β = 1 asks for no updates, β = 0 for no directions. With `privacy`, or
-δ = 0, all classes weigh alike and no counts leave a client; p still tells them to within 1/share, unless `vectors`
-fixes it.
+n_ic are sent with U_c^i (`counts`), t_g is `update_epochs`, s `threshold_step`, |Q| = m' `validation_clients`, w_z row
+z of `bank`; all clusters start at the same w_0. Inputs are taken as the model receives them, normalized by the task,
+uncentered; `inputs="raw"` takes them as stored. β = 1 asks for no updates, β = 0 for no subspaces. With `privacy`, or
+δ = 0, all classes have the same weight and no counts leave a client; p still reveals them to within 1/share, unless
+`vectors` fixes it.
 
-Departures, where the text says nothing or contradicts itself: t_g is 20 epochs (elsewhere 2 or 3 rounds of 10), m' 30
-(25), s 0.1 (0.01). Linkage is average, as in PACFL. The last α is 0, where everyone is alone: the elbow measures a
-number of clusters by the largest that was tried, and where clients of one kind are closer than s, the last α above 0
-leaves hardly more clusters than there are kinds; of 5 kinds and at most 7 clusters it takes 2. `alone` off stops above
-0. Trial runs train E = 10 epochs a round, as the paper's clients do, and all layers, whatever `local` says. Validation
-takes a tenth of a client's training examples; those who have none to spare do not judge. Clusters of different
-partitions with the same members in Q are trained once: with the same start and batches they would end at the same
-model. (8) is over the cohort, not over all members. A newcomer, which the paper does not know, gets its row of A with
-the bounds that were found for the founders, and joins the cluster with the smallest mean; it has to move from w_0 for
-that.
+Departures, where the text says nothing or contradicts itself. t_g is 20 epochs (elsewhere 2 or 3 rounds of 10), m' 30
+(25), s 0.1 (0.01); linkage is average, as in PACFL. The last α is 0, where every client is a cluster of its own: the
+elbow scales the number of clusters by the largest one tried, and if clients of one true cluster are closer than s, the
+last α above 0 leaves hardly more clusters than there are true ones (of 5 true clusters and at most 7 found, it takes
+2); `singletons` off stops above 0. Trial runs train E = 10 epochs a round, as the paper's clients do, and all layers,
+whatever `local` says. Validation takes a tenth of a client's training examples; clients with none to spare do not
+validate. Clusters with the same members in Q in several partitions are trained once: they would end at the same model.
+(8) is over the cohort, not over all members. A newcomer, which the paper does not consider, gets its row of A with the
+ranges of the initial clients, and joins the cluster with the smallest mean; it has to train from w_0 for that.
 
-What cannot work: a class that one of two clients lacks counts 180°, even if it lacks it by chance. With 36 images of
-ten classes a client, a fifth of the clients lack one, and these absences drown the angle between two rotations.
+Limitation: a class that one of two clients lacks counts 180°, even if it is missing by chance. With 36 images of ten
+classes per client, a fifth of the clients lack a class, and these angles outweigh the angle between two rotations.
 """
 
 from __future__ import annotations
@@ -39,25 +38,26 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from coterie import tree
+from coterie.bounds import Bound, check
 from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD
-from coterie.clients.class_subspaces import Subspaces, class_subspaces, counted_subspaces
-from coterie.clients.directions import update
-from coterie.clustering import ElbowRule, Linkage, agglomerative, elbow
+from coterie.clients.class_subspaces import Subspaces
+from coterie.clustering import ElbowRule, Linkage, elbow
 from coterie.clustering.proximity import Log, Scaling
+from coterie.clustering.threshold_sweep import threshold_partitions
 from coterie.codec import state
-from coterie.errors import SpecError
-from coterie.federation.protocol import Cached, Cohort, Federation
-from coterie.methods.clusters import nearest_clusters, needs_classes, train_clusters
-from coterie.methods.protocol import Placement, Round, Stage, check_choices
-from coterie.methods.sketches import Bounds, Nearness, Sketches
-from coterie.methods.trials import Light, accuracies_of, mean_accuracies, validation_accuracies
-from coterie.models import Task, trainable
+from coterie.federation.protocol import Cohort, Federation
+from coterie.methods import cluster_training
+from coterie.methods.cluster_training import Clients, Joined
+from coterie.methods.flag_sketches import Proximity, Ranges, Sketches, SketchRequest
+from coterie.methods.protocol import Placement, Round, Stage
+from coterie.methods.trial_runs import TrialModel, TrialRun, mean_accuracies, next_accuracies
+from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Params
 
@@ -65,30 +65,30 @@ from coterie.types import Array, Bank, ClientId, Params
 @state
 @dataclass(frozen=True)
 class State:
-    """Where a run of FLAG is.
+    """State of a FLAG run.
 
     Attributes:
         w0: The common initial model.
         bank: The clusters' models.
         trials: The seed of all trial runs.
-        founders: What those told on whom the clusters are founded.
-        bounds: Of their angles; None before they are founded.
-        thresholds: α of each distinct partition, falling.
-        partitions: The cluster of each founder, (partitions, founders).
-        judges: Q.
-        accuracies: Of each judge's validation, (partitions tried, judges); -1 where it is not known.
-        labels: The cluster of each founder in the partition that was chosen; empty before that.
-        assignment: The cluster of each client that has one.
+        initial: The sketches of the initial clients, which are clustered.
+        ranges: The ranges of their angles; None before the sketches are known.
+        thresholds: α of each distinct partition, decreasing.
+        partitions: The cluster of each initial client, (partitions, initial clients).
+        validation: Q, the validation clients.
+        accuracies: Their validation accuracies, (partitions tried, validation clients); -1 where unknown.
+        labels: The cluster of each initial client in the chosen partition; empty before the choice.
+        assignment: Client → cluster.
     """
 
     w0: Params
     bank: Bank
     trials: Seed
-    founders: Sketches = field(default_factory=Sketches)
-    bounds: Bounds | None = None
+    initial: Sketches = field(default_factory=Sketches)
+    ranges: Ranges | None = None
     thresholds: tuple[float, ...] = ()
     partitions: Array = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    judges: tuple[ClientId, ...] = ()
+    validation: tuple[ClientId, ...] = ()
     accuracies: Array = field(default_factory=lambda: np.zeros((0, 0)))
     labels: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     assignment: ClientMap[int] = field(default_factory=ClientMap)
@@ -96,198 +96,151 @@ class State:
 
 @dataclass(frozen=True)
 class FLAG:
-    """Clusters by angles of data and of updates, as many as trial runs find best; a model for each.
+    """Clusters by angles of data and updates, their number by trial runs; one model per cluster.
 
     Attributes:
-        local: How clients train.
-        beta: β, the share of the data in the proximity; 1 for data alone, 0 for updates alone.
-        delta: δ: classes weigh between 1 - δ and 1 + δ by the sizes of two clients.
-        privacy: All classes weigh alike, and no counts leave a client.
-        log: Of the sizes of classes.
-        share: p by the size of a class.
-        vectors: p, the same for all classes; 0 for a share.
-        inputs: Directions of inputs as the model is fed with them, or as they are stored.
+        local: Local training.
+        beta: β, the share of the data angles in the proximity; 1: data only, 0: updates only.
+        delta: δ: class weights lie between 1 - δ and 1 + δ, by the class sizes of two clients.
+        privacy: Give all classes the same weight, so that no class counts leave a client.
+        log: Logarithm of class sizes: ln(n + e), or ln(max(n, 2)).
+        share: Subspace dimension p as a share of the class size.
+        vectors: Subspace dimension p, the same for all classes; 0: use `share`.
+        inputs: Subspaces of inputs as the model receives them, or as stored.
         update_epochs: t_g, epochs of the update that is compared.
-        scale: Whether the zeros on the diagonals count when angles are scaled to [0, 1].
-        linkage: The distance of clusters.
-        step: s, from one threshold to the next.
-        alone: Whether the last threshold is 0, at which everyone is alone; the paper's stay above it.
-        judges: m', clients in trial runs.
-        trial_rounds: Of each trial run.
-        trial_epochs: Of local training in each of these rounds; E of the paper, whatever `local` says.
-        light: The model of trial runs.
-        rule: How the number of clusters is chosen: at the elbow of goodness, where it is best, or the fewest within
-            0.01 of that.
+        scale: Whether the zeros on the diagonal count when angles are scaled to [0, 1].
+        linkage: Distance between clusters.
+        threshold_step: s, the step from one threshold to the next.
+        singletons: Whether to try the threshold 0, where every client is a cluster of its own; the paper does not.
+        validation_clients: m', number of clients in trial runs.
+        trial_rounds: Rounds of each trial run.
+        trial_epochs: Epochs of local training in each trial round; E of the paper.
+        trial_model: Model of trial runs: logistic regression, or LeNet-5 with half the filters.
+        rule: Choice of the number of clusters: the elbow of the mean validation accuracy, its maximum, or the fewest
+            clusters within 0.01 of the maximum.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
-    beta: float = 0.5
-    delta: float = 0.5
+    beta: Annotated[float, Bound(at_least=0, at_most=1)] = 0.5
+    delta: Annotated[float, Bound(at_least=0, at_most=1)] = 0.5
     privacy: bool = False
     log: Log = "shifted"
-    share: float = 0.01
-    vectors: int = 0
+    share: Annotated[float, Bound(above=0, at_most=1)] = 0.01
+    vectors: Annotated[int, Bound(at_least=0)] = 0
     inputs: Literal["model", "raw"] = "model"
-    update_epochs: int = 20
+    update_epochs: Annotated[int, Bound(at_least=1)] = 20
     scale: Scaling = "whole"
     linkage: Linkage = "average"
-    step: float = 0.1
-    alone: bool = True
-    judges: int = 30
-    trial_rounds: int = 5
-    trial_epochs: int = 10
-    light: Light = "mclr"
+    threshold_step: Annotated[float, Bound(above=0, at_most=1)] = 0.1
+    singletons: bool = True
+    validation_clients: Annotated[int, Bound(at_least=1)] = 30
+    trial_rounds: Annotated[int, Bound(at_least=1)] = 5
+    trial_epochs: Annotated[int, Bound(at_least=1)] = 10
+    trial_model: TrialModel = "mclr"
     rule: ElbowRule = "elbow"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        check_choices(self)
-        for name in ("beta", "delta"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise SpecError(f"method.{name} must lie between 0 and 1, got {getattr(self, name)}")
-        for name in ("share", "step"):
-            if not 0 < getattr(self, name) <= 1:
-                raise SpecError(f"method.{name} must be above 0 and at most 1, got {getattr(self, name)}")
-        whole = (("vectors", 0), ("update_epochs", 1), ("judges", 1), ("trial_rounds", 1), ("trial_epochs", 1))
-        for name, least in whole:
-            if getattr(self, name) < least:
-                raise SpecError(f"method.{name} must be at least {least}, got {getattr(self, name)}")
+        """Validate the settings."""
+        check(self, "method")
 
     @property
-    def nearness(self) -> Nearness:
+    def proximity(self) -> Proximity:
         """How sketches are compared."""
-        return Nearness(self.beta, self.delta, self.log, self.scale)
+        return Proximity(self.beta, self.delta, self.log, self.scale)
 
     @property
-    def moving(self) -> LocalSGD:
-        """How clients train for Δ^i: alike whenever they do, so that a newcomer is compared on the same base."""
-        return dataclasses.replace(self.local, steps=0, epochs=self.update_epochs, mu=0.0, lr_decay=1.0)
+    def request(self) -> SketchRequest:
+        """What clients are asked for; they train for Δ^i the same way at any time, so that newcomers are comparable."""
+        local = dataclasses.replace(self.local, steps=0, epochs=self.update_epochs, mu=0.0, lr_decay=1.0)
+        subspaces = Subspaces(share=self.share, vectors=self.vectors, inputs=self.inputs)
+        counted = not self.privacy and self.delta > 0
+        return SketchRequest(local if self.beta < 1 else None, subspaces if self.beta > 0 else None, counted)
 
     @property
-    def trying(self) -> LocalSGD:
-        """How clients train the light model, which has layers of its own; plain FedAvg, without a proximal term."""
-        return dataclasses.replace(self.local, steps=0, epochs=self.trial_epochs, trainable_layers=(), mu=0.0)
+    def trial_run(self) -> TrialRun:
+        """Trial runs train all layers of their model, without a proximal term."""
+        local = dataclasses.replace(self.local, steps=0, epochs=self.trial_epochs, trainable_layers=(), mu=0.0)
+        return TrialRun(self.trial_model, local, self.trial_rounds)
 
     def start(self, task: Task, seed: Seed) -> State:
-        """w_0, and no cluster yet."""
-        needs_classes("flag", task)
+        """w_0, without clusters."""
+        cluster_training.needs_classes("flag", task)
         w0 = task.init(seed.fold("init"))
         return State(w0, tree.stack([w0]), seed.fold("trials"))
 
     def stage(self, now: State) -> Stage:
-        """One step of preparing finds the partitions, one more for each of them judges it."""
+        """One preparation step computes the proximity, one more per partition tries it."""
         return "train" if len(now.labels) else "prepare"
 
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """Find partitions, try them one by one; then newcomers join and each cluster averages."""
-        if now.bounds is None:
-            return self._found(now, fed, cohort, seed)
+        """Compute the partitions; try them one by one; then newcomers join and each cluster trains."""
+        if now.ranges is None:
+            return self._compute_partitions(now, fed, cohort, seed)
         if not len(now.labels):
-            return self._try(now, fed, cohort)
-        return train_clusters(now, fed, cohort, seed, self.local.at(cohort.t), self._join)
+            return self._try_next(now, fed, cohort)
+        return cluster_training.train_clusters(now, fed, cohort, seed, self.local.at(cohort.t), self._join)
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """Each its cluster; a newcomer the one that it would join, for which it tells of itself as the founders did."""
-        everyone = list(clients)
-        row = {client: now.assignment[client] for client in everyone if client in now.assignment}
-        if len(now.labels):
-            row |= self._join(now, fed, [client for client in everyone if client not in row], seed)[0]
-        return Placement(now.bank, row)
+        """Serve each client its cluster's model; a newcomer sends its sketch to join a cluster."""
+        if not len(now.labels):
+            return Placement(now.bank, {})
+        return cluster_training.place_in_clusters(now, fed, clients, seed, self._join)
 
-    def _sketch(
-        self,
-        now: State,
-        fed: Federation,
-        clients: Cohort | Iterable[ClientId],
-        seed: Seed,
-        min_replies: int | None = None,
-    ) -> Sketches:
-        """What clients tell, of those who answered all that was asked."""
-        asked: Any = dataclasses.replace(clients, efforts={}) if isinstance(clients, Cohort) else list(clients)
-        updates = bases = counts = None
-        if self.beta < 1:  # first: to be scored nobody trains, and then nobody need look for directions either
-            sent: dict[str, Any] = {"w0": Cached(now.w0), "local": self.moving}
-            moved = fed.ask(asked, update, seed.fold("updates"), min_replies=min_replies, **sent)
-            updates = {client: tree.flatten(trainable(each)) for client, each in moved.by_client("update").items()}
-            asked = asked.of(updates) if isinstance(asked, Cohort) else list(updates)
-        who: tuple[ClientId, ...] = tuple(asked)
-        if self.beta > 0 and who:
-            work = class_subspaces if self.privacy or not self.delta else counted_subspaces
-            how = Subspaces(share=self.share, vectors=self.vectors, inputs=self.inputs)
-            got = fed.ask(asked, work, seed.fold("subspaces"), how=how, min_replies=min_replies)
-            who, bases = got.clients, tuple(got["bases"])
-            counts = got["counts"] if work is counted_subspaces else None
-        moves = None if updates is None or not who else np.stack([updates[client] for client in who])
-        return Sketches(who, bases, counts, moves)
-
-    def _found(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """The proximity of all clients, and the distinct partitions that it gives."""
-        told = self._sketch(now, fed, cohort, seed)
-        proximity, bounds, angles = self.nearness.among(told)
-        thresholds, partitions = self._partitions(proximity)
-        judges = cohort.draw(told.clients, self.judges, name="flag judges").clients
+    def _compute_partitions(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
+        """The proximity of all clients, its distinct partitions, and Q."""
+        sketches = self.request.ask(now.w0, fed, cohort, seed)
+        proximity, ranges, angles = self.proximity.all_pairs(sketches)
+        thresholds, partitions = threshold_partitions(
+            proximity, self.threshold_step, self.linkage, singletons=self.singletons
+        )
+        validation = cohort.draw(sketches.clients, self.validation_clients, name="flag judges").clients
         after = dataclasses.replace(
             now,
-            founders=told,
-            bounds=bounds,
+            initial=sketches,
+            ranges=ranges,
             thresholds=thresholds,
             partitions=partitions,
-            judges=judges,
-            accuracies=np.zeros((0, len(judges))),
+            validation=validation,
+            accuracies=np.zeros((0, len(validation))),
         )
-        evidence: dict[str, Any] = {"clients": list(told.clients), "proximity": proximity, **angles}
-        if len(partitions) == 1:  # nothing to choose from
-            return self._settled(after, 0, {**evidence, "thresholds": list(thresholds)}, "proximity")
+        evidence = {"clients": list(sketches.clients), "proximity": proximity, **angles}
+        if len(partitions) == 1:  # no trial runs are needed
+            return self._choose(after, 0, {**evidence, "thresholds": list(thresholds)}, "proximity")
         return Round(after, evidence=evidence, label="proximity")
 
-    def _partitions(self, proximity: Array) -> tuple[tuple[float, ...], Array]:
-        """The distinct partitions, each with its largest threshold, from one cluster on."""
-        found: dict[int, tuple[float, Array]] = {}  # agglomeration is nested: as many clusters are the same clusters
-        count = int(np.ceil(1 / self.step - 1e-9))
-        above = [round(1 - k * self.step, 12) for k in range(count)]  # 0.3, not 0.30000000000000004
-        for alpha in [*above, 0.0] if self.alone else above:
-            labels = agglomerative(proximity, threshold=alpha, linkage=self.linkage)
-            found.setdefault(int(labels.max()), (alpha, labels))
-        kept = [found[number] for number in sorted(found)]
-        return tuple(alpha for alpha, _ in kept), np.stack([labels for _, labels in kept])
-
-    def _try(self, now: State, fed: Federation, cohort: Cohort) -> Round[State]:
-        """Judge the next partition; after the last one, choose."""
-        s, place = len(now.accuracies), {client: i for i, client in enumerate(now.founders.clients)}
-        how: dict[str, Any] = {"light": self.light, "local": self.trying, "rounds": self.trial_rounds}
-        accuracies = accuracies_of(
-            now.partitions[:, [place[client] for client in now.judges]],
-            now.accuracies,
-            now.judges,
-            lambda clusters: validation_accuracies(clusters, fed, cohort, now.trials, **how),
+    def _try_next(self, now: State, fed: Federation, cohort: Cohort) -> Round[State]:
+        """A trial run of the next partition; after the last one, choose."""
+        s, position = len(now.accuracies), {client: i for i, client in enumerate(now.initial.clients)}
+        labels = now.partitions[:, [position[client] for client in now.validation]]
+        accuracies = next_accuracies(
+            labels, now.accuracies, now.validation, lambda new: self.trial_run.validate(new, fed, cohort, now.trials)
         )
         after = dataclasses.replace(now, accuracies=np.concatenate([now.accuracies, accuracies[None]]))
         goodness = mean_accuracies(after.accuracies)
         label = f"trial {s + 1} of {len(now.partitions)}"
-        sizes = (after.partitions.max(axis=1) + 1).tolist()
+        numbers = (after.partitions.max(axis=1) + 1).tolist()  # of clusters
         if s + 1 < len(now.partitions):
-            evidence = {"threshold": now.thresholds[s], "clusters": sizes[s], "goodness": goodness[s]}
+            evidence = {"threshold": now.thresholds[s], "clusters": numbers[s], "goodness": goodness[s]}
             return Round(after, evidence=evidence, label=label)
-        chosen = sizes.index(elbow(sizes, goodness, self.rule))
-        scores = {str(size): good for size, good in zip(sizes, goodness, strict=True)}
-        return self._settled(after, chosen, {"scores": scores, "thresholds": list(now.thresholds)}, label)
+        chosen = numbers.index(elbow(numbers, goodness, self.rule))
+        scores = {str(number): good for number, good in zip(numbers, goodness, strict=True)}
+        return self._choose(after, chosen, {"scores": scores, "thresholds": list(now.thresholds)}, label)
 
-    def _settled(self, now: State, chosen: int, evidence: dict[str, Any], label: str) -> Round[State]:
-        """Found the clusters of the chosen partition."""
+    def _choose(self, now: State, chosen: int, evidence: dict[str, object], label: str) -> Round[State]:
+        """The clusters of the chosen partition, all at w_0."""
         labels = now.partitions[chosen]
-        row = dict(zip(now.founders.clients, labels.tolist(), strict=True))
-        bank = tree.stack([now.w0] * int(labels.max() + 1))
+        row = dict(zip(now.initial.clients, labels.tolist(), strict=True))
+        bank = cluster_training.equal_models(now.w0, labels)
         after = dataclasses.replace(now, bank=bank, labels=labels, assignment=ClientMap(row))
         shown = {**evidence, "clients": list(row), "labels": labels, "threshold": now.thresholds[chosen]}
         return Round(after, row, evidence=shown, label=label)
 
     def _join(
-        self, now: State, fed: Federation, cold: Cohort | list[ClientId], seed: Seed, min_replies: int | None = None
-    ) -> tuple[dict[ClientId, int], dict[str, Any]]:
-        """The clusters of those who have none yet, and on what that was decided; who is not heard stays without."""
-        told = self._sketch(now, fed, cold, seed, min_replies) if len(cold) else Sketches()
-        if not told.clients:
-            return {}, {}
-        assert now.bounds is not None
-        row, means = nearest_clusters(self.nearness.towards(told, now.founders, now.bounds), now.labels)
-        return dict(zip(told.clients, row, strict=True)), {"clients": list(told.clients), "mean_proximity": means}
+        self, now: State, fed: Federation, newcomers: Clients, seed: Seed, min_replies: int | None = None
+    ) -> Joined:
+        """Newcomers send their sketches and join by mean proximity."""
+        sketches = self.request.ask(now.w0, fed, newcomers, seed, min_replies)
+        if not sketches.clients or now.ranges is None:
+            return Joined({}, {})
+        rows = self.proximity.of_newcomers(sketches, now.initial, now.ranges)
+        return cluster_training.join_nearest(sketches.clients, rows, now.labels, name="mean_proximity")

@@ -1,19 +1,19 @@
-"""Local-KMeans: every client trains alone, and k-means clusters the models; a centroid is its clients' model.
+"""Local-KMeans: every client trains alone, k-means clusters the models, and each client is served its centroid.
 
 Ghosh, Hong, Yin, Ramchandran, "Robust Federated Learning in a Heterogeneous Environment", arXiv:1906.06629; the
 baseline of that name in SR-FCA, arXiv:2210.11538, section 5:
 
     w_i ← I batches of local training from w_0          client; its model goes to the server
     Z ← k-means++ of the vectors w_i, k clusters        server; nothing is standardized
-    ω_c = mean of w_i over cluster c                    server; every client counts 1
+    ω_c = mean of w_i over cluster c                    server; all clients have the same weight
 
-I is `init_steps`, k `clusters`, ω_c is row c of `bank`. Nothing more is trained, unless `finetune_rounds` asks for
-rounds of FedAvg in each cluster from its centroid. Who missed the clustering trains alone and joins the cluster of the
-nearest centroid: before the first of those rounds in whose cohort it is, or to be served.
+I is `init_steps`, k `clusters`, ω_c is row c of `bank`. There is no further training, unless `finetune_rounds` asks
+for rounds of FedAvg in each cluster from its centroid. A client that missed the clustering trains alone and joins the
+cluster of the nearest centroid: when it is in the cohort of such a round, or when it is served.
 
-Departures. All clients start from one w_0; with `init="own"` each from one of its own, where the mean of networks whose
-units are in different orders is good for nothing. SR-FCA's code fills every layer of a centroid from the beginning of
-the vector: that is why it prints 10 %. The partition does not suffer from it.
+Departures. All clients start from one w_0. With `init="own"` each starts from its own random model; the mean of models
+whose units are in different orders is then useless. SR-FCA's code fills every layer of a centroid from the beginning of
+the vector, which explains its 10 % accuracy; the partition is not affected.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from coterie import tree
+from coterie.bounds import Bound, check
 from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.clustering import kmeans, nearest
 from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, PerClient, Replies
-from coterie.methods.clusters import train_clusters
+from coterie.methods.cluster_training import Clients, Joined, place_in_clusters, train_clusters
 from coterie.methods.fedavg import loss_of
-from coterie.methods.one_shot import l2_to
-from coterie.methods.protocol import Placement, Round, Stage, check_choices, from_run
+from coterie.methods.model_distances import l2_to
+from coterie.methods.protocol import Placement, Round, Stage, from_run
 from coterie.models import Task, trainable
 from coterie.seeds import Seed
 from coterie.types import Bank, ClientId, Params
@@ -44,15 +45,15 @@ from coterie.types import Bank, ClientId, Params
 @state
 @dataclass(frozen=True)
 class State:
-    """Where a run of Local-KMeans is.
+    """State of a Local-KMeans run.
 
     Attributes:
         w0: The common initial model.
-        seed: Of the clients' own ones.
-        bank: The clusters' models; before clustering, w_0.
-        centroids: What newcomers are compared with: the clusters' first models, without statistics.
-        assignment: The cluster of each client that has one.
-        rounds: Rounds gone by.
+        seed: Seed of the clients' own initial models.
+        bank: The clusters' models; before the clustering, w_0.
+        centroids: The clusters' first models, without running statistics; newcomers are compared with them.
+        assignment: Client → cluster.
+        rounds: Number of rounds done.
     """
 
     w0: Params
@@ -65,32 +66,29 @@ class State:
 
 @dataclass(frozen=True)
 class LocalKMeans:
-    """k clusters of the models of clients that trained alone.
+    """k clusters of models that clients trained alone.
 
     Attributes:
-        local: How clients train.
-        clusters: k.
-        init_steps: I, batches of every client's training alone.
-        init: All start from one model, or each from one of its own.
-        finetune_rounds: Rounds of FedAvg in each cluster after that.
-        weights: In those, a client counts its examples, or 1.
-        rounds: Of the run.
+        local: Local training.
+        clusters: k, number of clusters.
+        init_steps: I, number of batches that every client trains alone.
+        init: All clients start from one model, or each from its own random model.
+        finetune_rounds: Number of FedAvg rounds in each cluster after the clustering.
+        weights: Client weight in these rounds: number of samples, or uniform.
+        rounds: Number of rounds of the run.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
-    clusters: int = 4
-    init_steps: int = 250
+    clusters: Annotated[int, Bound(at_least=1)] = 4
+    init_steps: Annotated[int, Bound(at_least=1)] = 250
     init: Literal["common", "own"] = "common"
-    finetune_rounds: int = 0
+    finetune_rounds: Annotated[int, Bound(at_least=0)] = 0
     weights: Literal["samples", "uniform"] = "samples"
     rounds: int = from_run("rounds")
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        check_choices(self)
-        for name, least in (("clusters", 1), ("init_steps", 1), ("finetune_rounds", 0)):
-            if getattr(self, name) < least:
-                raise SpecError(f"method.{name} of localkmeans must be at least {least}, got {getattr(self, name)}")
+        """Validate the settings."""
+        check(self, "method")
         if self.finetune_rounds > self.rounds:
             raise SpecError(
                 f"localkmeans with finetune_rounds = {self.finetune_rounds} needs run.rounds of at least as many, got "
@@ -98,61 +96,58 @@ class LocalKMeans:
             )
 
     def start(self, task: Task, seed: Seed) -> State:
-        """w_0, and no cluster yet."""
+        """w_0, without clusters."""
         w0 = task.init(seed.fold("init"))
         bank = tree.stack([w0])
         return State(w0, seed, bank, trainable(bank))
 
     def stage(self, now: State) -> Stage:
-        """Clustering prepares; it is all there is, unless there are rounds after it."""
+        """Clustering is a preparation step; the rounds of fine-tuning follow, if any."""
         if not len(now.assignment):
             return "prepare"
         return "train" if now.rounds < self.finetune_rounds else "done"
 
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """Everyone trains alone and is clustered; or a round of FedAvg in each cluster."""
+        """All clients train alone and are clustered; or a round of FedAvg in each cluster."""
         if len(now.assignment):
             done = train_clusters(now, fed, cohort, seed, self.local.at(cohort.t), self._join, self.weights)
             return dataclasses.replace(
                 done, state=dataclasses.replace(done.state, rounds=cohort.t + 1), label="fine-tuning"
             )
-        got = self._alone(now, fed, cohort, seed)
+        got = self._train_alone(now, fed, cohort, seed)
         points = tree.flatten_rows(trainable(got["params"]))
         labels, _ = kmeans(points, self.clusters, seed)
         members = [np.flatnonzero(labels == c) for c in range(labels.max() + 1)]
-        bank = tree.stack(fed.average(tree.take(got["params"], mine), np.ones(len(mine))) for mine in members)
+        bank = tree.stack(fed.average(tree.take(got["params"], each), np.ones(len(each))) for each in members)
         row = dict(zip(got.clients, labels.tolist(), strict=True))
         after = dataclasses.replace(now, bank=bank, centroids=trainable(bank), assignment=ClientMap(row))
         evidence = {"clients": list(got.clients), "labels": labels}
         return Round(after, row, loss_of(got), evidence=evidence, label="k-means", closes=True)
 
-    def _alone(
-        self, now: State, fed: Federation, asked: Cohort | list[ClientId], seed: Seed, min_replies: int | None = None
+    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+        """Serve each client its cluster's model; a newcomer trains alone to join a cluster."""
+        if not len(now.assignment):
+            return Placement(now.bank, dict.fromkeys(clients, 0))
+        return place_in_clusters(now, fed, clients, seed, self._join)
+
+    def _train_alone(
+        self, now: State, fed: Federation, asked: Clients, seed: Seed, min_replies: int | None = None
     ) -> Replies:
-        """The models of clients that train alone, from w_0 or each from its own start."""
+        """The models that clients train alone, from w_0 or from their own initial models."""
         local = dataclasses.replace(self.local, steps=self.init_steps, mu=0.0, lr_decay=1.0)
         if self.init == "common":
             return fed.ask(asked, fit, seed, start=now.w0, local=local, min_replies=min_replies)
         starts = tree.stack(fed.task.init(now.seed.fold("init", client)) for client in asked)
-        own = PerClient(starts, {client: place for place, client in enumerate(asked)})
+        own = PerClient(starts, {client: i for i, client in enumerate(asked)})
         return fed.ask(asked, fit, seed, start=own, local=local, min_replies=min_replies)
 
     def _join(
-        self, now: State, fed: Federation, cold: Cohort | list[ClientId], seed: Seed, min_replies: int | None = None
-    ) -> tuple[dict[ClientId, int], dict[str, Any]]:
-        """The clusters of those who have none yet, and on what that was decided; who is not heard stays without."""
-        got = self._alone(now, fed, cold, seed.fold("join"), min_replies) if len(cold) else None
-        if not got:
-            return {}, {}
-        apart = l2_to(trainable(got["params"]), now.centroids)
-        row = dict(zip(got.clients, nearest(apart).tolist(), strict=True))
-        return row, {"clients": list(got.clients), "distances": apart}
-
-    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """Each its cluster's model; a newcomer trains alone and joins the nearest centroid."""
-        everyone = list(clients)
-        if not len(now.assignment):
-            return Placement(now.bank, dict.fromkeys(everyone, 0))
-        row = {client: now.assignment[client] for client in everyone if client in now.assignment}
-        strangers = [client for client in everyone if client not in row]
-        return Placement(now.bank, row | self._join(now, fed, strangers, seed)[0])
+        self, now: State, fed: Federation, newcomers: Clients, seed: Seed, min_replies: int | None = None
+    ) -> Joined:
+        """Newcomers train alone and join the cluster of the nearest centroid."""
+        got = self._train_alone(now, fed, newcomers, seed.fold("join"), min_replies)
+        if not len(got):
+            return Joined({}, {})
+        distances = l2_to(trainable(got["params"]), now.centroids)
+        row = dict(zip(got.clients, nearest(distances).tolist(), strict=True))
+        return Joined(row, {"clients": list(got.clients), "distances": distances})

@@ -1,4 +1,4 @@
-"""ONE_SHOT: every client trains alone, and clients whose models are close are a cluster. The start of SR-FCA.
+"""ONE_SHOT: every client trains alone, and clients with close models form a cluster. The first stage of SR-FCA.
 
 Vardhan, Ghosh, Mazumdar, "An Improved Federated Clustering Algorithm with Model-based Clustering", TMLR 2024,
 arXiv:2210.11538, Algorithm 1:
@@ -9,173 +9,145 @@ arXiv:2210.11538, Algorithm 1:
 
     dist(w_i, w_j) = ‖w_i - w_j‖₂   or, for neural networks,   ½ (f_i(w_j) + f_j(w_i)), f_i the mean training loss of i
 
-For the cross loss every client is sent all models and gives their losses. w_0 is `w0`, T_init `init_steps`, λ
-`threshold`, t `min_size`, f_i(w_j) is `losses[i, j]`.
+For the cross loss every client receives all models and replies with their losses. w_0 is `w0`, T_init `init_steps`, λ
+`threshold`, t `min_size`, f_i(w_j) is `losses[i, j]`; dist is in methods/model_distances.py.
 
-Departures. λ may be found from the distances: in the widest gap (`clustering.widest_gap` says of what), or as a
-quantile, as in the published code. That code groups around random pivots and keeps clusters of more than t clients,
-which is `grouping="pivot"`. A client is sent its own model along with the others: m² transfers where the paper has
-m (m - 1). Whoever trained but did not answer with losses takes part with the half of each distance that others know.
-For distances to clusters, where the halves are not alike, `to_centres` says which of them count.
+Departures. λ may be found from the distances: in the widest gap (see `clustering.widest_gap`), or as a quantile, as in
+the published code. That code forms clusters around random pivots and keeps those of more than t clients, which is
+`grouping="pivot"`. A client also receives its own model: m² transfers where the paper has m (m - 1). A client that
+trained but did not reply with losses takes part with the half of each distance that other clients know.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
 from coterie import tree
+from coterie.bounds import Bound, check
 from coterie.clients import LocalSGD, fit, losses_of
-from coterie.clustering import components, cross, l2, losses_by_cluster, pairwise_quantile, pivots, widest_gap
-from coterie.codec import state
+from coterie.clustering import components, pairwise_quantile, pivots, widest_gap
 from coterie.errors import SpecError, TooFewReplies
 from coterie.federation.protocol import Cohort, Federation, Replies
-from coterie.methods.protocol import check_choices
-from coterie.models import trainable
+from coterie.methods.model_distances import NO_MODELS, Distance, LocalModels, between_clients, positions
 from coterie.seeds import Seed
-from coterie.types import Array, Bank, ClientId, Params
+from coterie.types import Array, ClientId, Params
 
 
 @dataclass(frozen=True)
 class OneShot:
-    """How clients train alone and are clustered.
+    """Settings of ONE_SHOT.
 
     Attributes:
-        local: How clients train.
-        distance: Between models: the loss of each on the other's examples, or l2.
+        local: Local training.
+        distance: Distance between models: the loss of each on the other client's examples, or l2.
         threshold: λ, the largest distance within a cluster, in units of the mean loss or of l2; or found from the
-            distances: `gap`, in the widest gap between those at which clusters join; `quantile` of all pairs.
-        quantile: With threshold `quantile`: which.
-        min_size: t, the fewest clients of a cluster.
-        grouping: Connected components; or random pivots with their neighbors, of which more than t are a cluster.
-        init_steps: T_init, batches of every client's training alone.
+            distances: `gap`: the widest gap between distances at which clusters join; `quantile`: of all pairs.
+        quantile: With threshold `quantile`: the quantile.
+        min_size: t, minimum number of clients in a cluster.
+        grouping: Connected components; or random pivots with their neighbors, of more than t clients.
+        init_steps: T_init, number of batches that every client trains alone.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
-    distance: Literal["cross", "l2"] = "cross"
-    threshold: float | Literal["gap", "quantile"] = "gap"
-    quantile: float = 0.25
-    min_size: int = 2
+    distance: Distance = "cross"
+    threshold: Annotated[float, Bound(above=0, infinite=True)] | Literal["gap", "quantile"] = "gap"
+    quantile: Annotated[float, Bound(above=0, at_most=1)] = 0.25
+    min_size: Annotated[int, Bound(at_least=1)] = 2
     grouping: Literal["components", "pivot"] = "components"
-    init_steps: int = 250
+    init_steps: Annotated[int, Bound(at_least=1)] = 250
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        check_choices(self)
-        found = self.threshold in ("gap", "quantile")
-        if not found and (isinstance(self.threshold, str) or math.isnan(self.threshold) or self.threshold <= 0):
-            raise SpecError(f"method.threshold must be a number above 0, 'gap' or 'quantile', got {self.threshold!r}")
-        if not 0 < self.quantile <= 1:
-            raise SpecError(f"method.quantile must be a share above 0 and up to 1, got {self.quantile}")
-        for name in ("min_size", "init_steps"):
-            if getattr(self, name) < 1:
-                raise SpecError(f"method.{name} must be at least 1, got {getattr(self, name)}")
+        """Validate the settings."""
+        check(self, "method")
 
     @property
-    def alone(self) -> LocalSGD:
-        """How clients train alone: alike whenever they do, so that a late client is compared on the same base."""
+    def init_training(self) -> LocalSGD:
+        """Training alone: the same at any time, so that late clients are comparable."""
         return dataclasses.replace(self.local, steps=self.init_steps, mu=0.0, lr_decay=1.0)
 
     @property
     def smallest(self) -> int:
-        """The fewest clients of a cluster of C_0."""
+        """Minimum number of clients in a cluster of C_0."""
         return self.min_size + (self.grouping == "pivot")
 
 
-@state
-@dataclass(frozen=True)
-class Locals:
-    """Clients that have trained alone.
+class Clusters(NamedTuple):
+    """The result of ONE_SHOT.
 
     Attributes:
-        clients: Who.
-        models: Their models; empty once nothing needs them.
-        losses: With cross losses: f_i(w_j), a row for each client and a column for each model.
-        known: Which of those losses are known.
+        trained: The clients' models and what is known of them.
+        assignment: C_0: client → cluster; clients without a cluster are missing.
+        threshold: λ.
+        evidence: The values behind the decision, for the record.
     """
 
-    clients: tuple[ClientId, ...]
-    models: Bank
-    losses: Array
-    known: Array
-
-    @property
-    def table(self) -> Array:
-        """The losses, NaN where nobody knows."""
-        return np.where(self.known, self.losses, np.nan)
+    trained: LocalModels
+    assignment: dict[ClientId, int]
+    threshold: float
+    evidence: dict[str, object]
 
 
-def train_alone(how: OneShot, w0: Params, fed: Federation, cohort: Cohort, seed: Seed) -> Locals:
-    """Everyone's own model, and what each says of the others' where distances are cross losses."""
-    got = fed.ask(cohort, fit, seed, start=w0, local=how.alone)
-    nobody = Locals((), {}, np.zeros((0, 0), np.float32), np.zeros((0, 0), bool))
-    return joined(how, nobody, got, fed, cohort, seed)
+def one_shot(how: OneShot, w0: Params, fed: Federation, cohort: Cohort, seed: Seed) -> Clusters:
+    """ONE_SHOT.
+
+    Raises:
+        SpecError: If there are too few clients to compare, or no cluster is large enough.
+        TooFewReplies: If there are enough clients, but too few of them replied.
+    """
+    needed = _needed(how, len(cohort.available))
+    trained = train_alone(how, w0, fed, cohort, seed)
+    if len(trained.clients) < needed:
+        raise TooFewReplies(f"{len(trained.clients)} clients have trained alone, {needed} are needed to compare them")
+    distances = between_clients(how.distance, trained)
+    labels, threshold = cluster(how, distances, seed)
+    if labels.max() < 0:
+        pairs = distances[np.triu_indices(len(distances), k=1)]
+        raise SpecError(
+            f"No {how.smallest} clients form a cluster at method.threshold = {threshold:.4g}: their distances go from "
+            f"{pairs.min():.4g} to {pairs.max():.4g}. {_advice(how)}"
+        )
+    assignment = {c: int(label) for c, label in zip(trained.clients, labels, strict=True) if label >= 0}
+    evidence = {"clients": list(trained.clients), "labels": labels, "distances": distances, "threshold": threshold}
+    return Clusters(trained, assignment, threshold, evidence)
 
 
-def joined(how: OneShot, before: Locals, got: Replies, fed: Federation, cohort: Cohort, seed: Seed) -> Locals:
-    """Those who trained before and those who have trained now; the latter's models are scored by everyone."""
+def train_alone(how: OneShot, w0: Params, fed: Federation, cohort: Cohort, seed: Seed) -> LocalModels:
+    """w_i of all clients, with cross losses if these are the distance."""
+    got = fed.ask(cohort, fit, seed, start=w0, local=how.init_training)
+    return add_models(how, NO_MODELS, got, fed, cohort, seed)
+
+
+def train_missing(
+    how: OneShot, w0: Params, trained: LocalModels, fed: Federation, cohort: Cohort, seed: Seed
+) -> LocalModels:
+    """The models so far and those of clients in the cohort that have none yet and train now."""
+    missing = set(cohort).difference(trained.clients)
+    if not missing:
+        return trained
+    got = fed.ask(cohort.of(missing), fit, seed, start=w0, local=how.init_training, min_replies=0)
+    return add_models(how, trained, got, fed, cohort, seed) if len(got) else trained
+
+
+def add_models(
+    how: OneShot, before: LocalModels, got: Replies, fed: Federation, cohort: Cohort, seed: Seed
+) -> LocalModels:
+    """The models before and those in these replies; with cross losses, all clients in the cohort score the new ones."""
     clients = (*before.clients, *got.clients)
     models = tree.concatenate([before.models, got["params"]]) if before.models else got["params"]
     if how.distance == "l2":
-        return Locals(clients, models, before.losses, before.known)
-    many, old = len(clients), len(before.clients)
-    losses, known = np.zeros((many, many), np.float32), np.zeros((many, many), bool)
+        return LocalModels(clients, models, before.losses, before.known)
+    new, old = len(clients), len(before.clients)
+    losses, known = np.zeros((new, new), np.float32), np.zeros((new, new), bool)
     losses[:old, :old], known[:old, :old] = before.losses, before.known
-    heard = fed.ask(cohort.of(set(clients).intersection(cohort)), losses_of, seed.fold("cross"), centers=got["params"])
-    rows = places(clients, heard.clients)
-    losses[rows, old:], known[rows, old:] = heard["losses"], True
-    return Locals(clients, models if before.models or not old else {}, losses, known)
-
-
-def pairwise(how: OneShot, trained: Locals) -> Array:
-    """The distances of all pairs of clients."""
-    return (
-        l2(tree.flatten_rows(trainable(trained.models)))
-        if how.distance == "l2"
-        else cross(trained.table, trained.table)
-    )
-
-
-def to_centres(how: OneShot, bank: Bank, models: Bank, losses: Array, labels: Array, own: Array) -> Array:
-    """The distances of clients to clusters, (clients, clusters).
-
-    A cross loss ½ (f_c(w_j) + f_j(ω_c)) has halves of two kinds: the model w_j of a client alone does worse on others'
-    examples than the model ω_c of a cluster does on the client's. So for a client j of which some f_c(w_j) are not
-    known, all clusters are compared by f_j(ω_c) alone; only where it did not say these either, by the f_c(w_j) there
-    are.
-
-    Args:
-        how: By which distance.
-        bank: The clusters' models.
-        models: With l2: the clients' models.
-        losses: With cross losses: f_i(w_j) of members i of clusters and these clients j, NaN where nobody knows.
-        labels: With cross losses: the cluster of each member i, -1 for none.
-        own: With cross losses: f_j(ω_c), (clients, clusters), NaN where nobody knows.
-    """
-    if how.distance == "l2":
-        return l2_to(trainable(models), trainable(bank))
-    theirs = losses_by_cluster(losses, labels, tree.rows(bank))
-    partly = np.isnan(theirs).any(axis=0) & ~np.isnan(own).any(axis=1)
-    return cross(own, np.where(partly, np.nan, theirs))
-
-
-def l2_to(models: Bank, centers: Bank) -> Array:
-    """The l2 distance of each model to each center, (models, centers)."""
-    # One center at a time: all at once would take models × centers × parameters.
-    return np.stack([tree.row_distances(models, tree.take(centers, [c])) for c in range(tree.rows(centers))], axis=1)
-
-
-def between_centres(how: OneShot, bank: Bank, labels: Array, own: Array) -> Array:
-    """The distances of all pairs of clusters; `labels` are the clients' clusters, `own` their losses f_j(ω_c)."""
-    if how.distance == "l2":
-        return l2(tree.flatten_rows(trainable(bank)))
-    losses = losses_by_cluster(own, labels, tree.rows(bank))
-    return cross(losses, losses)
+    asked = cohort.of(set(clients).intersection(cohort))
+    scored = fed.ask(asked, losses_of, seed.fold("cross"), centers=got["params"])
+    rows = positions(clients, scored.clients)
+    losses[rows, old:], known[rows, old:] = scored["losses"], True
+    return LocalModels(clients, models if before.models or not old else {}, losses, known)
 
 
 def cluster(how: OneShot, distances: Array, seed: Seed) -> tuple[Array, float]:
@@ -191,34 +163,8 @@ def cluster(how: OneShot, distances: Array, seed: Seed) -> tuple[Array, float]:
     return components(distances, threshold, how.smallest), threshold
 
 
-def one_shot(
-    how: OneShot, w0: Params, fed: Federation, cohort: Cohort, seed: Seed
-) -> tuple[Locals, dict[ClientId, int], float, dict[str, Any]]:
-    """ONE_SHOT: who trained, C_0 without those that have no cluster, λ, and on what it was decided.
-
-    Raises:
-        SpecError: If there are too few clients to compare, or no cluster is large enough.
-        TooFewReplies: If there are enough clients, but too few of them answered.
-    """
-    needed = _needed(how, len(cohort.available))
-    trained = train_alone(how, w0, fed, cohort, seed)
-    if len(trained.clients) < needed:
-        raise TooFewReplies(f"{len(trained.clients)} clients have trained alone, {needed} are needed to compare them")
-    distances = pairwise(how, trained)
-    labels, threshold = cluster(how, distances, seed)
-    if labels.max() < 0:
-        apart = distances[np.triu_indices(len(distances), k=1)]
-        raise SpecError(
-            f"No {how.smallest} clients are a cluster at method.threshold = {threshold:.4g}: their distances go from "
-            f"{apart.min():.4g} to {apart.max():.4g}. {_advice(how)}"
-        )
-    row = {c: int(label) for c, label in zip(trained.clients, labels, strict=True) if label >= 0}
-    evidence = {"clients": list(trained.clients), "labels": labels, "distances": distances, "threshold": threshold}
-    return trained, row, threshold, evidence
-
-
 def _needed(how: OneShot, clients: int) -> int:
-    """How many must have trained alone; refuses fewer clients than that before anybody is asked."""
+    """Number of clients that must train; raises SpecError if there are fewer, before any client is asked."""
     if clients < 2:
         raise SpecError(f"Clients are compared with each other, for which at least 2 are needed, got {clients}")
     if clients < how.smallest:
@@ -230,15 +176,9 @@ def _needed(how: OneShot, clients: int) -> int:
 
 
 def _advice(how: OneShot) -> str:
-    """What to do where no cluster is large enough."""
+    """What to change if no cluster is large enough."""
     if how.threshold == "gap":
         return "Take a smaller method.min_size, or more method.init_steps"
     if how.threshold == "quantile":
         return "Take a larger method.quantile, a smaller method.min_size, or more method.init_steps"
     return "Take a larger one; coterie suggest-threshold proposes one"
-
-
-def places(clients: Sequence[ClientId], some: Sequence[ClientId]) -> list[int]:
-    """Where each of some clients stands among all of them."""
-    place = {client: i for i, client in enumerate(clients)}
-    return [place[client] for client in some]

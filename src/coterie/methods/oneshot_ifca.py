@@ -1,16 +1,16 @@
-"""ONE_SHOT-IFCA: IFCA whose number of clusters and first assignment come from SR-FCA's ONE_SHOT.
+"""ONE_SHOT-IFCA: IFCA with the number of clusters and the initial assignment from SR-FCA's ONE_SHOT.
 
 Vardhan, Ghosh, Mazumdar, "An Improved Federated Clustering Algorithm with Model-based Clustering", TMLR 2024,
-arXiv:2210.11538, section 5, where it shows that IFCA lacks more than a good start:
+arXiv:2210.11538, section 5, which uses it to show that IFCA lacks more than a good initialization:
 
     C_0 ← ONE_SHOT(λ, t),  k = |C_0|                     methods/one_shot.py
-    round 0     θ_j ← mean of LocalUpdate_i(θ_j)         over at most K members i of cluster j of C_0; the others wait
+    round 0     θ_j ← mean of LocalUpdate_i(θ_j)         over at most K members i of cluster j of C_0
     round 1, …  IFCA, option II                          all clients choose by loss, at most K of each cluster train
 
-θ_j is row j of IFCA's bank, K is `members`; every model counts 1. The paper does not say what θ_j is before round 0. In
-its code it is drawn anew, which is `first_models="random"`: after one short round no model fits anybody much better
-than the others do, and what ONE_SHOT found is lost for a while. Here it is the mean of the members' own models, which
-all come from one w_0.
+θ_j is row j of IFCA's bank, K is `members`; all clients have the same weight. The paper does not say what θ_j is before
+round 0. Its code draws it at random, which is `first_models="random"`: after one short round no model fits any client
+much better than the others do, and the clusters of ONE_SHOT are lost for a while. Here it is the mean of the models
+that the members trained alone, all from one w_0.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from coterie import tree
+from coterie.bounds import Bound
 from coterie.client_map import ClientMap
 from coterie.clients import fit
 from coterie.codec import state
-from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, Mean, PerClient
 from coterie.methods import ifca
+from coterie.methods.cluster_training import draw_members
 from coterie.methods.fedavg import distances_of, loss_of, move_groups
-from coterie.methods.one_shot import Locals, OneShot, one_shot, places
+from coterie.methods.model_distances import LocalModels, positions
+from coterie.methods.one_shot import OneShot, one_shot
 from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -40,13 +42,13 @@ from coterie.types import Bank, ClientId, Params
 @state
 @dataclass(frozen=True)
 class State:
-    """Where a run of ONE_SHOT-IFCA is.
+    """State of a ONE_SHOT-IFCA run.
 
     Attributes:
         w0: The common initial model.
-        seed: Of the clusters' first models.
-        first: C_0, without clients that have no cluster in it; empty before ONE_SHOT.
-        ifca: Where IFCA is; None before ONE_SHOT.
+        seed: Seed of the clusters' first models.
+        first: C_0: client → cluster; empty before ONE_SHOT.
+        ifca: State of IFCA; None before ONE_SHOT.
     """
 
     w0: Params
@@ -57,37 +59,31 @@ class State:
 
 @dataclass(frozen=True)
 class OneShotIFCA(OneShot):
-    """As many models as ONE_SHOT finds clusters; then every client trains the one that fits it best.
+    """One model per cluster of ONE_SHOT; then every client trains the model that fits it best.
 
     Attributes:
-        members: K, so many clients of each cluster train in a round.
-        first_models: The clusters' first models: the means of their members' own, or drawn at random.
+        members: K, number of clients per cluster that train in a round.
+        first_models: The clusters' first models: the mean of their members' models, or random.
     """
 
-    members: int = 10
+    members: Annotated[int, Bound(at_least=1)] = 10
     first_models: Literal["mean", "random"] = "mean"
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        super().__post_init__()
-        if self.members < 1:
-            raise SpecError(f"method.members of oneshotifca must be at least 1, got {self.members}")
-
     def start(self, task: Task, seed: Seed) -> State:
-        """w_0, and no cluster yet."""
+        """w_0, without clusters."""
         return State(task.init(seed.fold("init")), seed)
 
     def stage(self, now: State) -> Stage:
-        """ONE_SHOT prepares."""
+        """ONE_SHOT is a preparation step."""
         return "prepare" if now.ifca is None else "train"
 
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """ONE_SHOT; then C_0 trains; then IFCA."""
+        """ONE_SHOT; then the clusters of C_0 train; then IFCA."""
         if now.ifca is None:
             trained, row, _, evidence = one_shot(self, now.w0, fed, cohort, seed)
-            bank = self._first(now, trained, row, fed)
-            begun = ifca.State((bank,), (np.inf,), ClientMap(), fed.task.layers)
-            return Round(State(now.w0, now.seed, ClientMap(row), begun), row, evidence=evidence, label="one shot")
+            bank = self._first_models(now, trained, row, fed)
+            initial = ifca.State((bank,), (np.inf,), ClientMap(), fed.task.layers)
+            return Round(State(now.w0, now.seed, ClientMap(row), initial), row, evidence=evidence, label="one shot")
         if now.ifca.rounds == 0:
             return self._train_first(now, now.ifca, fed, cohort, seed)
         done = self._ifca(now.ifca).round(now.ifca, fed, cohort, seed)
@@ -97,28 +93,28 @@ class OneShotIFCA(OneShot):
     def _ifca(self, now: ifca.State) -> ifca.IFCA:
         return ifca.IFCA(self.local, clusters=tree.rows(now.banks[0]), members=self.members)
 
-    def _first(self, now: State, trained: Locals, row: dict[ClientId, int], fed: Federation) -> Bank:
+    def _first_models(self, now: State, trained: LocalModels, row: dict[ClientId, int], fed: Federation) -> Bank:
         """The clusters' first models."""
         groups = [[client for client in row if row[client] == j] for j in range(max(row.values()) + 1)]
         if self.first_models == "random":
             return tree.stack(fed.task.init(now.seed.fold("init", j)) for j in range(len(groups)))
-        members = [tree.take(trained.models, places(trained.clients, each)) for each in groups]
+        members = [tree.take(trained.models, positions(trained.clients, each)) for each in groups]
         return tree.stack(fed.average(models, np.ones(tree.rows(models))) for models in members)
 
-    def _train_first(self, now: State, begun: ifca.State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """Round 0: each cluster trains on its own members, whatever fits them best."""
-        bank, row = begun.banks[0], now.first
-        pools = [[c for c in cohort.available if row.get(c) == j] for j in range(tree.rows(bank))]
-        drawn = [cohort.draw(pool, self.members, name=f"ifca {j}") for j, pool in enumerate(pools)]
-        asked = cohort.of(client for each in drawn for client in each).active()
-        how = Mean(groups=len(pools), by=row, weights="uniform", spread=True)
-        got = fed.ask(asked, fit, seed, start=PerClient(bank, row), local=self.local.at(cohort.t), reduce=how)
+    def _train_first(
+        self, now: State, initial: ifca.State, fed: Federation, cohort: Cohort, seed: Seed
+    ) -> Round[State]:
+        """Round 0: each cluster trains on its own members, even if another model fits them better."""
+        bank, row = initial.banks[0], now.first
+        asked = draw_members(cohort, row, tree.rows(bank), self.members, name="ifca").active()
+        mean = Mean(groups=tree.rows(bank), by=row, weights="uniform", spread=True)
+        got = fed.ask(asked, fit, seed, start=PerClient(bank, row), local=self.local.at(cohort.t), reduce=mean)
         trained = {client: row[client] for client in got.clients}
         loss = loss_of(got)
         after = dataclasses.replace(
-            begun,
+            initial,
             banks=(move_groups(bank, got),),
-            losses=begun.losses if loss is None else (loss,),
+            losses=initial.losses if loss is None else (loss,),
             assignment=ClientMap(trained),
             rounds=1,
         )

@@ -1,4 +1,4 @@
-"""PACFL: cluster clients once, by the angles between the subspaces of their examples; then FedAvg in each cluster.
+"""PACFL: cluster clients once, by principal angles between the subspaces of their data; then FedAvg in each cluster.
 
 Vahidian, Morafah, Wang, Kungurtsev, Chen, Shah, Lin, "Efficient Distribution Similarity Identification in Clustered
 Federated Learning via Principal Angles Between Client Data Subspaces", AAAI 2023, arXiv:2209.10526:
@@ -6,45 +6,46 @@ Federated Learning via Principal Angles Between Client Data Subspaces", AAAI 202
     U_i = [U_i,c for all classes c of i]                    client, once: p left singular vectors of each class
     D_ij = an angle between U_i and U_j, in degrees         server: `angle`, see clustering/angles.py
     agglomerate while the nearest two clusters have D ≤ β   server, once
-    w_z ← Σ_i n_i LocalUpdate_i(w_z) / Σ_i n_i              over those of the cohort that are in cluster z
+    w_z ← Σ_i n_i LocalUpdate_i(w_z) / Σ_i n_i              over the members of cluster z in the cohort
 
 p is `vectors`, β `threshold`, w_z row z of `bank`; all clusters start at the same w_0. A newcomer sends U_new and joins
-the cluster to whose members its mean angle is the smallest; nothing is trained for that.
+the cluster to whose members its mean angle is the smallest; it does not train for that.
 
-Inputs are taken as they are stored (raw pixels, as in the published code), uncentred; `inputs="model"` takes them as
-the model is fed with them. The server learns the directions, and from their number how many classes a client has.
+Inputs are taken as stored (raw pixels, as in the published code), uncentered; `inputs="model"` takes them as the model
+receives them. The server learns the directions, and from their number how many classes a client has.
 
 Departures. The default angle is the paper's smallest principal angle; the code's is `pairwise_signed`, and its
-"average" linkage is `weighted` here. β is in degrees of data that nobody has seen: 4.9 for CIFAR-10, about 4.5 for
-Fashion-MNIST and 10 for MNIST with two labels a client. By default the number of clusters is therefore chosen by the
-silhouette of D against data without clusters (`clustering.choose`), one where there are none. `budget` deals so many
-vectors in all to the classes, as the code does for Dirichlet partitions; but to the last one, where the code rounds for
-each class by itself and leaves a client of many even classes without any. The published accuracies are those after each
-client's own further training: `finetuned`.
+"average" linkage is `weighted` here. β is in degrees and depends on the data: 4.9 for CIFAR-10, about 4.5 for
+Fashion-MNIST and 10 for MNIST with two labels per client. By default the number of clusters is therefore chosen by the
+silhouette of D against data without clusters (`clustering.choose`); it is one if there are no clusters. `budget`
+distributes a total number of vectors over the classes, as the code does for Dirichlet partitions, and always uses all
+of them; the code rounds for each class separately and leaves a client with many equal classes without any. The
+published accuracies are those after further local training of each client: `finetuned`.
 
-What cannot work: the smallest angle between two subspaces is near 0 once their dimensions come near the number of
-inputs, whatever the data are. With three vectors of each of ten classes of 8×8 images, 30 + 30 of 64 dimensions, it is.
+Limitation: the smallest angle between two subspaces is near 0 once their dimensions come near the number of inputs,
+whatever the data are. This is so for three vectors of each of ten classes of 8×8 images: 30 + 30 of 64 dimensions.
 """
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from coterie import tree
+from coterie.bounds import Bound, check
 from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.clients.class_subspaces import Subspaces, class_subspaces
 from coterie.clustering import ChoiceRule, Linkage, PairAngle, agglomerative, choose, pacfl_angles
 from coterie.codec import state
-from coterie.errors import SpecError
 from coterie.federation.protocol import Adapt, Cohort, Federation, PerClient
-from coterie.methods.clusters import nearest_clusters, needs_classes, train_clusters
-from coterie.methods.protocol import Placement, Round, Stage, check_choices
+from coterie.methods import cluster_training
+from coterie.methods.cluster_training import Clients, Joined
+from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Params
@@ -53,20 +54,20 @@ from coterie.types import Array, Bank, ClientId, Params
 @state
 @dataclass(frozen=True)
 class State:
-    """Where a run of PACFL is.
+    """State of a PACFL run.
 
     Attributes:
         w0: The common initial model.
         bank: The clusters' models.
-        founders: On whom the clusters were founded; nobody before that.
+        initial_clients: The clients that were clustered; empty before that.
         bases: U_i of each of them, as rows.
         labels: The cluster of each of them.
-        assignment: The cluster of each client that has one.
+        assignment: Client → cluster.
     """
 
     w0: Params
     bank: Bank
-    founders: tuple[ClientId, ...] = ()
+    initial_clients: tuple[ClientId, ...] = ()
     bases: tuple[Array, ...] = ()
     labels: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     assignment: ClientMap[int] = field(default_factory=ClientMap)
@@ -74,72 +75,68 @@ class State:
 
 @dataclass(frozen=True)
 class PACFL:
-    """Clusters by principal angles, founded once; a model for each.
+    """Clusters by principal angles, found once; one model per cluster.
 
     Attributes:
-        local: How clients train.
-        vectors: p, directions of each class.
-        budget: Directions of all classes together, dealt out by their sizes; 0 for p of each.
-        inputs: Directions of inputs as they are stored, or as the model is fed with them.
-        angle: Between two clients: the smallest principal angle, the sum of all, or that of two vectors.
-        threshold: β in degrees, up to which clusters merge; or `auto`, the number of clusters chosen from the angles.
+        local: Local training.
+        vectors: p, number of directions per class.
+        budget: Total number of directions, distributed over the classes by their sizes; 0: p per class.
+        inputs: Directions of inputs as stored, or as the model receives them.
+        angle: Angle between two clients: the smallest principal angle, the sum of all, or that of two vectors.
+        threshold: β in degrees, up to which clusters merge; or `auto`: chooses the number of clusters from the angles.
         max_clusters: With `auto`: the largest number of clusters to consider.
-        rule: With `auto`: by which score.
-        linkage: The distance of clusters.
-        finetuned: Serve each client its cluster's model after local training of its own.
+        rule: With `auto`: the score that chooses the number of clusters.
+        linkage: Distance between clusters.
+        finetuned: Serve each client its cluster's model after further local training.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
-    vectors: int = 3
-    budget: int = 0
+    vectors: Annotated[int, Bound(at_least=1)] = 3
+    budget: Annotated[int, Bound(at_least=0)] = 0
     inputs: Literal["raw", "model"] = "raw"
     angle: PairAngle = "subspace"
-    threshold: float | Literal["auto"] = "auto"
-    max_clusters: int = 10
+    threshold: Annotated[float, Bound(at_least=0)] | Literal["auto"] = "auto"
+    max_clusters: Annotated[int, Bound(at_least=1)] = 10
     rule: ChoiceRule = "silhouette"
     linkage: Linkage = "average"
     finetuned: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        check_choices(self)
-        for name, least in (("vectors", 1), ("budget", 0), ("max_clusters", 1)):
-            if getattr(self, name) < least:
-                raise SpecError(f"method.{name} must be at least {least}, got {getattr(self, name)}")
-        chosen = self.threshold == "auto"
-        if not chosen and (isinstance(self.threshold, str) or not 0 <= self.threshold < math.inf):
-            raise SpecError(f"method.threshold must be degrees of at least 0, or 'auto', got {self.threshold!r}")
+        """Validate the settings."""
+        check(self, "method")
 
     def start(self, task: Task, seed: Seed) -> State:
-        """w_0, and no cluster yet."""
-        needs_classes("pacfl", task)
+        """w_0, without clusters."""
+        cluster_training.needs_classes("pacfl", task)
         w0 = task.init(seed.fold("init"))
         return State(w0, tree.stack([w0]))
 
     def stage(self, now: State) -> Stage:
-        """Founding the clusters is one step of preparing."""
-        return "train" if now.founders else "prepare"
+        """Clustering is one preparation step."""
+        return "train" if now.initial_clients else "prepare"
 
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """Found the clusters; then, in each round, newcomers join and each cluster averages."""
-        if not now.founders:
-            return self._found(now, fed, cohort, seed)
-        return train_clusters(now, fed, cohort, seed, self.local.at(cohort.t), self._join)
+        """Cluster the clients; then, in each round, newcomers join and each cluster trains."""
+        if not now.initial_clients:
+            return self._cluster(now, fed, cohort, seed)
+        return cluster_training.train_clusters(now, fed, cohort, seed, self.local.at(cohort.t), self._join)
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """Each its cluster; a newcomer the one that it would join, for which it sends its directions."""
-        everyone = list(clients)
-        row = {client: now.assignment[client] for client in everyone if client in now.assignment}
-        if now.founders:
-            row |= self._join(now, fed, [client for client in everyone if client not in row], seed)[0]
-        adapt = Adapt(fit, {"start": PerClient(now.bank, row), "local": self.local}) if self.finetuned else None
-        return Placement(now.bank, row, adapt)
+        """Serve each client its cluster's model; a newcomer sends its directions to join a cluster."""
+        placed = Placement(now.bank, {})
+        if now.initial_clients:
+            placed = cluster_training.place_in_clusters(now, fed, clients, seed, self._join)
+        if not self.finetuned:
+            return placed
+        start = PerClient(now.bank, placed.row)
+        return dataclasses.replace(placed, adapt=Adapt(fit, {"start": start, "local": self.local}))
 
-    def _found(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        got = self._heard(fed, cohort, seed)
+    def _cluster(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
+        """D of all clients, and their clusters, all at w_0."""
+        got = self._subspaces(fed, cohort, seed)
         bases = tuple(got.values())
         angles = pacfl_angles([each.T for each in bases], self.angle)
-        evidence: dict[str, Any] = {"clients": list(got), "angles": angles}
+        evidence: dict[str, object] = {"clients": list(got), "angles": angles}
         if self.threshold == "auto":
             choice = choose(
                 angles, self.max_clusters, self.rule, seed=seed.fold("auto"), kind="distances", linkage=self.linkage
@@ -149,30 +146,24 @@ class PACFL:
         else:
             labels = agglomerative(angles, threshold=self.threshold, linkage=self.linkage)
         row = dict(zip(got, labels.tolist(), strict=True))
-        bank = tree.stack([now.w0] * int(labels.max() + 1))
+        bank = cluster_training.equal_models(now.w0, labels)
         after = State(now.w0, bank, tuple(got), bases, labels, ClientMap(row))
         return Round(after, row, evidence={**evidence, "labels": labels})
 
-    def _heard(
-        self, fed: Federation, clients: Cohort | Iterable[ClientId], seed: Seed, min_replies: int | None = None
+    def _subspaces(
+        self, fed: Federation, clients: Clients, seed: Seed, min_replies: int | None = None
     ) -> dict[ClientId, Array]:
-        """U_i as rows, of those who answered."""
+        """U_i as rows, of the clients that reply."""
         how = Subspaces(vectors=0 if self.budget else self.vectors, budget=self.budget, inputs=self.inputs)
         got = fed.ask(clients, class_subspaces, seed.fold("subspaces"), how=how, min_replies=min_replies)
         return {client: np.concatenate(bases) for client, bases in got.by_client("bases").items()}
 
     def _join(
-        self,
-        now: State,
-        fed: Federation,
-        cold: Cohort | list[ClientId],
-        seed: Seed,
-        min_replies: int | None = None,
-    ) -> tuple[dict[ClientId, int], dict[str, Any]]:
-        """The clusters of those who have none yet, and on what that was decided; who is not heard stays without."""
-        got = self._heard(fed, cold, seed, min_replies) if len(cold) else {}
+        self, now: State, fed: Federation, newcomers: Clients, seed: Seed, min_replies: int | None = None
+    ) -> Joined:
+        """Newcomers send their directions and join by mean angle."""
+        got = self._subspaces(fed, newcomers, seed, min_replies)
         if not got:
-            return {}, {}
+            return Joined({}, {})
         angles = pacfl_angles([each.T for each in got.values()], self.angle, others=[each.T for each in now.bases])
-        row, means = nearest_clusters(angles, now.labels)
-        return dict(zip(got, row, strict=True)), {"clients": list(got), "mean_angles": means}
+        return cluster_training.join_nearest(list(got), angles, now.labels, name="mean_angles")

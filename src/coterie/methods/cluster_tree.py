@@ -1,0 +1,119 @@
+"""CFL's tree of clusters: inner nodes are clusters that were split, leaves are the current clusters.
+
+A split stores what newcomers need to descend: the model that the updates started from, the updates, and the side of
+each of these clients. It is decided on the members that replied in that round. The other members stay at the split, and
+descend like newcomers when they reply again: before they train, or when they are served.
+
+    descend:  at each split, Δ from its model, then to the side of the client with the most similar update
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from coterie import tree
+from coterie.client_map import ClientMap
+from coterie.clustering import cosine
+from coterie.codec import state
+from coterie.models import trainable
+from coterie.types import Array, Bank, ClientId, Params
+
+#: The node of clients that were never asked.
+ROOT = 0
+
+
+@state
+@dataclass(frozen=True)
+class Split:
+    """A cluster that was split.
+
+    Attributes:
+        parts: The nodes of its two parts.
+        model: The model that the updates started from.
+        updates: The updates of the clients that the split was decided on, one per row.
+        sides: The part of each of them, 0 or 1.
+        t: The round.
+    """
+
+    parts: tuple[int, int]
+    model: Params
+    updates: Array
+    sides: Array
+    t: int
+
+    def sides_of(self, updates: Bank) -> list[int]:
+        """The side of the client with the most similar update, for each of these updates; ties go to the first side."""
+        both = np.concatenate([self.updates, tree.flatten_rows(trainable(updates))])
+        similarities = cosine(both)[len(self.updates) :, : len(self.updates)]  # (newcomers, clients of the split)
+        first, second = (similarities[:, self.sides == side].max(axis=1) for side in (0, 1))
+        sides: list[int] = (second > first).astype(int).tolist()
+        return sides
+
+
+@state
+@dataclass(frozen=True)
+class LastUpdate:
+    """A client's last update.
+
+    Attributes:
+        node: The node whose model it started from.
+        t: The round.
+        update: Δ_i.
+        samples: Number of examples.
+    """
+
+    node: int
+    t: int
+    update: Array
+    samples: int
+
+
+@state
+@dataclass(frozen=True)
+class State:
+    """State of a CFL run.
+
+    Attributes:
+        bank: The clusters' models.
+        rows: Node → row of its model; the first part of a split takes over the row.
+        splits: Node → its split; the other nodes are the clusters.
+        nodes: Client → node, of the clients that ever replied.
+        largest: The largest norm of a mean update so far.
+        updates: With cohorts: the last update of each client.
+    """
+
+    bank: Bank
+    rows: tuple[int, ...] = (0,)
+    splits: Mapping[int, Split] = field(default_factory=dict)
+    nodes: ClientMap[int] = field(default_factory=ClientMap)
+    largest: float = 0.0
+    updates: ClientMap[LastUpdate] = field(default_factory=ClientMap)
+
+    def clusters(self, clients: Iterable[ClientId]) -> dict[ClientId, int]:
+        """Client → node, of the clients that are not at a split."""
+        nodes = {client: self.nodes.get(client, ROOT) for client in clients}
+        return {client: node for client, node in nodes.items() if node not in self.splits}
+
+    def with_split(self, node: int, model: Params, basis: Mapping[ClientId, LastUpdate], sides: Array, t: int) -> State:
+        """The tree with this cluster in two parts: the first takes over its row, the second gets a new one.
+
+        Args:
+            node: The cluster.
+            model: The model that the updates started from.
+            basis: The updates that the split was decided on.
+            sides: The part of each of them.
+            t: The round.
+        """
+        row, parts = self.rows[node], (len(self.rows), len(self.rows) + 1)
+        split = Split(parts, model, np.stack([last.update for last in basis.values()]), sides, t)
+        return dataclasses.replace(
+            self,
+            bank=tree.concatenate([self.bank, tree.take(self.bank, [row])]),
+            rows=(*self.rows, row, tree.rows(self.bank)),
+            splits={**self.splits, node: split},
+            nodes=self.nodes.set({client: parts[side] for client, side in zip(basis, sides.tolist(), strict=True)}),
+        )

@@ -1,0 +1,144 @@
+"""FLAG's sketches: what each client sends once about its data and its update, and the proximity of clients by it.
+
+    U_c^i, n_ic     the class subspaces of client i, and its class sizes        `bases`, `counts`
+    Δ^i             its update from the common initial model                   `updates`
+    A = β V̂ + (1-β) Ĝ                                                           `Proximity`, by clustering/proximity.py
+
+A is computed for all initial clients at once. A newcomer gets its row of A later, scaled by the ranges found then:
+w_min and w_max of (5), and the smallest and largest values of V and G. Values outside a range count as its nearest end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie import tree
+from coterie.clients import LocalSGD
+from coterie.clients.class_subspaces import Subspaces, class_subspaces, counted_subspaces
+from coterie.clients.directions import update
+from coterie.clustering import flag_data_angles, flag_proximity, update_angles
+from coterie.clustering.proximity import Log, Scaling, Span, data_angles, ratio_span
+from coterie.codec import state
+from coterie.federation.protocol import Cached, Cohort, Federation
+from coterie.methods.cluster_training import Clients, subset
+from coterie.models import trainable
+from coterie.seeds import Seed
+from coterie.types import Array, ClientId, Params
+
+
+@state
+@dataclass(frozen=True)
+class Sketches:
+    """The sketches of several clients.
+
+    Attributes:
+        clients: The clients.
+        bases: U_c^i: client → class → directions as rows; None where data are not compared.
+        counts: n_ic, (clients, classes); None where all classes have the same weight.
+        updates: Δ^i, (clients, parameters), without running statistics; None where updates are not compared.
+    """
+
+    clients: tuple[ClientId, ...] = ()
+    bases: tuple[list[Array], ...] | None = None
+    counts: Array | None = None
+    updates: Array | None = None
+
+    @property
+    def columns(self) -> list[list[Array]]:
+        """U_c^i as columns."""
+        return [[rows.T for rows in client] for client in self.bases or ()]
+
+
+@state
+@dataclass(frozen=True)
+class Ranges:
+    """The ranges among the initial clients: of size ratios (w_min, w_max), of V and of G; None for unused ones."""
+
+    ratios: Span | None = None
+    data: Span | None = None
+    updates: Span | None = None
+
+
+@dataclass(frozen=True)
+class SketchRequest:
+    """What clients are asked for.
+
+    Attributes:
+        updates: Local training for Δ^i; None to ask for no updates.
+        subspaces: Settings of U_c^i; None to ask for no subspaces.
+        counted: Whether class sizes are sent with the subspaces.
+    """
+
+    updates: LocalSGD | None
+    subspaces: Subspaces | None
+    counted: bool
+
+    def ask(
+        self, w0: Params, fed: Federation, clients: Clients, seed: Seed, min_replies: int | None = None
+    ) -> Sketches:
+        """The sketches of the clients that reply to everything; stragglers do all of the work."""
+        asked = dataclasses.replace(clients, efforts={}) if isinstance(clients, Cohort) else clients
+        updates = bases = counts = None
+        # Updates first: evaluation never trains, and a client without an update needs no subspaces either.
+        if self.updates is not None:
+            got = fed.ask(
+                asked, update, seed.fold("updates"), min_replies=min_replies, w0=Cached(w0), local=self.updates
+            )
+            updates = {client: tree.flatten(trainable(each)) for client, each in got.by_client("update").items()}
+            asked = subset(asked, updates)
+        complete = tuple(asked)
+        if self.subspaces is not None and complete:
+            work = counted_subspaces if self.counted else class_subspaces
+            got = fed.ask(asked, work, seed.fold("subspaces"), how=self.subspaces, min_replies=min_replies)
+            complete, bases = got.clients, tuple(got["bases"])
+            counts = got["counts"] if self.counted else None
+        moved = None if updates is None or not complete else np.stack([updates[client] for client in complete])
+        return Sketches(complete, bases, counts, moved)
+
+
+@dataclass(frozen=True)
+class Proximity:
+    """How sketches are compared.
+
+    Attributes:
+        beta: β, the share of the data angles.
+        delta: δ, how far class weights lie from 1.
+        log: Logarithm of class sizes.
+        scale: The entries of V and G that give their ranges.
+    """
+
+    beta: float
+    delta: float
+    log: Log
+    scale: Scaling
+
+    def all_pairs(self, sketches: Sketches) -> tuple[Array, Ranges, dict[str, Array]]:
+        """A of the initial clients, the ranges for newcomers, and the angles for the record."""
+        data = updates = None
+        if sketches.bases is not None:
+            data = flag_data_angles(sketches.columns, sketches.counts, delta=self.delta, log=self.log)
+        if sketches.updates is not None:
+            updates = update_angles(sketches.updates)
+        ranges = Ranges(
+            None if sketches.counts is None else ratio_span(sketches.counts, self.log),
+            None if data is None else Span.of(data, self.scale),
+            None if updates is None else Span.of(updates, self.scale),
+        )
+        angles = {"data_angles": data, "update_angles": updates}
+        shown = {name: matrix for name, matrix in angles.items() if matrix is not None}
+        return flag_proximity(data, updates, self.beta, self.scale), ranges, shown
+
+    def of_newcomers(self, newcomers: Sketches, initial: Sketches, ranges: Ranges) -> Array:
+        """The rows of A of newcomers, (newcomers, initial clients)."""
+        proximity = np.zeros((len(newcomers.clients), len(initial.clients)))
+        if ranges.data is not None:
+            weights = (newcomers.counts, initial.counts, ranges.ratios)
+            angles = data_angles(newcomers.columns, initial.columns, *weights, self.delta, self.log)
+            proximity += self.beta * ranges.data.share(angles)
+        if ranges.updates is not None and newcomers.updates is not None:
+            angles = update_angles(newcomers.updates, initial.updates)
+            proximity += (1 - self.beta) * ranges.updates.share(angles)
+        return proximity
