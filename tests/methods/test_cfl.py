@@ -1,4 +1,4 @@
-"""CFL: splits and the tree by hand, the certificate, who is left behind and who is new, and planted clusters."""
+"""CFL: splits and the tree by hand, the certificate, lost clients and newcomers, and planted clusters."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from coterie import codec, data, models, tree
 from coterie.clients import LocalSGD
+from coterie.clustering.split_statistics import split_statistics
 from coterie.errors import SpecError, TooFewReplies
 from coterie.federation import Faults, Faulty, Sequential, Server, Vectorized, vectorized
-from coterie.methods.cfl import CFL, Heard, weigh
+from coterie.methods.cfl import CFL
+from coterie.methods.cluster_tree import LastUpdate
 from coterie.methods.fedavg import FedAvg
 from coterie.metrics import adjusted_rand
 from coterie.models import Normalize
@@ -22,13 +24,13 @@ from coterie.seeds import Seed
 BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
-# Four kinds whose ids are mixed: F_i(w) = ½(w - x_i)², so one step of rate 1 from w is Δ_i = x_i - w.
-KINDS = {"a": [-6], "b": [2], "c": [-6], "d": [6], "e": [-2], "f": [2], "g": [-2], "h": [6]}
+# Four true clusters with mixed ids: F_i(w) = ½(w - x_i)², so one step of rate 1 from w is Δ_i = x_i - w.
+CLIENTS = {"a": [-6], "b": [2], "c": [-6], "d": [6], "e": [-2], "f": [2], "g": [-2], "h": [6]}
 
 
 @pytest.fixture
 def split(step):
-    """`split(...)`: norms as they are, a mean below ½ is small, an update above 1 is large; the whole way in a step."""
+    """`split(...)`: absolute norms, a mean below ½ is small, an update above 1 is large; one step reaches x_i."""
 
     def make(**settings):
         return CFL(**{"local": step(1.0), "units": "absolute", "eps1": 0.5, "eps2": 1.0, "warmup": 0, **settings})
@@ -37,13 +39,13 @@ def split(step):
 
 
 def from_zero(method, fed):
-    """The state before anything, with the model 0."""
+    """The initial state with the model 0."""
     start = method.start(fed.task, Seed(0))
     return dataclasses.replace(start, bank=tree.map(np.zeros_like, start.bank))
 
 
 def rounds(method, fed, cohort, count, state=None, first=0, **how):
-    """So many rounds with everyone from the model 0."""
+    """Rounds with all clients from the model 0."""
     state = from_zero(method, fed) if state is None else state
     done = []
     for t in range(first, first + count):
@@ -56,21 +58,21 @@ def rounds(method, fed, cohort, count, state=None, first=0, **how):
 
 
 @BOTH
-def test_second_split_yields_client_ids_not_positions(kind, tiny, cohort, split):
-    # Round 0 at 0:      Δ = x, whose mean is 0: {a, c, e, g} pull down, {b, d, f, h} up.
+def test_the_second_split_yields_client_ids_and_not_positions(kind, tiny, cohort, split):
+    # Round 0 at 0:      Δ = x, whose mean is 0: Δ < 0 for {a, c, e, g}, Δ > 0 for {b, d, f, h}.
     # Round 1 at 0, 0:   means -4 and 4 are large; the models are -4 and 4 then.
     # Round 2 at -4, 4:  Δ = -2, -2, 2, 2 for a, c, e, g and -2, 2, -2, 2 for b, d, f, h: both split again.
-    # Round 3:           each kind at its own number; Δ = ±2 all the way there.
-    state, done = rounds(split(), tiny(kind=kind, **KINDS), cohort, 4)
+    # Round 3:           each true cluster reaches its own number.
+    state, done = rounds(split(), tiny(kind=kind, **CLIENTS), cohort, 4)
     assert [out.counts["splits"] for out in done] == [1, 0, 2, 0]
     assert done[0].assignment == {"a": 0, "c": 0, "e": 0, "g": 0, "b": 1, "d": 1, "f": 1, "h": 1}
     assert done[2].assignment == {"a": 0, "c": 0, "b": 1, "f": 1, "e": 2, "g": 2, "d": 3, "h": 3}
     assert done[2].state.bank["w"].tolist() == [-4, 4, -4, 4]
     assert state.bank["w"].tolist() == [-6, 2, -2, 6]
-    assert set(state.clusters(KINDS)) == set(KINDS), "the leaves hold everybody"
+    assert set(state.clusters(CLIENTS)) == set(CLIENTS), "the leaves hold all clients"
 
 
-def test_a_split_keeps_what_newcomers_need_and_both_parts_go_on_from_the_clusters_new_model(tiny, cohort, split):
+def test_a_split_stores_what_newcomers_need_and_both_parts_continue_from_the_new_model(tiny, cohort, split):
     # From 0: Δ = -3, 5, 4, -5, whose mean is 0.25 < ½; the new model of both parts is 0.25.
     fed = tiny(a=[-3], b=[5], c=[4], d=[-5])
     state, _ = rounds(split(), fed, cohort, 1)
@@ -84,7 +86,7 @@ def test_a_split_keeps_what_newcomers_need_and_both_parts_go_on_from_the_cluster
 
 
 @BOTH
-def test_the_mean_is_weighted_by_examples_or_not(kind, tiny, cohort, split):
+def test_the_mean_is_weighted_by_samples_or_uniform(kind, tiny, cohort, split):
     # Δ = 2 with one example, 6 with three: (2 + 18)/4 = 5, or 4. The norms are those of the same mean, and 6.
     fed = tiny(kind=kind, a=[2], b=[6, 6, 6])
     for weights, mean in (("samples", 5), ("uniform", 4)):
@@ -99,24 +101,24 @@ def test_the_mean_is_weighted_by_examples_or_not(kind, tiny, cohort, split):
     ("settings", "splits"),
     [
         ({}, 1),
-        ({"eps1": 0.25}, 0),  # the mean is 0.25, which is not below it
-        ({"eps2": 5.0}, 0),  # nor is the largest update, 5, above that
+        ({"eps1": 0.25}, 0),  # the mean norm is 0.25, not below
+        ({"eps2": 5.0}, 0),  # the largest update is 5, not above
         ({"warmup": 1}, 0),
         ({"min_size": 4}, 0),
         ({"min_size": 3}, 1),
-        ({"gamma_max": 0.9}, 1),  # α_cross is -1, and γ_max may be anything below √((1 + 1)/2) = 1
+        ({"gamma_max": 0.9}, 1),  # α_cross is -1, so that γ_max must be below √((1 + 1)/2) = 1
         # Parts {-3, -5} and {5, 4}: B = 2·2/4·8.5² = 72.25, W = (1 + 1 + ¼ + ¼)/2 = 1.25, B/W = 57.8.
         ({"separation": 57.0}, 1),
         ({"separation": 58.0}, 0),
     ],
 )
-def test_when_a_cluster_splits(settings, splits, tiny, cohort, split):
+def test_the_conditions_of_a_split(settings, splits, tiny, cohort, split):
     fed = tiny(a=[-3], b=[5], c=[4], d=[-5])
     _, (out,) = rounds(split(**settings), fed, cohort, 1)
     assert out.counts == {"splits": splits}
 
 
-def test_relative_norms_are_shares_of_the_largest_mean_at_the_first_rate(tiny, cohort, split, step):
+def test_relative_norms_are_relative_to_the_largest_mean_at_the_first_rate(tiny, cohort, split, step):
     # Round 0 at 0, rate ½: Δ = -2, 2, 6, whose mean is 2, the largest.
     # Round 1 at 2, rate ¼: Δ = ¼·(-6, 2, 10) = -1.5, 0.5, 2.5, whose mean is 0.5. At the first rate that would be 1,
     # and the largest update 5: the shares are 0.5 and 2.5.
@@ -131,7 +133,7 @@ def test_relative_norms_are_shares_of_the_largest_mean_at_the_first_rate(tiny, c
 
 
 def test_a_cluster_without_replies_keeps_its_model_to_the_bit(tiny, cohort, split):
-    fed = tiny(**KINDS)
+    fed = tiny(**CLIENTS)
     state, _ = rounds(split(), fed, cohort, 3)
     some = dataclasses.replace(cohort(fed, 3), available=("a", "c"))
     out = split().round(state, fed, some, Seed(0))
@@ -140,19 +142,19 @@ def test_a_cluster_without_replies_keeps_its_model_to_the_bit(tiny, cohort, spli
     assert set(out.assignment) == {"a", "c"}
 
 
-def test_stragglers_are_left_out(tiny, cohort, split):
-    # Without b and f, {d, h} alone pull up.
-    fed = tiny(**KINDS)
+def test_stragglers_do_not_train(tiny, cohort, split):
+    # Without b and f, only {d, h} have Δ > 0.
+    fed = tiny(**CLIENTS)
     _, (out,) = rounds(split(eps1=2.0), fed, cohort, 1, efforts={"b": 0.5, "f": 0.5})
     assert out.assignment == {"a": 0, "c": 0, "e": 0, "g": 0, "d": 1, "h": 1}
 
 
 def test_clients_without_examples_change_nothing(tiny, cohort, split):
-    fed = tiny(**KINDS)
-    more = tiny(**KINDS, bb=[])
+    fed = tiny(**CLIENTS)
+    more = tiny(**CLIENTS, bb=[])
     mine, theirs = (rounds(split(), each, cohort, 4)[0] for each in (fed, more))
     assert tree.same(mine.bank, theirs.bank)
-    # Without a direction one goes to the first part of every split.
+    # A client without an update goes to the first part of every split.
     assert state_rows(theirs, ["bb"]) == {"bb": 0}
 
 
@@ -163,22 +165,22 @@ def test_the_certificate_by_hand():
     # Cosines: 0.6 between the first two, -1 and -0.6 to the third: α_cross = -0.6, the bound √(1.6/2).
     # The mean of the first part is (0.8, 0.4), of length √0.8; both are √0.2 from it: γ = √(0.2/0.8) = ½.
     # B = 2·1/3 ‖(1.8, 0.4)‖² = 2/3·3.4, W = (0.2 + 0.2)/(3 - 2): B/W = 17/3.
-    found = weigh(np.array([[1, 0], [0.6, 0.8], [-1, 0]]))
-    assert found["labels"].tolist() == [0, 0, 1]
-    assert found["alpha_cross"] == pytest.approx(-0.6)
-    assert found["bound"] == pytest.approx(np.sqrt(0.8))
-    assert found["gamma"] == pytest.approx(0.5)
-    assert found["separation"] == pytest.approx(17 / 3)
-    np.testing.assert_allclose(found["similarities"], [[1, 0.6, -1], [0.6, 1, -0.6], [-1, -0.6, 1]], atol=1e-12)
+    found = split_statistics(np.array([[1, 0], [0.6, 0.8], [-1, 0]]))
+    assert found.labels.tolist() == [0, 0, 1]
+    assert found.alpha_cross == pytest.approx(-0.6)
+    assert found.bound == pytest.approx(np.sqrt(0.8))
+    assert found.gamma == pytest.approx(0.5)
+    assert found.separation == pytest.approx(17 / 3)
+    np.testing.assert_allclose(found.similarities, [[1, 0.6, -1], [0.6, 1, -0.6], [-1, -0.6, 1]], atol=1e-12)
 
 
-def test_a_bound_on_the_noise_that_is_too_high_forbids_the_split(two_layers):
-    # Three clients pull two numbers, (wide, head), in the directions of the certificate by hand: the bound is 0.894.
+def test_a_noise_bound_that_is_too_high_prevents_the_split(two_layers):
+    # Three clients with the updates of the certificate by hand, of two numbers (wide, head): the bound is 0.894.
     updates = np.array([[1, 0], [0.6, 0.8], [-1, 0]])
-    assert weigh(updates)["bound"] == pytest.approx(0.8944, abs=1e-4)
+    assert split_statistics(updates).bound == pytest.approx(0.8944, abs=1e-4)
     method = CFL(units="absolute", eps1=9.0, eps2=0.0, warmup=0, separation=0.0)
     now = method.start(two_layers, Seed(0))
-    basis = {0: {name: Heard(0, 0, row, 1) for name, row in zip("abc", updates.astype(np.float32), strict=True)}}
+    basis = {0: {name: LastUpdate(0, 0, row, 1) for name, row in zip("abc", updates.astype(np.float32), strict=True)}}
     for gamma, splits in ((0.0, 1), (0.89, 1), (0.9, 0)):
         after, shown = dataclasses.replace(method, gamma_max=gamma)._split(now, now, basis, 0)
         assert len(after.splits) == splits
@@ -186,66 +188,66 @@ def test_a_bound_on_the_noise_that_is_too_high_forbids_the_split(two_layers):
 
 
 @given(st.integers(0, 10_000), st.integers(2, 4), st.floats(0.01, 0.9))
-def test_no_two_clients_of_one_distribution_are_separated_where_the_bound_holds(seed, kinds, noise):
-    # The theorem: whatever the directions, if every γ_i is below the bound of the bipartition found, it respects kinds.
+def test_no_two_clients_of_one_distribution_are_separated_if_the_bound_holds(seed, clusters, noise):
+    # The theorem: if every γ_i is below the bound of the bipartition, each true cluster stays together.
     draw = np.random.default_rng(seed)
-    centers = draw.normal(size=(kinds, 5))
-    kind = np.repeat(np.arange(kinds), 4)
-    away = draw.normal(size=(len(kind), 5))
-    away *= noise * draw.uniform(size=(len(kind), 1)) / np.linalg.norm(away, axis=1, keepdims=True)
-    updates = centers[kind] + away * np.linalg.norm(centers[kind], axis=1, keepdims=True)
-    gamma = (np.linalg.norm(updates - centers[kind], axis=1) / np.linalg.norm(centers[kind], axis=1)).max()
-    found = weigh(updates)
-    if gamma < found["bound"]:
-        assert all(len(set(found["labels"][kind == k])) == 1 for k in range(kinds))
+    centers = draw.normal(size=(clusters, 5))
+    truth = np.repeat(np.arange(clusters), 4)
+    offset = draw.normal(size=(len(truth), 5))
+    offset *= noise * draw.uniform(size=(len(truth), 1)) / np.linalg.norm(offset, axis=1, keepdims=True)
+    updates = centers[truth] + offset * np.linalg.norm(centers[truth], axis=1, keepdims=True)
+    gamma = (np.linalg.norm(updates - centers[truth], axis=1) / np.linalg.norm(centers[truth], axis=1)).max()
+    found = split_statistics(updates)
+    if gamma < found.bound:
+        assert all(len(set(found.labels[truth == k])) == 1 for k in range(clusters))
 
 
-# Who did not answer, and who is new ----------------------------------------------------------------------------------
+# Lost clients and newcomers ------------------------------------------------------------------------------------------
 
 
 class Losing(Sequential):
-    """Replies of some clients to some asks do not arrive: `lost` holds (work, how many asks of it came before)."""
+    """Drops replies: `lost` is (work name, number of earlier requests for it) → clients."""
 
     lost: dict = {}  # noqa: RUF012
     asked: dict = {}  # noqa: RUF012
 
-    def carry(self, order):
-        count = self.asked[order.work.name] = self.asked.get(order.work.name, -1) + 1
-        gone = self.lost.get((order.work.name, count), ())
-        return (block for block in super().carry(order) if block.clients[0] not in gone)
+    def carry(self, request):
+        count = self.asked[request.work.name] = self.asked.get(request.work.name, -1) + 1
+        gone = self.lost.get((request.work.name, count), ())
+        return (batch for batch in super().carry(request) if batch.clients[0] not in gone)
 
 
 @pytest.fixture
 def losing(numbers, quadratic):
-    """`losing({("fit", 0): "g"})`: a federation of the four kinds that loses g's reply to the first fit."""
+    """`losing({("fit", 0): "g"})`: the federation of `CLIENTS` that loses g's reply to the first fit."""
 
     def make(lost):
-        transport = Losing(numbers(**KINDS), quadratic)
+        transport = Losing(numbers(**CLIENTS), quadratic)
         transport.lost, transport.asked = lost, {}
         return Server(transport)
 
     return make
 
 
-def test_who_did_not_answer_at_a_split_goes_down_before_it_trains_again(losing, cohort, split):
-    # g is lost in round 0: means of the others are 2/7 < ½. In round 1 it goes down with Δ = -2 from 0, and trains.
+def test_a_client_left_at_a_split_descends_before_it_trains_again(losing, cohort, split):
+    # g is lost in round 0: means of the others are 2/7 < ½. In round 1 it descends with Δ = -2 from 0, and trains.
     fed = losing({("fit", 0): "g"})
     state, done = rounds(split(), fed, cohort, 2)
     assert "g" not in done[0].assignment
     assert done[0].state.splits[0].updates.tolist() == [[-6], [2], [-6], [6], [-2], [2], [6]]
     assert done[1].assignment["g"] == 0
-    assert state.at["g"] == state.splits[0].parts[0]
+    assert state.nodes["g"] == state.splits[0].parts[0]
     # 2/7 was the mean of round 0, and every model goes to the mean of its own.
     assert state.bank["w"].tolist() == [-4, 4]
     model = 4
     assert fed.traffic.by_purpose()["pretrain"] == {"down": model, "up": model}
 
 
-def test_who_is_lost_on_the_way_down_stays_at_the_split_and_the_others_go_on(losing, cohort, split):
+def test_a_client_lost_while_descending_stays_at_the_split(losing, cohort, split):
     fed = losing({("fit", 0): "g", ("update", 0): "g"})
     state, done = rounds(split(), fed, cohort, 3)
     assert "g" not in done[1].assignment
-    # Round 1: {a, c, e} go to their mean, -14/3. Round 2: g comes down and trains with them; Δ = -4/3, -4/3, 8/3, 8/3,
+    # Round 1: {a, c, e} go to their mean, -14/3. Round 2: g descends and trains with them; Δ = -4/3, -4/3, 8/3, 8/3,
     # whose mean 2/3 is not small, and moves the model to -4. The other part, at 4, splits in two meanwhile.
     assert done[1].state.bank["w"].tolist() == pytest.approx([-14 / 3, 4])
     assert {done[2].assignment[client] for client in "aceg"} == {0}
@@ -253,7 +255,7 @@ def test_who_is_lost_on_the_way_down_stays_at_the_split_and_the_others_go_on(los
     assert len(state.splits) == 2
 
 
-def test_nobody_left_at_a_split_answering_skips_the_round_only_where_nobody_else_trains(losing, cohort, split):
+def test_lost_descents_skip_the_round_only_if_no_other_client_trains(losing, cohort, split):
     fed = losing({("fit", 0): "g", ("update", 0): "g"})
     state, _ = rounds(split(), fed, cohort, 1)
     alone = dataclasses.replace(cohort(fed, 1), available=("g",))
@@ -262,35 +264,35 @@ def test_nobody_left_at_a_split_answering_skips_the_round_only_where_nobody_else
 
 
 @BOTH
-def test_newcomers_go_down_the_tree(kind, tiny, cohort, split):
-    # The tree splits at 0, then at -4 and 4.  n: Δ = 5.5 from 0, up; 1.5 from 4, up, with d and h.
-    # m: Δ = -5 and -1, down both times, with a and c.      o: Δ = 3 and -1, with b and f.      p: -1 and 3: e and g.
+def test_newcomers_descend_the_tree(kind, tiny, cohort, split):
+    # The tree splits at 0, then at -4 and 4.  n: Δ = 5.5 from 0 and 1.5 from 4, with d and h.
+    # m: Δ = -5 and -1, with a and c.      o: Δ = 3 and -1, with b and f.      p: -1 and 3: e and g.
     new = {"m": [-5], "n": [5.5], "o": [3], "p": [-1]}
-    fed = tiny(kind=kind, **KINDS, **new)
-    old = dataclasses.replace(cohort(fed), clients=tuple(KINDS), available=tuple(KINDS))
+    fed = tiny(kind=kind, **CLIENTS, **new)
+    old = dataclasses.replace(cohort(fed), clients=tuple(CLIENTS), available=tuple(CLIENTS))
     state = from_zero(split(), fed)
     for t in range(4):
         state = split().round(state, fed, dataclasses.replace(old, t=t), Seed(0)).state
     sent = fed.traffic.by_purpose()["train"]
     assert split().place(state, fed, new, Seed(0)).row == {"m": 0, "n": 3, "o": 1, "p": 2}
-    assert split().place(state, fed, KINDS, Seed(0)).row == state_rows(state, KINDS)
+    assert split().place(state, fed, CLIENTS, Seed(0)).row == state_rows(state, CLIENTS)
     assert fed.traffic.by_purpose()["pretrain"] == {"down": 2 * 4 * 4, "up": 2 * 4 * 4}, (
         "a model each way at each split"
     )
     assert fed.traffic.by_purpose()["train"] == sent
-    assert split().place(state, fed.evaluating(), [*KINDS, *new], Seed(0)).row == state_rows(state, KINDS)
+    assert split().place(state, fed.evaluating(), [*CLIENTS, *new], Seed(0)).row == state_rows(state, CLIENTS)
 
 
 def state_rows(state, clients):
     return {client: state.rows[node] for client, node in state.clusters(clients).items()}
 
 
-def test_a_newcomer_that_does_not_move_takes_the_first_part_and_before_a_split_costs_nothing(tiny, cohort, split):
-    fed = tiny(**KINDS, z=[0])
+def test_a_newcomer_with_a_zero_update_takes_the_first_part_and_before_a_split_costs_nothing(tiny, cohort, split):
+    fed = tiny(**CLIENTS, z=[0])
     state = from_zero(split(), fed)
     assert split().place(state, fed, ["z"], Seed(0)).row == {"z": 0}
     assert fed.traffic.total() == 0
-    known = dataclasses.replace(cohort(fed), clients=tuple(KINDS), available=tuple(KINDS))
+    known = dataclasses.replace(cohort(fed), clients=tuple(CLIENTS), available=tuple(CLIENTS))
     state = split().round(state, fed, known, Seed(0)).state
     assert split().place(state, fed, ["z"], Seed(0)).row == {"z": 0}
 
@@ -298,8 +300,8 @@ def test_a_newcomer_that_does_not_move_takes_the_first_part_and_before_a_split_c
 # Cohorts -------------------------------------------------------------------------------------------------------------
 
 
-def test_with_cohorts_a_cluster_splits_when_each_member_has_a_fresh_update(tiny, cohort, split):
-    # a and b pull -2 and 2 from 0, and so do c and d: whoever is drawn, the model stays at 0.
+def test_with_cohorts_a_cluster_splits_when_each_member_has_a_recent_update(tiny, cohort, split):
+    # From 0, a and b have Δ = -2 and 2, and so have c and d: with either cohort, the model stays at 0.
     fed = tiny(a=[-2], b=[2], c=[-2], d=[2])
     for max_age, splits in ((1, [0, 1, 0, 0]), (0, [0, 0, 0, 0])):
         method = split(participation="cohort", max_age=max_age)
@@ -311,13 +313,13 @@ def test_with_cohorts_a_cluster_splits_when_each_member_has_a_fresh_update(tiny,
             state = out.state
         assert seen == splits, max_age
         if max_age:
-            # The split of round 1 places all four, those of the cohort before too.
+            # The split of round 1 assigns all four clients, also those of the earlier cohort.
             assert set(state.clusters("abcd")) == set("abcd")
             assert state.splits[0].updates.tolist() == [[-2], [2], [-2], [2]]
 
 
-def test_with_cohorts_each_update_counts_at_the_rate_of_its_own_round(tiny, cohort, split, step):
-    # The rate is ½ in round 0 and ¼ in round 1, and the model stays at 0 since Δ = -2, 2 and -1, 1 cancel. Brought to
+def test_with_cohorts_each_update_is_scaled_by_the_rate_of_its_own_round(tiny, cohort, split, step):
+    # The rate is ½ in round 0 and ¼ in round 1, and the model stays at 0 since Δ = -2, 2 and -1, 1 cancel. Scaled to
     # the first rate, all four are ±2: parts without spread, a mean of 0, 2 for the largest. With round 1's factor for
     # all, a's and b's would count 4 and their parts would be spread.
     fed = tiny(a=[-4], b=[4], c=[-4], d=[4])
@@ -330,24 +332,24 @@ def test_with_cohorts_each_update_counts_at_the_rate_of_its_own_round(tiny, coho
     assert (out.evidence["0"]["mean_norm"], out.evidence["0"]["max_norm"]) == (0, 2)
     assert out.evidence["0"]["separation"] == np.inf
     assert out.counts == {"splits": 1}
-    # Kept as they came: newcomers are compared by direction alone.
+    # Stored unscaled: newcomers are compared by direction alone.
     assert state.splits[0].updates.tolist() == [[-2], [2], [-1], [1]]
 
 
-def test_a_round_in_which_all_are_stragglers_changes_nothing(tiny, cohort, split):
+def test_a_round_with_stragglers_only_changes_nothing(tiny, cohort, split):
     fed = tiny(a=[-3], b=[5])
     state, (out,) = rounds(split(), fed, cohort, 1, efforts={"a": 0.5, "b": 0.5})
     assert state.bank["w"].tolist() == [0]
     assert (out.assignment, out.loss, out.distances, out.counts) == ({}, None, {}, {"splits": 0})
 
 
-def test_updates_from_another_model_do_not_count(tiny, cohort, split):
-    # After the split of round 1, nobody has an update from the model of a part until it was in a cohort again.
-    fed = tiny(**KINDS)
+def test_updates_from_another_node_do_not_count(tiny, cohort, split):
+    # After the split of round 1, no client has an update from the model of a part until it is in a cohort again.
+    fed = tiny(**CLIENTS)
     method = split(participation="cohort", max_age=9)
     state = from_zero(method, fed)
     for t, drawn in enumerate(("abcd", "efgh")):
-        # a, b, c, d: -6, 2, -6, 6, mean -1; a model of 0 again, so that e, f, g, h pull from the same place.
+        # a, b, c, d: -6, 2, -6, 6, mean -1; the model is reset to 0, so that e, f, g, h start from the same model.
         state = dataclasses.replace(state, bank=tree.map(np.zeros_like, state.bank))
         state = method.round(state, fed, cohort(fed, t, clients=drawn), Seed(0)).state
     assert len(state.splits) == 1
@@ -361,7 +363,7 @@ def test_updates_from_another_model_do_not_count(tiny, cohort, split):
 
 @BOTH
 @pytest.mark.parametrize("weights", ["samples", "uniform"])
-def test_before_the_first_split_it_is_fedavg_with_everybody(kind, weights, blobs, run_rounds):
+def test_before_the_first_split_it_is_fedavg_with_all_clients(kind, weights, blobs, run_rounds):
     fed, _ = blobs(kind=kind)
     mine, done = run_rounds(CFL(LOCAL, weights=weights), fed, 3, size=5)
     theirs, others = run_rounds(FedAvg(LOCAL, weights=weights), fed, 3)
@@ -372,7 +374,7 @@ def test_before_the_first_split_it_is_fedavg_with_everybody(kind, weights, blobs
     assert fed.traffic.by_purpose()["train"] == {"down": 2 * 3 * 12 * model, "up": 2 * 3 * 12 * model}
 
 
-def test_running_statistics_are_no_direction(blobs, cohort):
+def test_running_statistics_do_not_count_in_updates(blobs, cohort):
     import jax
     import jax.numpy as jnp
 
@@ -405,10 +407,10 @@ def test_running_statistics_are_no_direction(blobs, cohort):
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"eps1": -0.1}, "eps1 must be a number of at least 0, got -0.1"),
-        ({"eps2": float("nan")}, "eps2 must be a number of at least 0"),
-        ({"separation": -1.0}, "separation must be a number of at least 0"),
-        ({"gamma_max": 1.0}, "gamma_max must lie between 0 .* and 1, got 1.0"),
+        ({"eps1": -0.1}, "eps1 must be at least 0, got -0.1"),
+        ({"eps2": float("nan")}, "eps2 must be at least 0, got nan"),
+        ({"separation": -1.0}, "separation must be at least 0, got -1.0"),
+        ({"gamma_max": 1.0}, "gamma_max must be at least 0 and below 1, got 1.0"),
         ({"warmup": -1}, "warmup must be at least 0"),
         ({"min_size": 0}, "min_size must be at least 1"),
         ({"max_age": -1}, "max_age must be at least 0"),
@@ -416,7 +418,7 @@ def test_running_statistics_are_no_direction(blobs, cohort):
         ({"linkage": "average"}, "linkage must be one of 'single', 'complete'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(settings, text):
+def test_invalid_settings_are_rejected(settings, text):
     with pytest.raises(SpecError, match=text):
         CFL(**settings)
 
@@ -446,15 +448,15 @@ def test_rotated_digits_are_recovered(run_rounds):
 def test_rotated_digits_are_recovered_and_newcomers_placed_while_three_replies_in_ten_are_lost(run_rounds):
     images, task, truth = digits(0)
     fed = Server(Faulty(Vectorized(images, task), Faults(drop=0.3), Seed(0).fold("faults")))
-    old = [client for place, client in enumerate(sorted(images.clients)) if place % 8]
+    old = [client for i, client in enumerate(sorted(images.clients)) if i % 8]
     state, _ = run_rounds(CFL(), fed, 60, among=old)
-    everyone = CFL().place(state, vectorized(images, task), images.clients, Seed(1)).row
-    assert set(everyone) == set(images.clients)
-    assert adjusted_rand(everyone, truth) == 1
+    placed = CFL().place(state, vectorized(images, task), images.clients, Seed(1)).row
+    assert set(placed) == set(images.clients)
+    assert adjusted_rand(placed, truth) == 1
 
 
 @pytest.mark.slow
-def test_equal_clients_are_never_split(run_rounds):
+def test_identically_distributed_clients_are_never_split(run_rounds):
     for seed in range(3):
         images, task, _ = digits(seed, partition="iid")
         state, _ = run_rounds(CFL(), vectorized(images, task), 50, seed=seed)

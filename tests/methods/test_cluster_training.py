@@ -1,4 +1,4 @@
-"""What methods share that cluster once: the nearest cluster, and a round in which cold clients join; by hand."""
+"""Shared by methods that cluster once: the nearest cluster, a round in which newcomers join, serving; by hand."""
 
 from __future__ import annotations
 
@@ -11,47 +11,56 @@ import pytest
 from coterie import tree
 from coterie.client_map import ClientMap
 from coterie.errors import SpecError, TooFewReplies
-from coterie.methods.clusters import nearest_clusters, needs_classes, train_clusters
+from coterie.methods.cluster_training import (
+    Joined,
+    draw_members,
+    join_nearest,
+    nearest_clusters,
+    needs_classes,
+    place_in_clusters,
+    subset,
+    train_clusters,
+)
 from coterie.seeds import Seed
 
 
 @dataclass(frozen=True)
 class State:
-    """Clusters, and something that a round does not touch."""
+    """Clusters, and a field that a round does not change."""
 
     bank: Any
     assignment: ClientMap
     other: str = "kept"
 
 
-def nobody(now, fed, cold, seed, least):
-    """Who is cold is not heard."""
-    if least is None:
-        raise TooFewReplies("nobody answered")
-    return {}, {}
+def no_replies(now, fed, newcomers, seed, min_replies=None):
+    """All replies of newcomers are lost."""
+    if min_replies is None:
+        raise TooFewReplies("no replies")
+    return Joined({}, {})
 
 
-def test_the_nearest_cluster_of_equals_is_the_first():
+def test_among_equally_near_clusters_the_first_is_taken():
     row, means = nearest_clusters(np.array([[1.0, 3, 2], [5, 5, 4]]), np.array([0, 0, 1]))
     assert row == [0, 1]
     assert means.tolist() == [[2, 2], [5, 4]]
 
 
-def test_classes_are_asked_for_by_the_name_of_the_method(quadratic):
+def test_a_task_without_classes_is_rejected_with_the_method_name(quadratic):
     with pytest.raises(SpecError, match=r"^mine compares classes, but model quadratic predicts numbers"):
         needs_classes("mine", quadratic)
 
 
-def test_cold_clients_join_and_each_cluster_averages(tiny, cohort, bank, step):
-    # Half way from 0 to -6 and to 2: -3 and 1, with one example and three: 0, or -1 where each counts 1. From 8, c is
-    # slow. d joins the second cluster and goes to 10; the third has no replies, and its number stays to the bit.
+def test_newcomers_join_and_each_cluster_averages(tiny, cohort, bank, step):
+    # Half way from 0 to -6 and to 2: -3 and 1, with one example and three: 0, or -1 with uniform weights. c is a
+    # straggler. d joins the second cluster and goes to 10; the third has no replies and stays the same to the bit.
     fed = tiny(a=[-6], b=[2, 2, 2], c=[0], d=[12])
     now = State(bank(0, 8, 1 / 3), ClientMap({"a": 0, "b": 0, "c": 1}))
     asked = []
 
-    def join(state, there, cold, seed, least):
-        asked.append((state, cold.clients, least))
-        return {"d": 1}, {"clients": ["d"]}
+    def join(state, fed, newcomers, seed, min_replies):
+        asked.append((state, newcomers.clients, min_replies))
+        return Joined({"d": 1}, {"clients": ["d"]})
 
     for weights, mean in (("samples", 0), ("uniform", -1)):
         out = train_clusters(now, fed, cohort(fed, efforts={"c": 0.5}), Seed(0), step(0.5), join, weights)
@@ -64,16 +73,51 @@ def test_cold_clients_join_and_each_cluster_averages(tiny, cohort, bank, step):
     assert asked == [(now, ("d",), 0)] * 2
 
 
-def test_the_cold_may_all_be_lost_where_others_train_and_do_not_train_themselves(tiny, cohort, bank, step):
+def test_lost_newcomers_do_not_train_and_skip_the_round_only_if_no_other_client_can_train(tiny, cohort, bank, step):
     fed, now = tiny(a=[4], d=[12]), State(bank(0), ClientMap({"a": 0}))
-    out = train_clusters(now, fed, cohort(fed), Seed(0), step(0.5), nobody)
+    out = train_clusters(now, fed, cohort(fed), Seed(0), step(0.5), no_replies)
     assert (out.assignment, out.state.bank["w"].tolist()) == ({"a": 0}, [2])
     with pytest.raises(TooFewReplies):
-        train_clusters(now, fed, cohort(fed, clients="d"), Seed(0), step(0.5), nobody)
+        train_clusters(now, fed, cohort(fed, clients="d"), Seed(0), step(0.5), no_replies)
 
 
-def test_where_all_are_slow_nothing_moves_and_nobody_is_asked_to_join(tiny, cohort, bank, step):
+def test_with_stragglers_only_nothing_moves_and_no_newcomer_is_asked(tiny, cohort, bank, step):
     fed, now = tiny(a=[4], d=[12]), State(bank(0), ClientMap({"a": 0}))
-    out = train_clusters(now, fed, cohort(fed, efforts={"a": 0.5, "d": 0.5}), Seed(0), step(0.5), nobody)
+    out = train_clusters(now, fed, cohort(fed, efforts={"a": 0.5, "d": 0.5}), Seed(0), step(0.5), no_replies)
     assert tree.same(out.state.bank, now.bank)
     assert (out.assignment, out.loss, dict(out.state.assignment)) == ({}, None, {"a": 0})
+
+
+def test_a_newcomer_joins_by_the_mean_distance_to_the_initial_clients():
+    # Initial clients 0, 1 and 2 in clusters 0, 0 and 1: means (1 + 3)/2 = 2 and 4; (5 + 9)/2 = 7 and 1.
+    joined = join_nearest(["x", "y"], np.array([[1.0, 3, 4], [5, 9, 1]]), np.array([0, 0, 1]), name="mean_angles")
+    assert joined.assignment == {"x": 0, "y": 1}
+    assert joined.evidence["clients"] == ["x", "y"]
+    assert joined.evidence["mean_angles"].tolist() == [[2, 4], [7, 1]]
+
+
+def test_a_newcomer_is_served_the_cluster_it_would_join_and_the_state_stays(tiny, bank):
+    fed, now, asked = tiny(a=[4], d=[12]), State(bank(0, 8), ClientMap({"a": 0})), []
+
+    def join(state, fed, newcomers, seed, min_replies=None):
+        asked.append((list(newcomers), min_replies))
+        return Joined({"d": 1}, {})
+
+    assert place_in_clusters(now, fed, "ad", Seed(0), join).row == {"a": 0, "d": 1}
+    assert place_in_clusters(now, fed, "a", Seed(0), join).row == {"a": 0}
+    assert asked == [(["d"], None)]
+    assert dict(now.assignment) == {"a": 0}
+
+
+def test_at_most_so_many_available_members_of_each_cluster_are_drawn(tiny, cohort):
+    fed = tiny(a=[0], b=[0], c=[0], d=[0], e=[0], f=[0])
+    assignment = {"a": 0, "b": 0, "c": 0, "d": 1, "e": 2}  # f has no cluster, g is not available
+    drawn = draw_members(cohort(fed, clients="a"), {**assignment, "g": 1}, 3, 2, name="test")
+    assert (len(set(drawn) & set("abc")), set(drawn) & set("def")) == (2, {"d", "e"})
+    assert draw_members(cohort(fed), assignment, 3, 0, name="test").clients == tuple("abcde")
+
+
+def test_a_subset_of_a_cohort_belongs_to_its_round(tiny, cohort):
+    everyone = cohort(tiny(a=[0], b=[0]), 7)
+    assert (subset(everyone, ["b"]).clients, subset(everyone, ["b"]).t) == (("b",), 7)
+    assert subset(["a", "b"], ("b",)) == ["b"]

@@ -1,4 +1,4 @@
-"""FedSim: both averages by hand, its clusters, its identities, its bytes."""
+"""FedSim: both means by hand, clusters, identities, traffic."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def w(value):
     return {"w": np.float32(value)}
 
 
-# Both averages -------------------------------------------------------------------------------------------------------
+# Both means ----------------------------------------------------------------------------------------------------------
 
 
 @BOTH
-def test_clients_are_averaged_within_clusters_and_clusters_alike(kind, tiny, cohort, step):
+def test_models_are_averaged_within_clusters_and_clusters_with_equal_weights(kind, tiny, cohort, step):
     # A step of rate 1 takes client k to c_k, the mean of its examples. Gradients at 5 are 5 - c_k: 5, 4, -15, -16.
     #   a: c = 0, n = 1    b: c = 1, n = 2          (0 + 2·1) / 3 = 2/3
     #   c: c = 20, n = 1   d: c = 21, n = 1         (20 + 21) / 2 = 41/2        their mean: (2/3 + 41/2) / 2 = 127/12
@@ -37,7 +37,7 @@ def test_clients_are_averaged_within_clusters_and_clusters_alike(kind, tiny, coh
     out = FedSim(step(1.0), clusters=2).round(w(5), fed, cohort(fed), Seed(0))
     assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
     assert out.state["w"] == np.float32(127 / 12)
-    # Distances are those to the one model that all of them are served.
+    # Distances are those to the one global model.
     expected = {"a": 127 / 12, "b": 115 / 12, "c": 113 / 12, "d": 125 / 12}
     assert out.distances == pytest.approx(expected, rel=1e-6)
     # Losses before the step at 5: (25 + 2·16 + 225 + 256) / 2 over five examples.
@@ -47,7 +47,7 @@ def test_clients_are_averaged_within_clusters_and_clusters_alike(kind, tiny, coh
 
 @BOTH
 @pytest.mark.parametrize("clusters", [2, 5])
-def test_nine_copies_of_one_client_count_as_one(kind, clusters, tiny, cohort, step):
+def test_nine_copies_of_a_client_count_as_one(kind, clusters, tiny, cohort, step):
     # (0 + 10) / 2; FedAvg would land on (9·0 + 10) / 10 = 1. There are two distinct gradients, hence two clusters.
     fed = tiny(kind=kind, **{f"copy{i}": [0, 0] for i in range(9)}, other=[10])
     out = FedSim(step(1.0), clusters=clusters).round(w(3), fed, cohort(fed), Seed(0))
@@ -55,8 +55,8 @@ def test_nine_copies_of_one_client_count_as_one(kind, clusters, tiny, cohort, st
     assert out.counts == {"empty_clusters": clusters - 2}
 
 
-def test_nine_copies_of_a_real_client_end_in_the_middle_too(blobs, cohort, step):
-    # (w_a + w_b) / 2, from what the two of them train alone; their clusters are turned against each other.
+def test_nine_copies_of_a_client_with_images_count_as_one(blobs, cohort, step):
+    # (w_a + w_b) / 2 of the models that the two clients train; they are of different true clusters.
     images = data.load("blobs", clients=2, clusters=2, samples=50, seed=0)
     one, other = (images.examples(client) for client in images.clients)
     copies = data.from_arrays({**{f"copy{i}": one for i in range(9)}, "other": other}, test={}, classes=images.classes)
@@ -68,7 +68,7 @@ def test_nine_copies_of_a_real_client_end_in_the_middle_too(blobs, cohort, step)
     np.testing.assert_allclose(tree.flatten(out.state), tree.flatten_rows(single).mean(axis=0), atol=1e-6)
 
 
-def test_clusters_are_dealt_in_turns_along_a_shuffled_cohort(tiny, cohort, step):
+def test_round_robin_assigns_a_shuffled_cohort_in_turn(tiny, cohort, step):
     # Four clients in two clusters of two, one of three ways:
     #   ab, cd: (0 + 10)/2 = 5,    (2·6 + 20)/3 = 32/3,   their mean 47/6
     #   ac, bd: (0 + 2·6)/3 = 4,   (10 + 20)/2 = 15,      their mean 19/2
@@ -86,8 +86,8 @@ def test_clusters_are_dealt_in_turns_along_a_shuffled_cohort(tiny, cohort, step)
     assert out.assignment == method.round(w(1), fed, cohort(fed, t=3), Seed(11)).assignment
 
 
-def test_dealing_does_not_follow_ids(tiny, cohort, step):
-    # Client i is of kind i mod 3, as planted ones are. Of the 15!/(5!)³/3! equal deals one is that of the kinds.
+def test_round_robin_does_not_follow_client_ids(tiny, cohort, step):
+    # Client i is in the true cluster i mod 3. Of the 15!/(5!)³/3! balanced assignments one is the true one.
     fed = tiny(kind="vectorized", **{f"{i:02}": [i] for i in range(15)})
     truth = {f"{i:02}": i % 3 for i in range(15)}
     for how in ({"clustering": "round_robin"}, {"first_round": "round_robin"}):
@@ -97,7 +97,7 @@ def test_dealing_does_not_follow_ids(tiny, cohort, step):
             assert adjusted_rand(out.assignment, truth) < 0.5
 
 
-def test_the_first_round_may_be_dealt_in_turns(tiny, cohort, step):
+def test_the_first_round_may_be_round_robin(tiny, cohort, step):
     fed = tiny(a=[0], b=[10], c=[0], d=[10])
     method = FedSim(step(1.0), clusters=3, first_round="round_robin")
     first = method.round(w(1), fed, cohort(fed, t=0), Seed(0)).assignment
@@ -108,9 +108,9 @@ def test_the_first_round_may_be_dealt_in_turns(tiny, cohort, step):
 
 
 @pytest.mark.parametrize("rule", ["trimmed-mean", "median", "geometric-median", "krum", "multi-krum", "norm-clip"])
-def test_a_cluster_of_bad_clients_is_outvoted_where_means_are_robust(rule, numbers, quadratic, cohort, step):
-    # Ten clusters at 0, 1, …, 8 and at 1e6, where three bad clients agree with each other: in a plain mean of clusters
-    # they move the model to some 1e5.
+def test_a_robust_rule_outvotes_a_cluster_of_malicious_clients(rule, numbers, quadratic, cohort, step):
+    # Ten clusters at 0, 1, …, 8 and at 1e6, where three malicious clients agree with each other: in a plain mean of
+    # clusters they move the model to about 1e5.
     good = {f"{i}{twin}": [i] for i in range(9) for twin in "ab"}
     images = numbers(**good, **{f"bad{i}": [1e6] for i in range(3)})
     method = FedSim(step(1.0), clusters=10, variance=1.0)
@@ -123,23 +123,23 @@ def test_a_cluster_of_bad_clients_is_outvoted_where_means_are_robust(rule, numbe
 
 
 def test_a_client_without_examples_is_in_no_cluster(tiny, cohort, step):
-    # (0 + 10)/2 as if b were not there; its gradient of 0 would be a cluster of its own, at the start.
+    # (0 + 10)/2, without b; its gradient of 0 would otherwise be a cluster of its own.
     fed = tiny(a=[0], b=[], c=[10], d=[10])
     out = FedSim(step(1.0), clusters=3).round(w(7), fed, cohort(fed), Seed(0))
     assert out.state["w"] == 5
     assert out.assignment == {"a": 0, "c": 1, "d": 1}
-    dealt = FedSim(step(1.0), clusters=2, clustering="round_robin").round(w(7), fed, cohort(fed), Seed(0))
-    assert set(dealt.assignment) == set("acd")
-    assert sorted(dealt.assignment.values()) == [0, 0, 1]
+    round_robin = FedSim(step(1.0), clusters=2, clustering="round_robin").round(w(7), fed, cohort(fed), Seed(0))
+    assert set(round_robin.assignment) == set("acd")
+    assert sorted(round_robin.assignment.values()) == [0, 0, 1]
 
 
 @pytest.mark.parametrize("clustering", ["gradients", "round_robin"])
-def test_the_model_stays_to_the_bit_where_there_is_nothing_to_learn_from(clustering, tiny, cohort, step):
+def test_without_examples_or_replies_the_model_stays_to_the_bit(clustering, tiny, cohort, step):
     fed = tiny(a=[], b=[], c=[1])
     method, start = FedSim(step(1.0), clustering=clustering), w(1 / 3)
     assert tree.same(method.round(start, fed, cohort(fed, clients="ab"), Seed(0)).state, start)
-    late = cohort(fed, clients="c", efforts={"c": 0.5})
-    out = method.round(start, fed, late, Seed(0))
+    slow = cohort(fed, clients="c", efforts={"c": 0.5})
+    out = method.round(start, fed, slow, Seed(0))
     assert tree.same(out.state, start)
     assert (dict(out.assignment), out.loss) == ({}, None)
 
@@ -164,7 +164,7 @@ def test_equal_gradients_are_one_cluster(tiny, cohort, step):
 
 @BOTH
 def test_gradients_are_those_of_the_data_loss_at_the_model_received(kind, tiny, step):
-    # At 5: 5 - 0 and 5 - (1 + 3)/2, whatever local training adds to its own.
+    # At 5: 5 - 0 and 5 - (1 + 3)/2, without the proximal term and the weight decay of local training.
     fed = tiny(kind=kind, a=[0], b=[1, 3])
     got = fed.ask(
         fed.clients, fit_with_gradient, Seed(0), start=w(5), local=step(0.5, mu=3.0, weight_decay=2.0, steps=4)
@@ -172,7 +172,7 @@ def test_gradients_are_those_of_the_data_loss_at_the_model_received(kind, tiny, 
     assert got["gradient"]["w"].tolist() == [5, 3]
 
 
-def test_clusters_are_those_of_the_principal_scores(tiny, two_layers, cohort, step):
+def test_clusters_are_formed_by_pca_scores(tiny, two_layers, cohort, step):
     # Both layers have the gradient s - x with s = wide + head: vectors (s - x)(1, 1), so one component holds all, and
     # with x = 0, 1, 10, 13 around their mean of 6 the scores are √2 (6, 5, -4, -7), turned so that -7 becomes positive.
     fed = tiny(task=two_layers, a=[0], b=[1], c=[10], d=[13])
@@ -183,7 +183,7 @@ def test_clusters_are_those_of_the_principal_scores(tiny, two_layers, cohort, st
     assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
 
 
-def test_variance_decides_how_many_components_are_looked_at(cohort, step):
+def test_variance_sets_the_number_of_components(cohort, step):
     # Targets (p, q) of a model of two numbers: gradients at 0 are (-p, -q). Along p: ±10; along q: ±1, 1 % of 404.
     corners = {"a": (10, 1), "b": (10, -1), "c": (-10, 1), "d": (-10, -1)}
     task = models.from_functions(
@@ -218,7 +218,7 @@ def test_running_statistics_have_no_gradient(step):
 
 
 @pytest.mark.slow
-def test_the_kinds_of_clients_are_told_apart_within_a_cohort(blobs, run_rounds):
+def test_true_clusters_are_separated_within_a_cohort(blobs, run_rounds):
     scores = []
     for seed in range(10):
         fed, truth = blobs(seed)
@@ -241,14 +241,14 @@ def test_one_cluster_is_fedavg_to_the_bit(kind, how, blobs, run_rounds):
         assert (a.assignment, a.loss, a.distances) == (b.assignment, b.loss, b.distances)
 
 
-def test_as_many_clusters_as_distinct_clients_is_the_plain_mean(tiny, cohort, step):
+def test_one_cluster_per_distinct_client_is_the_plain_mean(tiny, cohort, step):
     # (0 + 10 + 14 + 40)/4 = 16, although c has most of the examples.
     fed = tiny(a=[0], b=[10], c=[14] * 7, d=[40, 40])
     out = FedSim(step(1.0), clusters=4).round(w(-5), fed, cohort(fed), Seed(0))
     assert out.state["w"] == 16
 
 
-def test_balanced_clusters_of_equal_clients_are_fedavg(tiny, cohort, step):
+def test_balanced_clusters_of_clients_of_equal_size_are_fedavg(tiny, cohort, step):
     fed = tiny(a=[0], b=[1], c=[20], d=[22])
     out = FedSim(step(0.3), clusters=2).round(w(5), fed, cohort(fed), Seed(0))
     assert out.state["w"] == pytest.approx(float(FedAvg(step(0.3)).round(w(5), fed, cohort(fed), Seed(0)).state["w"]))
@@ -273,7 +273,7 @@ clients = st.lists(
 
 @pytest.fixture(scope="session")
 def averaged(tiny):
-    fed = tiny(a=[0])  # whoever averages
+    fed = tiny(a=[0])
 
     def mean(members):
         values, labels, samples = (np.array(column) for column in zip(*members, strict=True))
@@ -284,7 +284,7 @@ def averaged(tiny):
 
 
 @given(members=clients, order=st.randoms(), names=st.permutations(range(4)))
-def test_neither_the_order_of_clients_nor_the_names_of_clusters_move_the_mean(members, order, names, averaged):
+def test_the_mean_does_not_depend_on_client_order_or_cluster_numbers(members, order, names, averaged):
     mean = averaged(members)
     values = [value for value, _, _ in members]
     # float32 rounds numbers of up to 1,000 by 6e-5.
@@ -296,12 +296,12 @@ def test_neither_the_order_of_clients_nor_the_names_of_clusters_move_the_mean(me
 
 
 @given(members=clients, times=st.integers(2, 5), label=st.integers(0, 3))
-def test_a_cluster_of_many_copies_weighs_no_more(members, times, label, averaged):
-    crowd = [member for member in members if member[1] == label]
-    assert averaged(members + crowd * (times - 1)) == pytest.approx(averaged(members), abs=1e-4)
+def test_copies_of_a_cluster_do_not_change_its_weight(members, times, label, averaged):
+    copied = [member for member in members if member[1] == label]
+    assert averaged(members + copied * (times - 1)) == pytest.approx(averaged(members), abs=1e-4)
 
 
-# Bytes, placing, settings --------------------------------------------------------------------------------------------
+# Traffic, placement, settings ----------------------------------------------------------------------------------------
 
 
 def test_a_round_sends_one_model_down_and_two_up(blobs, run_rounds):
@@ -315,7 +315,7 @@ def test_a_round_sends_one_model_down_and_two_up(blobs, run_rounds):
         assert fed.traffic.by_purpose(t)["gradients"] == {"down": 0, "up": 5 * model}
 
 
-def test_everyone_is_served_the_one_model(tiny, step):
+def test_every_client_is_served_the_one_model(tiny, step):
     placement = FedSim(step(1.0)).place(w(3), tiny(a=[0]), ["a", "newcomer"], Seed(0))
     assert placement.row == {"a": 0, "newcomer": 0}
     assert placement.bank["w"].tolist() == [3]
@@ -325,12 +325,12 @@ def test_everyone_is_served_the_one_model(tiny, step):
     ("given", "text"),
     [
         ({"clusters": 0}, "method.clusters must be at least 1, got 0"),
-        ({"variance": 0.0}, "method.variance must be greater than 0 and at most 1, got 0.0"),
-        ({"variance": 1.5}, "method.variance must be greater than 0 and at most 1, got 1.5"),
+        ({"variance": 0.0}, "method.variance must be above 0 and at most 1, got 0.0"),
+        ({"variance": 1.5}, "method.variance must be above 0 and at most 1, got 1.5"),
         ({"clustering": "random"}, "method.clustering must be one of 'gradients', 'round_robin', got 'random'"),
         ({"first_round": "none"}, "method.first_round must be one of 'gradients', 'round_robin', got 'none'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(given, text):
+def test_invalid_settings_are_rejected(given, text):
     with pytest.raises(SpecError, match=f"^{text}$"):
         FedSim(**given)

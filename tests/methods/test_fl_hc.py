@@ -1,4 +1,4 @@
-"""FL+HC: one clustering by hand in all its ways, late clients, identities with FedAvg, and planted clusters."""
+"""FL+HC: the clustering by hand, newcomers, identities with FedAvg, and planted clusters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coterie.clients import LocalSGD
 from coterie.errors import SpecError, TooFewReplies
 from coterie.federation import Faults, Faulty, Server, Vectorized, vectorized
 from coterie.methods.fedavg import FedAvg
-from coterie.methods.fl_hc import FLHC, apart
+from coterie.methods.fl_hc import FLHC, update_distances
 from coterie.metrics import adjusted_rand
 from coterie.models import Normalize
 from coterie.runs.sampling import Sampler
@@ -26,7 +26,7 @@ LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 @pytest.fixture
 def clustered(step):
-    """`clustered(...)`: by L2 at once, without rounds before; half of the way in a step."""
+    """`clustered(...)`: by L2, without rounds before; one step goes half of the way."""
 
     def make(**settings):
         return FLHC(**{"local": step(0.5), "warm_rounds": 0, "metric": "l2", "threshold": 2.0, "rounds": 9, **settings})
@@ -35,13 +35,13 @@ def clustered(step):
 
 
 def from_zero(method, fed):
-    """The state before anything, with the model 0."""
+    """The initial state with the model 0."""
     zero = {"w": np.zeros((), np.float32)}
     return dataclasses.replace(method.start(fed.task, Seed(0)), w=zero, bank=tree.stack([zero]))
 
 
 def once(method, fed, cohort, **how):
-    """The step with everybody, from the model 0."""
+    """The clustering step from the model 0."""
     return method.round(from_zero(method, fed), fed, cohort(fed, -1, **how), Seed(0))
 
 
@@ -49,7 +49,7 @@ def once(method, fed, cohort, **how):
 
 
 @BOTH
-def test_clients_whose_updates_are_near_form_clusters_at_the_mean_of_their_models(kind, tiny, cohort, clustered):
+def test_clients_with_close_updates_form_clusters_at_the_mean_of_their_models(kind, tiny, cohort, clustered):
     # F_i(w) = ½(w - x_i)², half way from 0: Δ = -3, 5, -2, 6 for a, b, c, d. Up to λ = 2, {a, c} and {b, d} merge.
     # Means by examples: (-3 - 2)/2 = -2.5, and (5 + 3·6)/4 = 5.75.
     fed = tiny(kind=kind, a=[-6], b=[10], c=[-4], d=[12, 12, 12])
@@ -72,7 +72,7 @@ def test_distances_by_hand():
     updates = np.array([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.0]])
     expected = {"l1": [3, 4, 5], "l2": [5**0.5, 4, 13**0.5], "cosine": [1, 2, 1]}
     for metric, pairs in expected.items():
-        found = apart(updates, metric)
+        found = update_distances(updates, metric)
         np.testing.assert_allclose([found[0, 1], found[0, 2], found[1, 2]], pairs)
         np.testing.assert_allclose(np.diagonal(found), 0, atol=1e-12)
 
@@ -83,14 +83,14 @@ def test_distances_by_hand():
     # for Ward √(2·2·1/3)·(5 - 1) from their center.
     [("single", 3), ("complete", 5), ("average", 4), ("ward", 4 * (4 / 3) ** 0.5)],
 )
-def test_linkage_says_how_far_apart_clusters_are(linkage, last, tiny, cohort, clustered):
+def test_linkage_is_the_distance_between_clusters(linkage, last, tiny, cohort, clustered):
     fed = tiny(a=[0], b=[4], c=[10])
     for threshold, clusters in ((last - 0.01, 2), (last + 0.01, 1)):
         method = clustered(linkage=linkage, threshold=threshold)
         assert tree.rows(once(method, fed, cohort).state.bank) == clusters
 
 
-def test_a_share_of_pairs_or_a_number_of_clusters_instead_of_a_threshold(tiny, cohort, clustered):
+def test_a_quantile_or_a_number_of_clusters_replaces_the_threshold(tiny, cohort, clustered):
     # Δ = 0, 1, 5, 5.5: pairs ½, 1, 4, 4.5, 5, 5.5, of which a sixth is below 1: λ = 1 merges {0, 1} and {5, 5.5}.
     fed = tiny(a=[0], b=[2], c=[10], d=[11])
     out = once(clustered(threshold="auto", threshold_quantile=1 / 6), fed, cohort)
@@ -100,11 +100,11 @@ def test_a_share_of_pairs_or_a_number_of_clusters_instead_of_a_threshold(tiny, c
     assert out.assignment == {"a": 0, "b": 1, "c": 2, "d": 2}
 
 
-def test_a_threshold_of_zero_leaves_every_client_alone_and_an_infinite_one_all_together(blobs, run_rounds):
+def test_a_threshold_of_zero_makes_singletons_and_an_infinite_one_one_cluster(blobs, run_rounds):
     fed, _ = blobs()
-    alone, _ = run_rounds(FLHC(LOCAL, warm_rounds=0, threshold=0.0, rounds=1), fed, 0)
+    singletons, _ = run_rounds(FLHC(LOCAL, warm_rounds=0, threshold=0.0, rounds=1), fed, 0)
     together, _ = run_rounds(FLHC(LOCAL, warm_rounds=0, threshold=float("inf"), rounds=1), fed, 0)
-    assert (tree.rows(alone.bank), tree.rows(together.bank)) == (12, 1)
+    assert (tree.rows(singletons.bank), tree.rows(together.bank)) == (12, 1)
 
 
 def test_one_client_is_one_cluster(tiny, cohort, clustered):
@@ -113,7 +113,7 @@ def test_one_client_is_one_cluster(tiny, cohort, clustered):
         assert out.assignment == {"a": 0}
 
 
-def test_other_names_of_clients_only_rename_the_clusters(tiny, cohort, clustered):
+def test_other_client_ids_only_renumber_the_clusters(tiny, cohort, clustered):
     numbers = [-6, 10, -4, 12, 1]
     names = ["a", "b", "c", "d", "e"], ["z", "b", "y", "a", "m"]
     found = []
@@ -126,7 +126,7 @@ def test_other_names_of_clients_only_rename_the_clusters(tiny, cohort, clustered
 
 
 def test_running_statistics_are_not_compared(tiny, cohort):
-    # Everything under `stats` is carried and averaged, and left out of updates: the method looks at `w` alone.
+    # Everything under `stats` is sent and averaged, but is no part of updates: only `w` is compared.
     method = FLHC(warm_rounds=0, rounds=1)
     task = models.from_functions(
         lambda key: {"w": np.float32(0), "norm": {"stats": np.zeros(3, np.float32)}},
@@ -141,7 +141,7 @@ def test_running_statistics_are_not_compared(tiny, cohort):
 # Rounds --------------------------------------------------------------------------------------------------------------
 
 
-def test_after_rounds_of_fedavg_one_step_with_everybody_comes_before_the_others(blobs, run_rounds):
+def test_the_clustering_step_comes_after_the_warm_rounds(blobs, run_rounds):
     fed, _ = blobs()
     method = FLHC(LOCAL, warm_rounds=3, rounds=5)
     state, done = run_rounds(method, fed, 5, size=5)
@@ -153,7 +153,7 @@ def test_after_rounds_of_fedavg_one_step_with_everybody_comes_before_the_others(
         "up": (3 * 5 + 12 + 2 * 5) * model,
     }
     assert set(fed.traffic.by_purpose()) == {"train", "control"}
-    # Of the run's rounds, only the step with everybody is none.
+    # The clustering step is not counted as a round.
     assert fed.traffic.by_purpose(-1)["train"]["up"] == 12 * model
     assert all(fed.traffic.by_purpose(t)["train"]["up"] == 5 * model for t in range(5))
 
@@ -168,7 +168,7 @@ def test_rounds_before_the_clustering_are_fedavg_to_the_bit(blobs, run_rounds):
     ]
 
 
-def test_a_run_has_as_many_rounds_as_it_says_and_clusters_between_two_of_them():
+def test_a_run_clusters_between_two_of_its_rounds():
     spec = {"data": {"name": "blobs", "clients": 8}, "method": {"name": "flhc", "warm_rounds": 2}}
     record = coterie.run({**spec, "local": {"epochs": 1}, "run": {"rounds": 4, "clients_per_round": 3}})
     assert [row["stage"] for row in record.rounds] == ["train", "train", "prepare", "train", "train"]
@@ -177,7 +177,7 @@ def test_a_run_has_as_many_rounds_as_it_says_and_clusters_between_two_of_them():
         coterie.run({**spec, "run": {"rounds": 2}})
 
 
-def test_before_the_clustering_everyone_is_served_the_common_model(tiny, cohort, clustered):
+def test_before_the_clustering_all_clients_are_served_the_common_model(tiny, cohort, clustered):
     fed, method = tiny(a=[-6], b=[10]), clustered(warm_rounds=1)
     now = from_zero(method, fed)
     assert method.stage(now) == "train"
@@ -190,10 +190,10 @@ def test_before_the_clustering_everyone_is_served_the_common_model(tiny, cohort,
     assert (placed.row, placed.bank["w"].tolist()) == ({"a": 0, "b": 0}, [1])
 
 
-def test_the_rate_decays_from_round_to_round_and_the_clustering_has_that_of_the_next(tiny, cohort, clustered, step):
-    # Clients at 8 and -8. FedAvg at rate 1 stays at 0; with everybody at ½, two clusters at ±4; in round 1 at ½, ±6; in
-    # round 2 at ¼, ±6.5. A late client's Δ is at ½, too: half way from 0 to 6.
-    fed = tiny(a=[8], b=[-8], late=[6])
+def test_the_clustering_uses_the_decayed_rate_of_the_next_round(tiny, cohort, clustered, step):
+    # Clients at 8 and -8. FedAvg at rate 1 stays at 0; the clustering at ½ gives two clusters at ±4; in round 1 at ½,
+    # ±6; in round 2 at ¼, ±6.5. A newcomer's Δ is at ½, too: half way from 0 to 6.
+    fed = tiny(a=[8], b=[-8], new=[6])
     method = clustered(local=step(1.0, lr_decay=0.5), warm_rounds=1)
     now = from_zero(method, fed)
     seen = []
@@ -201,21 +201,21 @@ def test_the_rate_decays_from_round_to_round_and_the_clustering_has_that_of_the_
         now = method.round(now, fed, cohort(fed, t, clients="ab"), Seed(0)).state
         seen.append(np.abs(now.bank["w"]).max())
     assert seen == [0, 4, 6, 6.5]
-    out = method.round(now, fed, cohort(fed, 3, clients=["late"]), Seed(0))
+    out = method.round(now, fed, cohort(fed, 3, clients=["new"]), Seed(0))
     assert out.evidence["mean_distances"].tolist() == [[1, 7]]  # from 3 to 4 and to -4
 
 
-def test_a_round_that_is_skipped_is_not_one_of_those_before_the_clustering(losing, numbers, quadratic, clustered):
+def test_a_skipped_round_is_not_a_warm_round(losing, numbers, quadratic, clustered):
     fed, lost = losing(numbers(a=[-6], b=[10]), quadratic, fit="ab")
     method = clustered(warm_rounds=1)
-    run_rounds = Session(method, fed, Seed(0), Sampler(fed.clients, 2, Seed(0)))
-    assert run_rounds.step().skipped is not None
-    assert (run_rounds.stage, run_rounds.t) == ("train", 1)
+    session = Session(method, fed, Seed(0), Sampler(fed.clients, 2, Seed(0)))
+    assert session.step().skipped is not None
+    assert (session.stage, session.t) == ("train", 1)
     lost.clear()
-    run_rounds.step()
-    assert (run_rounds.stage, run_rounds.t) == ("prepare", 2)
-    run_rounds.step()
-    assert (run_rounds.stage, run_rounds.t, dict(run_rounds.state.assignment)) == ("train", 2, {"a": 0, "b": 1})
+    session.step()
+    assert (session.stage, session.t) == ("prepare", 2)
+    session.step()
+    assert (session.stage, session.t, dict(session.state.assignment)) == ("train", 2, {"a": 0, "b": 1})
 
 
 def test_an_infinite_threshold_is_fedavg_to_the_bit(blobs, run_rounds):
@@ -240,11 +240,11 @@ def test_a_cluster_without_replies_keeps_its_model_to_the_bit(tiny, cohort, clus
     assert out.assignment == {"a": 0, "c": 0}
 
 
-# Late clients --------------------------------------------------------------------------------------------------------
+# Newcomers -----------------------------------------------------------------------------------------------------------
 
 
 @BOTH
-def test_late_clients_join_the_cluster_of_smallest_mean_distance(kind, tiny, cohort, clustered):
+def test_newcomers_join_the_cluster_of_smallest_mean_distance(kind, tiny, cohort, clustered):
     # Clusters of Δ = {-3, -2} and {5, 6}. From 0, l: Δ = 1.5, at 4.5 and 3.5, mean 4, and at 3.5 and 4.5, mean 4: a tie
     # for the lowest. m: Δ = 2, means 4.5 and 3.5.
     fed = tiny(kind=kind, a=[-6], b=[10], c=[-4], d=[12], l=[3], m=[4])
@@ -255,7 +255,7 @@ def test_late_clients_join_the_cluster_of_smallest_mean_distance(kind, tiny, coh
     assert placed.row == {"a": 0, "b": 1, "c": 0, "d": 1, "l": 0, "m": 1}
     assert fed.traffic.by_purpose()["pretrain"] == {"down": 2 * 4, "up": 2 * 4}
     assert set(method.place(state, fed.evaluating(), "abcdlm", Seed(0)).row) == set("abcd")
-    # In a cohort it joins for good and trains at once: from 5.5 half way to 12 and 4 is 8.75 and 4.75.
+    # In a cohort it joins permanently and trains at once: from 5.5 half way to 12 and 4 is 8.75 and 4.75.
     out = method.round(state, fed, cohort(fed, 0, clients="dm"), Seed(0))
     assert out.assignment == {"d": 1, "m": 1}
     assert dict(out.state.assignment) == {"a": 0, "b": 1, "c": 0, "d": 1, "m": 1}
@@ -264,13 +264,13 @@ def test_late_clients_join_the_cluster_of_smallest_mean_distance(kind, tiny, coh
     assert out.evidence["mean_distances"].tolist() == [[4.5, 3.5]]
 
 
-def test_who_did_not_answer_the_step_with_everybody_is_late(losing, numbers, quadratic, cohort, clustered):
+def test_a_client_that_missed_the_clustering_is_a_newcomer(losing, numbers, quadratic, cohort, clustered):
     fed, lost = losing(numbers(a=[-6], b=[10], c=[-4], d=[12]), quadratic, fit="b")
     method = clustered()
     out = once(method, fed, cohort)
     assert out.assignment == {"a": 0, "c": 0, "d": 1}
     assert method.place(out.state, fed, "abcd", Seed(0)).row == {"a": 0, "b": 1, "c": 0, "d": 1}
-    # Lost again when it is to join, it waits, and the others train; alone in a cohort, the round is skipped.
+    # If its reply is lost again, it does not join and the others train; alone in a cohort, the round is skipped.
     lost["update"] = lost.pop("fit")
     later = method.round(out.state, fed, cohort(fed, 0), Seed(0))
     assert set(later.assignment) == set("acd")
@@ -279,11 +279,11 @@ def test_who_did_not_answer_the_step_with_everybody_is_late(losing, numbers, qua
         method.round(out.state, fed, cohort(fed, 0, clients="b"), Seed(0))
 
 
-def test_clients_without_examples_are_late_and_found_no_cluster(tiny, cohort, clustered):
+def test_clients_without_examples_are_not_clustered(tiny, cohort, clustered):
     fed, method = tiny(a=[-6], b=[], c=[-4]), clustered()
     out = once(method, fed, cohort)
     assert out.assignment == {"a": 0, "c": 0}
-    # Where nobody has any, there is one cluster, whose model nobody has trained.
+    # If no client has examples, there is one cluster with the common model.
     ready = once(method, fed, cohort, clients="b").state
     assert method.stage(ready) == "train"
     assert ready.bank["w"].tolist() == [0]
@@ -297,17 +297,17 @@ def test_clients_without_examples_are_late_and_found_no_cluster(tiny, cohort, cl
         ({"warm_rounds": 5}, "warm_rounds of flhc must be less than run.rounds, 5, for clusters to be trained, got 5"),
         ({"clusters": -1}, "clusters must be at least 0"),
         ({"max_clusters": 0}, "max_clusters must be at least 1"),
-        ({"threshold": -1.0}, "threshold must be a number of at least 0, or 'auto', got -1.0"),
-        ({"threshold": "widest"}, "threshold must be a number of at least 0, or 'auto', got 'widest'"),
-        ({"threshold": float("nan")}, "threshold must be a number of at least 0"),
-        ({"threshold_quantile": 1.5}, "threshold_quantile must lie between 0 and 1, got 1.5"),
+        ({"threshold": -1.0}, "threshold must be at least 0, got -1.0"),
+        ({"threshold": "widest"}, "threshold must be a number at least 0 or one of 'auto', got 'widest'"),
+        ({"threshold": float("nan")}, "threshold must be at least 0, got nan"),
+        ({"threshold_quantile": 1.5}, "threshold_quantile must be between 0 and 1, got 1.5"),
         ({"threshold": 1.0, "clusters": 2}, "Give one of method.threshold, method.threshold_quantile and"),
         ({"threshold_quantile": 0.5, "clusters": 2}, "Give one of"),
         ({"linkage": "ward"}, "linkage 'ward' needs method.metric 'l2', got 'cosine'"),
         ({"metric": "l3"}, "metric must be one of 'cosine', 'l2', 'l1', got 'l3'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(settings, text):
+def test_invalid_settings_are_rejected(settings, text):
     with pytest.raises(SpecError, match=text):
         FLHC(**{"warm_rounds": 0, "rounds": 5, **settings})
 
@@ -332,7 +332,7 @@ def test_rotated_digits_are_recovered(run_rounds):
 
 
 @pytest.mark.slow
-def test_the_number_of_clusters_is_found_and_is_one_for_equal_clients(run_rounds):
+def test_the_number_of_clusters_is_found_and_is_one_for_identically_distributed_clients(run_rounds):
     for partition, clusters, expected in (("inverted", 2, 2), ("iid", 4, 1)):
         for seed in range(3):
             images = data.load("digits", clients=40, partition=partition, clusters=clusters, seed=seed)
@@ -341,13 +341,13 @@ def test_the_number_of_clusters_is_found_and_is_one_for_equal_clients(run_rounds
 
 
 @pytest.mark.slow
-def test_newcomers_and_the_lost_join_their_kind_while_three_replies_in_ten_are_lost(run_rounds):
+def test_newcomers_and_lost_clients_join_their_true_cluster_while_three_replies_in_ten_are_lost(run_rounds):
     images = data.load("digits", clients=40, clusters=4, seed=0)
     fed = Server(Faulty(Vectorized(images, TASK), Faults(drop=0.3), Seed(0).fold("faults")))
-    old = [client for place, client in enumerate(sorted(images.clients)) if place % 8]
+    old = [client for i, client in enumerate(sorted(images.clients)) if i % 8]
     method = FLHC(rounds=13)
     state, _ = run_rounds(method, fed, 13, size=10, among=old)
-    assert len(state.labels) < len(old), "some were lost in the step with everybody"
-    everyone = method.place(state, vectorized(images, TASK), images.clients, Seed(1)).row
-    assert adjusted_rand(everyone, _truth(images)) == 1
+    assert len(state.labels) < len(old), "some clients were lost in the clustering step"
+    placed = method.place(state, vectorized(images, TASK), images.clients, Seed(1)).row
+    assert adjusted_rand(placed, _truth(images)) == 1
     assert codec.encode(codec.decode(codec.encode(state))) == codec.encode(state)

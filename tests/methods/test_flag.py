@@ -1,4 +1,4 @@
-"""FLAG: proximity by hand, the sweep, what is sent and what is not, newcomers, and planted groups that it finds."""
+"""FLAG: proximity by hand, the threshold sweep, bytes sent, newcomers, and recovery of planted clusters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUICK = {"update_epochs": 2, "trial_rounds": 2, "trial_epochs": 2}
 DIGITS = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
 
 
-# Two inputs, two classes, whose logits are w: the gradient of the mean loss is the same whatever the inputs are.
+# Two inputs, two classes, whose logits are w: the gradient of the mean loss does not depend on the inputs.
 BIASES = models.from_functions(
     lambda key: {"w": jnp.zeros(2)}, lambda params, x: jnp.tile(params["w"], (x.shape[0], 1)), (2,), 2, name="biases"
 )
@@ -48,13 +48,13 @@ def planar(make=sequential, **clients):
 
 @BOTH
 def test_proximity_by_hand(kind, run_rounds):
-    # a and b have one example of class 0 each, at 0° and 40°; c has one of class 1. Sizes of 1 and 1 are the most alike
-    # and weigh 1/2, those of 1 and 0 the least and weigh 3/2.
+    # a and b have one example of class 0 each, at 0° and 40°; c has one of class 1. Sizes 1 and 1 have the smallest
+    # ratio and weight 1/2, sizes 1 and 0 the largest and weight 3/2.
     #   V_ab = (40/2 + 0)/2 = 10, V_ac = V_bc = (180·3/2 + 180·3/2)/2 = 270
-    # Class 0 moves w towards (1, -1) and class 1 against it, however far: G_ab = 0, G_ac = G_bc = 180.
+    # Class 0 moves w towards (1, -1) and class 1 in the opposite direction: G_ab = 0, G_ac = G_bc = 180.
     #   A_ab = (10/270 + 0)/2 = 1/54, A_ac = A_bc = 1
     fed = planar({"sequential": sequential, "vectorized": vectorized}[kind], a=[(0, 0)], b=[(40, 0)], c=[(70, 1)])
-    _, rounds = run_rounds(FLAG(LOCAL, **QUICK, step=1.0, alone=False), fed, 0)
+    _, rounds = run_rounds(FLAG(LOCAL, **QUICK, threshold_step=1.0, singletons=False), fed, 0)
     shown = rounds[0].evidence
     assert shown["clients"] == list("abc")
     np.testing.assert_allclose(shown["data_angles"], [[0, 10, 270], [10, 0, 270], [270, 270, 0]], atol=1e-3)
@@ -62,29 +62,31 @@ def test_proximity_by_hand(kind, run_rounds):
     np.testing.assert_allclose(shown["proximity"], [[0, 1 / 54, 1], [1 / 54, 0, 1], [1, 1, 0]], atol=2e-4)
 
 
-def test_the_sizes_of_classes_weigh(run_rounds):
-    # Class 0 in 1 and 50 examples of a and b, class 1 in 1 and 1: the angle of class 0 weighs 1.5, that of class 1 0.5.
+def test_class_sizes_give_the_weights(run_rounds):
+    # a and b have 1 and 50 examples of class 0, 1 and 1 of class 1: class 0 has weight 1.5, class 1 weight 0.5.
     fed = planar(a=[(0, 0), (0, 1)], b=[(40, 0)] * 50 + [(60, 1)])
     for settings, expected in (({}, (1.5 * 40 + 0.5 * 60) / 2), ({"delta": 0.0}, 50), ({"privacy": True}, 50)):
-        _, rounds = run_rounds(FLAG(LOCAL, beta=1.0, step=1.0, alone=False, **settings), fed, 0)
+        _, rounds = run_rounds(FLAG(LOCAL, beta=1.0, threshold_step=1.0, singletons=False, **settings), fed, 0)
         assert rounds[0].evidence["data_angles"][0, 1] == pytest.approx(expected, abs=1e-3)
 
 
-def test_inputs_are_those_that_the_model_is_fed_with(run_rounds):
+def test_inputs_are_taken_as_the_model_receives_them(run_rounds):
     # (x, y - 1): (1, 0) becomes (1, -1) and (0, 2) becomes (0, 1), at 135°, which is 45° for lines.
     arrays = {"a": (np.float32([[1, 0]]), np.zeros(1, int)), "b": (np.float32([[0, 2]]), np.zeros(1, int))}
     task = models.mclr((2,), 1, normalize=Normalize(np.array([0.0, 1.0]), 1.0))
     fed = sequential(data.from_arrays(arrays, test={}, classes=1), task)
     for inputs, expected in (("model", 45), ("raw", 90)):
-        _, rounds = run_rounds(FLAG(LOCAL, beta=1.0, step=1.0, alone=False, inputs=inputs), fed, 0)
+        _, rounds = run_rounds(FLAG(LOCAL, beta=1.0, threshold_step=1.0, singletons=False, inputs=inputs), fed, 0)
         assert rounds[0].evidence["data_angles"][0, 1] == pytest.approx(expected, abs=1e-3)
 
 
-def test_updates_take_so_many_epochs_and_no_proximal_term():
+def test_updates_train_update_epochs_without_proximal_term():
     local = LocalSGD(epochs=3, steps=7, learning_rate=0.3, lr_decay=0.9, mu=2.0, trainable_layers=("head",))
-    assert FLAG(local).moving == LocalSGD(epochs=20, learning_rate=0.3, trainable_layers=("head",))
-    assert FLAG(local, update_epochs=5).moving == LocalSGD(epochs=5, learning_rate=0.3, trainable_layers=("head",))
-    assert FLAG(local).trying == LocalSGD(epochs=10, learning_rate=0.3, lr_decay=0.9)
+    assert FLAG(local).request.updates == LocalSGD(epochs=20, learning_rate=0.3, trainable_layers=("head",))
+    assert FLAG(local, update_epochs=5).request.updates == LocalSGD(
+        epochs=5, learning_rate=0.3, trainable_layers=("head",)
+    )
+    assert FLAG(local).trial_run.local == LocalSGD(epochs=10, learning_rate=0.3, lr_decay=0.9)
 
 
 def test_running_statistics_are_no_update(run_rounds):
@@ -105,13 +107,15 @@ def test_running_statistics_are_no_update(run_rounds):
     )
     arrays = {name: (np.eye(2, dtype=np.float32), np.arange(2)) for name in "ab"}
     state, _ = run_rounds(
-        FLAG(LOCAL, **QUICK, step=1.0, alone=False), sequential(data.from_arrays(arrays, test={}, classes=2), task), 0
+        FLAG(LOCAL, **QUICK, threshold_step=1.0, singletons=False),
+        sequential(data.from_arrays(arrays, test={}, classes=2), task),
+        0,
     )
-    assert state.founders.updates.shape == (2, 4)
-    assert np.abs(state.founders.updates).max() < 100
+    assert state.initial.updates.shape == (2, 4)
+    assert np.abs(state.initial.updates).max() < 100
 
 
-# The sweep -----------------------------------------------------------------------------------------------------------
+# Partitions ----------------------------------------------------------------------------------------------------------
 
 
 def test_each_distinct_partition_is_tried_once_from_the_largest_threshold_on(groups, run_rounds):
@@ -136,22 +140,22 @@ def test_each_distinct_partition_is_tried_once_from_the_largest_threshold_on(gro
     ]
 
 
-def test_the_papers_thresholds_stay_above_0(groups, run_rounds):
+def test_without_singletons_all_thresholds_are_above_0(groups, run_rounds):
     fed, _ = groups()
     state, _ = run_rounds(FLAG(LOCAL, **QUICK), fed, 0)
-    above, _ = run_rounds(FLAG(LOCAL, **QUICK, alone=False), fed, 0)
+    above, _ = run_rounds(FLAG(LOCAL, **QUICK, singletons=False), fed, 0)
     assert (state.thresholds[:-1], state.thresholds[-1]) == (above.thresholds, 0.0)
     np.testing.assert_array_equal(state.accuracies[:-1], above.accuracies)
 
 
 @pytest.mark.parametrize("rule", ["elbow", "best", "tolerance"])
-def test_the_rule_chooses_from_the_goodness_of_all(rule, groups, run_rounds):
+def test_the_rule_chooses_by_the_goodness_of_all_partitions(rule, groups, run_rounds):
     fed, _ = groups()
-    state, rounds = run_rounds(FLAG(LOCAL, **QUICK, rule=rule, judges=8), fed, 0)
+    state, rounds = run_rounds(FLAG(LOCAL, **QUICK, rule=rule, validation_clients=8), fed, 0)
     goodness = {
         1 + int(labels.max()): row.mean() for labels, row in zip(state.partitions, state.accuracies, strict=True)
     }
-    assert len(state.judges) == 8
+    assert len(state.validation) == 8
     assert state.accuracies.min() >= 0
     scores = rounds[-1].evidence["scores"]
     assert scores == {str(k): pytest.approx(good) for k, good in goodness.items()}
@@ -160,31 +164,31 @@ def test_the_rule_chooses_from_the_goodness_of_all(rule, groups, run_rounds):
     place = list(goodness).index(chosen)
     assert rounds[-1].evidence["threshold"] == state.thresholds[place]
     np.testing.assert_array_equal(state.labels, state.partitions[place])
-    assert rounds[-1].assignment == dict(zip(state.founders.clients, state.labels.tolist(), strict=True))
+    assert rounds[-1].assignment == dict(zip(state.initial.clients, state.labels.tolist(), strict=True))
 
 
-def test_trials_are_alike_for_every_partition_whenever_they_run(groups, run_rounds):
-    # The second partition tried first gives each judge the same accuracy.
+def test_a_trial_run_does_not_depend_on_when_it_runs(groups, run_rounds):
+    # The second partition tried first gives each validation client the same accuracy.
     fed, _ = groups()
     method = FLAG(LOCAL, **QUICK)
     whole, rounds = run_rounds(method, fed, 0)
-    begun = rounds[0].state
-    other = dataclasses.replace(begun, partitions=begun.partitions[1:2], thresholds=begun.thresholds[1:2])
+    untried = rounds[0].state
+    other = dataclasses.replace(untried, partitions=untried.partitions[1:2], thresholds=untried.thresholds[1:2])
     state, _ = run_rounds(method, fed, 0, state=other)
     np.testing.assert_array_equal(state.accuracies[0], whole.accuracies[1])
 
 
-def test_only_judges_take_part_in_trials(groups, run_rounds):
+def test_only_validation_clients_take_part_in_trial_runs(groups, run_rounds):
     fed, _ = groups()
-    state, rounds = run_rounds(FLAG(LOCAL, **QUICK, judges=3, step=1.0, alone=False), fed, 0)
+    state, rounds = run_rounds(FLAG(LOCAL, **QUICK, validation_clients=3, threshold_step=1.0, singletons=False), fed, 0)
     assert len(rounds) == 1  # one partition: nothing to try
     assert "trial" not in fed.traffic.by_purpose()
-    state, _ = run_rounds(FLAG(LOCAL, **QUICK, judges=3, step=0.4), fed, 0)
-    # Of the first of the partitions: two rounds down and up and once down to be judged, three clients; later ones ask
-    # for clusters only that are new among the judges.
+    state, _ = run_rounds(FLAG(LOCAL, **QUICK, validation_clients=3, threshold_step=0.4), fed, 0)
+    # For the first partition two rounds down and up and once down for validation, three clients; later partitions ask
+    # only for clusters that are new among the validation clients.
     model = 4 * tree.size(DIGITS.init(Seed(0)))
     sent = fed.traffic.by_purpose()["trial"]
-    where = state.partitions[:, [state.founders.clients.index(client) for client in state.judges]]
+    where = state.partitions[:, [state.initial.clients.index(client) for client in state.validation]]
     seen, clients = [], 0
     for labels in where:
         for label in set(labels.tolist()):
@@ -195,20 +199,24 @@ def test_only_judges_take_part_in_trials(groups, run_rounds):
     assert sent == {"down": 3 * clients * model, "up": 2 * clients * model}
 
 
-def test_trials_train_all_of_the_light_model_where_clients_train_some_layers(run_rounds):
+def test_trial_runs_train_all_layers_even_if_clients_train_some(run_rounds):
     task = models.build("mlp", (8, 8), 10, widths=(8,), normalize=Normalize(0.0, 16.0))
     fed = vectorized(data.load("digits", clients=10, partition="groups", alpha=1.0, seed=0), task)
     last = task.layers[-1]
-    state, _ = run_rounds(FLAG(dataclasses.replace(LOCAL, trainable_layers=(last,), mu=0.5), **QUICK, step=0.5), fed, 1)
+    state, _ = run_rounds(
+        FLAG(dataclasses.replace(LOCAL, trainable_layers=(last,), mu=0.5), **QUICK, threshold_step=0.5), fed, 1
+    )
     assert len(state.accuracies) == len(state.partitions) > 1
     moved = {layer for layer in task.layers if not tree.same(tree.row(state.bank, 0)[layer], state.w0[layer])}
     assert moved == {last}
 
 
-def test_one_partition_needs_no_trial_and_is_fedavg_to_the_bit(blobs, run_rounds):
+def test_one_partition_needs_no_trial_run_and_is_fedavg_to_the_bit(blobs, run_rounds):
     for kind in ("sequential", "vectorized"):
         fed, _ = blobs(kind=kind)
-        mine, rounds = run_rounds(FLAG(LOCAL, **QUICK, step=1.0, alone=False), fed, 3, size=5, stragglers=1)
+        mine, rounds = run_rounds(
+            FLAG(LOCAL, **QUICK, threshold_step=1.0, singletons=False), fed, 3, size=5, stragglers=1
+        )
         theirs, others = run_rounds(FedAvg(LOCAL), fed, 3, size=5, stragglers=1)
         assert tree.same(tree.row(mine.bank, 0), theirs)
         assert [r.loss for r in rounds[1:]] == [r.loss for r in others]
@@ -224,14 +232,14 @@ def test_the_true_partition_is_oracle_to_the_bit(groups, run_rounds):
         assert tree.same(tree.row(mine.bank, cluster), tree.row(theirs, truth[client]))
 
 
-def test_without_validation_examples_nothing_can_be_chosen(run_rounds):
+def test_without_validation_examples_the_choice_fails_with_advice(run_rounds):
     images = data.load("digits", clients=4, partition="groups", alpha=1.0, seed=0, skew=0.5)
     fed = vectorized(dataclasses.replace(images, held_share=0.0), DIGITS)
-    with pytest.raises(SpecError, match="none of the clients that judge has any"):
+    with pytest.raises(SpecError, match="none of the validation clients has any"):
         run_rounds(FLAG(LOCAL, **QUICK), fed, 0)
 
 
-# What is sent --------------------------------------------------------------------------------------------------------
+# Bytes sent ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -245,65 +253,65 @@ def test_without_validation_examples_nothing_can_be_chosen(run_rounds):
         ({"beta": 0.0}, {"pretrain", "trial", "control"}),
     ],
 )
-def test_only_what_counts_is_sent_and_kept(settings, purposes, groups, run_rounds):
+def test_only_what_is_compared_is_sent_and_kept(settings, purposes, groups, run_rounds):
     fed, _ = groups()
     state, _ = run_rounds(FLAG(LOCAL, **QUICK, **settings), fed, 0)
     assert set(fed.traffic.by_purpose()) == purposes
-    assert (state.founders.counts is not None) == ("labels" in purposes)
-    assert (state.founders.bases is not None) == ("subspaces" in purposes)
-    assert (state.founders.updates is not None) == ("pretrain" in purposes)
+    assert (state.initial.counts is not None) == ("labels" in purposes)
+    assert (state.initial.bases is not None) == ("subspaces" in purposes)
+    assert (state.initial.updates is not None) == ("pretrain" in purposes)
 
 
-def test_privacy_is_the_same_as_equal_weights(groups, run_rounds):
+def test_privacy_is_the_same_as_equal_class_weights(groups, run_rounds):
     fed, _ = groups()
     private, _ = run_rounds(FLAG(LOCAL, **QUICK, privacy=True), fed, 2, size=6)
     equal, _ = run_rounds(FLAG(LOCAL, **QUICK, delta=0.0), fed, 2, size=6)
     assert codec.encode(private) == codec.encode(equal)
 
 
-def test_with_a_fixed_number_of_directions_their_number_tells_no_sizes(groups, run_rounds):
+def test_a_fixed_number_of_directions_does_not_reveal_class_sizes(groups, run_rounds):
     fed, _ = groups()
     state, _ = run_rounds(FLAG(LOCAL, **QUICK, beta=1.0, privacy=True, vectors=1), fed, 0)
-    assert {len(rows) for client in state.founders.bases for rows in client} == {0, 1}
+    assert {len(rows) for client in state.initial.bases for rows in client} == {0, 1}
 
 
 # Newcomers -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("settings", [{}, {"scale": "offdiag"}, {"privacy": True}, {"beta": 1.0}, {"beta": 0.0}])
-def test_a_founder_as_a_newcomer_gets_its_own_row(settings, groups, run_rounds):
+def test_an_initial_client_as_a_newcomer_gets_its_own_row(settings, groups, run_rounds):
     fed, _ = groups()
     method = FLAG(LOCAL, **QUICK, **settings)
     state, rounds = run_rounds(method, fed, 0)
-    rows = method.nearness.towards(state.founders, state.founders, state.bounds)
+    rows = method.proximity.of_newcomers(state.initial, state.initial, state.ranges)
     others = ~np.eye(len(rows), dtype=bool)
     np.testing.assert_allclose(rows[others], rounds[0].evidence["proximity"][others], atol=1e-6)
 
 
-def test_a_newcomer_beyond_the_bounds_is_as_far_as_they_are(run_rounds, cohort):
-    # Founders: V = 10 to 20 and G = 0 all over, of one class. The newcomer at 85° has V = 85, 75, 65, all beyond 20.
+def test_a_newcomer_outside_the_ranges_counts_as_their_nearest_end(run_rounds, cohort):
+    # Initial clients of one class: V = 10 to 20. The newcomer at 85° has V = 85, 75, 65, all above 20.
     clients = {"a": [(0, 0)], "b": [(10, 0)], "c": [(20, 0)], "x": [(85, 0)]}
-    fed, method = planar(**clients), FLAG(LOCAL, beta=1.0, step=1.0, alone=False)
+    fed, method = planar(**clients), FLAG(LOCAL, beta=1.0, threshold_step=1.0, singletons=False)
     state, _ = run_rounds(method, fed, 0, among="abc")
     out = method.round(state, fed, cohort(fed, clients="x"), Seed(0))
     np.testing.assert_allclose(out.evidence["mean_proximity"], [[1.0]])
     assert out.assignment == {"x": 0}
 
 
-def test_newcomers_join_their_kind_and_stay(groups, run_rounds, cohort):
+def test_newcomers_join_their_true_cluster_and_stay(groups, run_rounds, cohort):
     fed, truth = groups()
-    late = {next(client for client in truth if truth[client] == group) for group in range(5)}
+    newcomers = {next(client for client in truth if truth[client] == group) for group in range(5)}
     method = FLAG(LOCAL)
-    state, _ = run_rounds(method, fed, 0, among=set(truth) - late)
+    state, _ = run_rounds(method, fed, 0, among=set(truth) - newcomers)
     row = method.place(state, fed, truth, Seed(0)).row
     assert adjusted_rand(row, truth) == 1
-    out = method.round(state, fed, cohort(fed, clients=late), Seed(0))
-    assert out.assignment == {client: row[client] for client in late}
+    out = method.round(state, fed, cohort(fed, clients=newcomers), Seed(0))
+    assert out.assignment == {client: row[client] for client in newcomers}
     assert set(out.state.assignment) == set(truth)
     assert out.evidence["mean_proximity"].shape == (5, 5)
 
 
-def test_scoring_trains_nobody_so_newcomers_are_placed_by_data_alone(groups, run_rounds):
+def test_evaluation_never_trains_so_newcomers_are_placed_only_if_data_alone_are_compared(groups, run_rounds):
     fed, truth = groups()
     known = sorted(truth)[:-2]
     for beta, placed in ((0.5, set(known)), (0.0, set(known)), (1.0, set(truth))):
@@ -315,42 +323,42 @@ def test_scoring_trains_nobody_so_newcomers_are_placed_by_data_alone(groups, run
         assert set(method.place(state, fed, truth, Seed(0)).row) == set(truth)
 
 
-@pytest.mark.parametrize("deaf", ["update", "counted_subspaces"])
-def test_who_did_not_tell_everything_founds_nothing_and_joins_later(deaf, losing, joins_later):
+@pytest.mark.parametrize("work", ["update", "counted_subspaces"])
+def test_a_client_without_a_complete_sketch_is_not_clustered_and_joins_later(work, losing, joins_later):
     images = data.from_arrays({c: (np.eye(2, dtype=np.float32), np.arange(2)) for c in "abc"}, test={}, classes=2)
-    fed, lost = losing(images, BIASES, **{deaf: "b"})
-    state, found = joins_later(FLAG(LOCAL, **QUICK, step=1.0, alone=False), fed, lost)
+    fed, lost = losing(images, BIASES, **{work: "b"})
+    state, found = joins_later(FLAG(LOCAL, **QUICK, threshold_step=1.0, singletons=False), fed, lost)
     assert found == {"a": 0, "b": 0, "c": 0}
-    assert state.founders.clients == ("a", "c")
-    assert len(state.founders.bases) == len(state.founders.counts) == len(state.founders.updates) == 2
+    assert state.initial.clients == ("a", "c")
+    assert len(state.initial.bases) == len(state.initial.counts) == len(state.initial.updates) == 2
 
 
-# What is refused -----------------------------------------------------------------------------------------------------
+# Invalid settings ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"beta": 1.5}, "beta must lie between 0 and 1, got 1.5"),
-        ({"delta": -0.1}, "delta must lie between 0 and 1, got -0.1"),
-        ({"step": 0.0}, "step must be above 0 and at most 1, got 0.0"),
+        ({"beta": 1.5}, "beta must be between 0 and 1, got 1.5"),
+        ({"delta": -0.1}, "delta must be between 0 and 1, got -0.1"),
+        ({"threshold_step": 0.0}, "threshold_step must be above 0 and at most 1, got 0.0"),
         ({"share": 2.0}, "share must be above 0 and at most 1, got 2.0"),
         ({"vectors": -1}, "vectors must be at least 0, got -1"),
-        ({"judges": 0}, "judges must be at least 1, got 0"),
+        ({"validation_clients": 0}, "validation_clients must be at least 1, got 0"),
         ({"trial_rounds": 0}, "trial_rounds must be at least 1"),
         ({"update_epochs": 0}, "update_epochs must be at least 1"),
         ({"log": "plain"}, "log must be one of 'shifted', 'clamped', got 'plain'"),
         ({"rule": "first"}, "rule must be one of 'elbow', 'best', 'tolerance', got 'first'"),
-        ({"light": "mlp"}, "light must be one of 'mclr', 'lenet5', got 'mlp'"),
+        ({"trial_model": "mlp"}, "trial_model must be one of 'mclr', 'lenet5', got 'mlp'"),
         ({"scale": "rows"}, "scale must be one of 'whole', 'offdiag'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(settings, text):
+def test_invalid_settings_are_rejected(settings, text):
     with pytest.raises(SpecError, match=text):
         FLAG(**settings)
 
 
-def test_a_task_without_classes_is_refused(quadratic):
+def test_a_task_without_classes_is_rejected(quadratic):
     with pytest.raises(SpecError, match="flag compares classes, but model quadratic predicts numbers"):
         FLAG().start(quadratic, Seed(0))
 
@@ -359,7 +367,7 @@ def test_a_task_without_classes_is_refused(quadratic):
 
 
 @pytest.mark.slow
-def test_groups_of_labels_are_recovered_with_their_number(groups, run_rounds):
+def test_label_clusters_and_their_number_are_recovered(groups, run_rounds):
     scores = []
     for seed in range(10):
         fed, truth = groups(seed)
@@ -370,9 +378,9 @@ def test_groups_of_labels_are_recovered_with_their_number(groups, run_rounds):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("clients", "settings"), [(20, {}), (40, {"beta": 0.0})])
-def test_rotations_are_recovered_with_their_number(clients, settings, digits, run_rounds):
-    # Forty clients have 36 images each, and a fifth of them lack a digit by chance, which counts 180°: their data
-    # say little about rotations. Their updates do, and so do the data of twenty clients with twice as many.
+def test_rotation_clusters_and_their_number_are_recovered(clients, settings, digits, run_rounds):
+    # Forty clients have 36 images each, and a fifth of them lack a digit by chance, which counts 180°: the angles of
+    # their data do not show rotations. Their updates do, and so do the data of twenty clients with twice as many.
     scores = []
     for seed in range(10):
         fed, truth = digits(clients=clients, clusters=4, seed=seed)
@@ -382,7 +390,7 @@ def test_rotations_are_recovered_with_their_number(clients, settings, digits, ru
 
 
 @pytest.mark.slow
-def test_equal_clients_are_one_cluster(digits, run_rounds):
+def test_identically_distributed_clients_are_one_cluster(digits, run_rounds):
     for seed in range(4):
-        alike, _ = digits(clients=20, partition="iid", seed=seed)
-        assert tree.rows(run_rounds(FLAG(), alike, 0, seed=seed)[0].bank) == 1
+        iid, _ = digits(clients=20, partition="iid", seed=seed)
+        assert tree.rows(run_rounds(FLAG(), iid, 0, seed=seed)[0].bank) == 1

@@ -29,7 +29,7 @@ def kmeans(**settings):
 
 
 def clustered(method, fed, cohort, clients=None):
-    """What clustering from w_0 = 0 gives."""
+    """The round of clustering from w_0 = 0."""
     zero = {"w": np.zeros((), np.float32)}
     start = dataclasses.replace(method.start(fed.task, Seed(0)), w0=zero)
     return method.round(start, fed, cohort(fed, -1, clients=clients), Seed(0))
@@ -37,7 +37,7 @@ def clustered(method, fed, cohort, clients=None):
 
 @BOTH
 def test_a_centroid_is_the_mean_of_the_models_in_its_cluster(kind, tiny, cohort, step):
-    # One step of rate ½ from 0: w = 0, 1, 10, 12; everyone counts 1, whatever its examples.
+    # One step of rate ½ from 0: w = 0, 1, 10, 12; clients have equal weights, whatever their number of examples.
     fed, method = tiny(kind=kind, a=[0], b=[2, 2, 2], c=[20], d=[24]), kmeans(local=step(0.5), clusters=2, init_steps=1)
     out = clustered(method, fed, cohort)
     assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
@@ -46,7 +46,7 @@ def test_a_centroid_is_the_mean_of_the_models_in_its_cluster(kind, tiny, cohort,
     assert method.place(out.state, fed, fed.clients, Seed(0)).row == out.assignment
 
 
-def test_a_newcomer_trains_alone_and_joins_the_nearest_centroid_but_not_to_be_scored(tiny, cohort, step):
+def test_a_newcomer_trains_alone_and_joins_the_nearest_centroid_except_in_evaluation(tiny, cohort, step):
     fed = tiny(a=[0], b=[2], c=[20], d=[24], y=[5], z=[30])
     method = kmeans(local=step(0.5), clusters=2, init_steps=1)
     state = clustered(method, fed, cohort, clients="abcd").state
@@ -55,7 +55,7 @@ def test_a_newcomer_trains_alone_and_joins_the_nearest_centroid_but_not_to_be_sc
     assert method.place(method.start(fed.task, Seed(0)), fed, "az", Seed(0)).row == {"a": 0, "z": 0}
 
 
-def test_as_many_clusters_as_clients_give_back_the_local_models_to_the_bit(blobs, run_rounds):
+def test_one_cluster_per_client_gives_the_local_models_to_the_bit(blobs, run_rounds):
     fed, _ = blobs()
     method = kmeans(clusters=12, init_steps=20)
     state, _ = run_rounds(method, fed, 0)
@@ -64,8 +64,8 @@ def test_as_many_clusters_as_clients_give_back_the_local_models_to_the_bit(blobs
     assert tree.same(tree.take(state.bank, [state.assignment[client] for client in alone.clients]), alone["params"])
 
 
-def test_own_starts_differ_and_are_the_clients_own(blobs, run_rounds):
-    # With a rate of 0 nobody moves: each model is its start.
+def test_own_initial_models_differ_between_clients(blobs, run_rounds):
+    # With a rate of 0 each model stays at its initial model.
     fed, _ = blobs()
     still = LocalSGD(learning_rate=0.0)
     common, _ = run_rounds(kmeans(local=still, clusters=12, init_steps=1), fed, 0)
@@ -78,7 +78,7 @@ def test_own_starts_differ_and_are_the_clients_own(blobs, run_rounds):
     assert not tree.same(tree.row(common.bank, 0), tree.row(own.bank, 0))
 
 
-def test_fine_tuning_is_oracle_in_the_clusters_found(blobs, run_rounds):
+def test_fine_tuning_is_oracle_with_the_found_clusters(blobs, run_rounds):
     fed, truth = blobs()
     method = kmeans(clusters=2, init_steps=50, finetune_rounds=3)
     state, _ = run_rounds(method, fed, 0)
@@ -87,22 +87,22 @@ def test_fine_tuning_is_oracle_in_the_clusters_found(blobs, run_rounds):
     theirs, _ = run_rounds(Oracle(LOCAL, truth=truth), fed, 3, size=5, state=state.bank)
     assert tree.same(mine.bank, theirs)
     assert method.stage(mine) == "done"
-    # Newcomers are compared with what the clusters were made of, not with where they have gone.
+    # Newcomers are compared with the initial centroids, not with the trained models.
     assert tree.same(mine.centroids, state.centroids)
 
 
 class Losing(Sequential):
-    """Loses the replies of some clients."""
+    """Drops the replies of some clients."""
 
     lost = ""
 
-    def carry(self, order):
-        return (block for block in super().carry(order) if order.evaluating or block.clients[0] not in self.lost)
+    def carry(self, request):
+        return (batch for batch in super().carry(request) if request.evaluating or batch.clients[0] not in self.lost)
 
 
 @pytest.fixture
-def late(numbers, quadratic, cohort, step):
-    """The clusters {a, b} and {c, d} around 0.5 and 10.5, which z, with x = 18 and so w = 9, has missed."""
+def with_newcomer(numbers, quadratic, cohort, step):
+    """The clusters {a, b} and {c, d} around 0.5 and 10.5, and z with x = 18, w = 9, which missed the clustering."""
 
     def make(**settings):
         transport = Losing(numbers(a=[0], b=[2], c=[20], d=[22], z=[18]), quadratic)
@@ -117,9 +117,9 @@ def late(numbers, quadratic, cohort, step):
     return make
 
 
-def test_who_missed_the_clustering_joins_before_the_first_round_of_its_cohort(late, cohort):
+def test_a_client_that_missed_the_clustering_joins_when_it_is_in_a_cohort(with_newcomer, cohort):
     # z is nearer to 10.5 and trains from there, as c and d do, half way to x: (15.25 + 16.25 + 14.25)/3 = 15.25.
-    _, fed, method, state = late()
+    _, fed, method, state = with_newcomer()
     out = method.round(state, fed, cohort(fed, clients="abcd"), Seed(0))
     assert "z" not in out.state.assignment
     out = method.round(state, fed, cohort(fed), Seed(0))
@@ -127,14 +127,14 @@ def test_who_missed_the_clustering_joins_before_the_first_round_of_its_cohort(la
     assert out.state.assignment == out.assignment
     assert out.state.bank["w"].tolist() == [0.75, 15.25]
     assert out.evidence["distances"].tolist() == [[8.5, 1.5]]
-    # Then everyone has a cluster, and nothing is decided. With starts of their own, all the same.
+    # Then all clients have a cluster, and no evidence is needed. The same with their own initial models.
     assert method.round(out.state, fed, cohort(fed, 1), Seed(1)).evidence == {}
-    _, fed, own, state = late(init="own")
+    _, fed, own, state = with_newcomer(init="own")
     assert set(own.round(state, fed, cohort(fed), Seed(0)).state.assignment) == set("abcdz")
 
 
-def test_who_is_lost_again_waits_while_the_others_train(late, cohort):
-    transport, fed, method, state = late()
+def test_a_newcomer_that_is_lost_again_does_not_train(with_newcomer, cohort):
+    transport, fed, method, state = with_newcomer()
     transport.lost = "z"
     out = method.round(state, fed, cohort(fed), Seed(0))
     assert set(out.assignment) == set(out.state.assignment) == set("abcd")
@@ -142,8 +142,8 @@ def test_who_is_lost_again_waits_while_the_others_train(late, cohort):
         method.round(state, fed, cohort(fed, clients="z"), Seed(0))
 
 
-def test_fine_tuning_takes_in_everyone_that_was_lost():
-    # Of eight clients nearly a third is lost in each ask: all are in the cohort of each of six rounds.
+def test_all_lost_clients_join_during_fine_tuning():
+    # Nearly a third of the replies is lost in each request; all eight clients are in the cohort of all six rounds.
     found = coterie.run(
         {
             "data": {"name": "blobs", "clients": 8, "samples": 20},
@@ -156,7 +156,7 @@ def test_fine_tuning_takes_in_everyone_that_was_lost():
     assert found.summary["coverage"] == 1
 
 
-def test_a_robust_rule_makes_the_centroids(numbers, quadratic, cohort, step):
+def test_a_robust_rule_averages_the_centroids(numbers, quadratic, cohort, step):
     # w = 0, 1, 5 and 100 of one cluster: their mean is 26.5, their median 3.
     transport = Sequential(numbers(a=[0], b=[2], c=[10], d=[200]), quadratic)
     method = kmeans(local=step(0.5), clusters=1, init_steps=1)
@@ -165,7 +165,7 @@ def test_a_robust_rule_makes_the_centroids(numbers, quadratic, cohort, step):
         assert out.state.bank["w"].tolist() == [expected]
 
 
-def test_newcomers_of_rounds_that_do_not_come_are_taken_in_when_all_is_done():
+def test_without_rounds_newcomers_join_at_the_end_of_the_run():
     found = coterie.run(
         {
             "data": {"name": "blobs", "clients": 8, "samples": 20},
@@ -175,27 +175,27 @@ def test_newcomers_of_rounds_that_do_not_come_are_taken_in_when_all_is_done():
     )
     (joined,) = found.summary["newcomers"]
     assert (joined["clients"], joined["coverage"]) == (4, 1.0)
-    # To be scored nobody trains: half of all clients have a model in the end.
+    # Evaluation never trains: half of the clients are covered in the end.
     assert (found.summary["rounds"], found.summary["coverage"]) == (0, 0.5)
 
 
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"clusters": 0}, "clusters of localkmeans must be at least 1, got 0"),
-        ({"init_steps": 0}, "init_steps of localkmeans must be at least 1"),
-        ({"finetune_rounds": -1}, "finetune_rounds of localkmeans must be at least 0"),
+        ({"clusters": 0}, "clusters must be at least 1, got 0"),
+        ({"init_steps": 0}, "init_steps must be at least 1, got 0"),
+        ({"finetune_rounds": -1}, "finetune_rounds must be at least 0, got -1"),
         ({"init": "random"}, "init must be one of 'common', 'own', got 'random'"),
         ({"finetune_rounds": 11}, "finetune_rounds = 11 needs run.rounds of at least as many, got 10"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(settings, text):
+def test_invalid_settings_are_rejected(settings, text):
     with pytest.raises(SpecError, match=text):
         kmeans(**settings)
 
 
 @pytest.mark.slow
-def test_rotated_digits_are_recovered_from_a_common_start(run_rounds):
+def test_rotated_digits_are_recovered_from_a_common_initial_model(run_rounds):
     task = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
     scores = []
     for seed in range(10):

@@ -1,4 +1,4 @@
-"""ONE_SHOT's parts: how clients train alone, what is known of whose model, and the distances to clusters."""
+"""ONE_SHOT and the distances between models: training alone, known losses, errors."""
 
 from __future__ import annotations
 
@@ -12,75 +12,67 @@ from coterie import data, models, tree
 from coterie.clients import LocalSGD, fit
 from coterie.errors import SpecError, TooFewReplies
 from coterie.federation import Sequential, Server, vectorized
-from coterie.methods.one_shot import (
-    OneShot,
-    between_centres,
-    joined,
-    l2_to,
-    one_shot,
-    pairwise,
-    to_centres,
-    train_alone,
-)
+from coterie.methods.model_distances import between_clients, between_clusters, clients_to_clusters, l2_to
+from coterie.methods.one_shot import OneShot, add_models, one_shot, train_alone
 from coterie.seeds import Seed
 
 ZERO = {"w": np.zeros((), np.float32)}
 
 
-def test_training_alone_takes_so_many_batches_and_nothing_that_belongs_to_rounds():
+def test_training_alone_takes_init_steps_batches_without_decay_or_proximal_term():
     local = LocalSGD(epochs=20, learning_rate=0.3, lr_decay=0.9, mu=2.0, optimizer="adam")
-    assert OneShot(local, init_steps=7).alone == LocalSGD(epochs=20, steps=7, learning_rate=0.3, optimizer="adam")
+    assert OneShot(local, init_steps=7).init_training == LocalSGD(
+        epochs=20, steps=7, learning_rate=0.3, optimizer="adam"
+    )
 
 
-def test_a_latecomers_model_is_scored_by_all_and_it_scores_its_own_only(tiny, cohort, step):
-    # w = 0, 1 and 10; f_i(w_j) = ½(w_j - x_i)² with x = 0, 2, 20. c comes late and is sent c's model alone.
+def test_a_late_model_is_scored_by_all_clients_and_its_client_scores_only_that_model(tiny, cohort, step):
+    # w = 0, 1 and 10; f_i(w_j) = ½(w_j - x_i)² with x = 0, 2, 20. c comes late and receives only its own model.
     fed, how = tiny(a=[0], b=[2], c=[20]), OneShot(step(0.5), init_steps=1)
     early = cohort(fed, -1, clients="ab")
     first = train_alone(how, ZERO, fed, early, Seed(0))
     assert first.losses.tolist() == [[0, 0.5], [2, 0.5]]
-    got = fed.ask(["c"], fit, Seed(0), start=ZERO, local=how.alone)
-    both = joined(how, first, got, fed, cohort(fed, -1), Seed(0))
+    got = fed.ask(["c"], fit, Seed(0), start=ZERO, local=how.init_training)
+    both = add_models(how, first, got, fed, cohort(fed, -1), Seed(0))
     assert both.clients == ("a", "b", "c")
     np.testing.assert_array_equal(both.table, [[0, 0.5, 50], [2, 0.5, 32], [np.nan, np.nan, 50]])
     # d(a, c) = f_a(w_c), as c has not scored a's; d(b, c) = 32.
-    assert pairwise(how, both)[2].tolist() == [50, 32, 50]
-    # Models are kept while they are all there.
+    assert between_clients(how.distance, both)[2].tolist() == [50, 32, 50]
+    # Models are kept only if all of them are known.
     assert both.models["w"].tolist() == [0, 1, 10]
     without = dataclasses.replace(first, models={})
-    assert joined(how, without, got, fed, cohort(fed, -1), Seed(0)).models == {}
+    assert add_models(how, without, got, fed, cohort(fed, -1), Seed(0)).models == {}
 
 
-def test_distances_to_and_between_clusters_are_those_of_the_models_or_of_their_losses(bank):
-    l2, cross = OneShot(distance="l2"), OneShot()
+def test_distances_to_and_between_clusters_by_l2_and_by_cross_loss(bank):
     none = np.zeros((0, 0))
-    apart = to_centres(l2, bank(0, 4), bank(1, 3, 9), none, np.zeros(0, int), none)
+    apart = clients_to_clusters("l2", bank(0, 4), bank(1, 3, 9), none, np.zeros(0, int), none)
     assert apart.tolist() == [[1, 3], [3, 1], [9, 5]]
-    assert between_centres(l2, bank(0, 4), np.zeros(3, int), none).tolist() == [[0, 4], [4, 0]]
+    assert between_clusters("l2", bank(0, 4), np.zeros(3, int), none).tolist() == [[0, 4], [4, 0]]
     # One client in each cluster: f_c(w_0) = 2 and 6, f_0(ω_c) = 4 and 0: (4 + 2)/2 and (0 + 6)/2.
     losses, labels = np.array([[2.0], [6.0]]), np.array([0, 1])
-    assert to_centres(cross, bank(0, 4), {}, losses, labels, np.array([[4.0, 0.0]])).tolist() == [[3, 3]]
+    assert clients_to_clusters("cross", bank(0, 4), {}, losses, labels, np.array([[4.0, 0.0]])).tolist() == [[3, 3]]
     # f_0(ω_1) = 8, f_1(ω_0) = 2.
-    assert between_centres(cross, bank(0, 4), labels, np.array([[1.0, 8.0], [2.0, 1.0]]))[0, 1] == 5
+    assert between_clusters("cross", bank(0, 4), labels, np.array([[1.0, 8.0], [2.0, 1.0]]))[0, 1] == 5
 
 
-def test_a_client_that_one_cluster_did_not_score_is_compared_by_its_own_losses_alone(bank):
-    # f_j(ω) = 0.5 and 1; f_c(w_j) = 2 and 2.5: (0.5 + 2)/2 and (1 + 2.5)/2. Without the second half of cluster 1, the 1
-    # that is left of it is less than 1.25 and says nothing: 0.5 and 1 do. What was asked of others does not change.
+def test_a_client_not_scored_by_all_clusters_is_compared_by_its_own_losses_alone(bank):
+    # f_j(ω) = 0.5 and 1; f_c(w_j) = 2 and 2.5: (0.5 + 2)/2 and (1 + 2.5)/2. Without f_1(w_0), client 0 would be at 1.25
+    # and 1, halves of different size: it is compared by 0.5 and 1. The other client does not change.
     own, labels = np.array([[0.5, 1.0], [0.5, 1.0]]), np.array([0, 1])
     losses = np.array([[2.0, 2.0], [2.5, 2.5]])
-    how = OneShot()
-    assert to_centres(how, bank(0, 4), {}, losses, labels, own).tolist() == [[1.25, 1.75], [1.25, 1.75]]
+    assert clients_to_clusters("cross", bank(0, 4), {}, losses, labels, own).tolist() == [[1.25, 1.75], [1.25, 1.75]]
     losses[1, 0] = np.nan
-    assert to_centres(how, bank(0, 4), {}, losses, labels, own).tolist() == [[0.5, 1.0], [1.25, 1.75]]
-    # Who did not score the clusters either is compared by what members said of its model; the other is the farthest.
+    assert clients_to_clusters("cross", bank(0, 4), {}, losses, labels, own).tolist() == [[0.5, 1.0], [1.25, 1.75]]
+    # Without its own losses either, it is compared by the known losses of members; unknown pairs count as the farthest.
     own[0] = np.nan
-    assert to_centres(how, bank(0, 4), {}, losses, labels, own).tolist() == [[2, 2], [1.25, 1.75]]
+    assert clients_to_clusters("cross", bank(0, 4), {}, losses, labels, own).tolist() == [[2, 2], [1.25, 1.75]]
     losses[0, 0] = 1.5
-    assert to_centres(how, bank(0, 4), {}, losses, labels, own).tolist() == [[1.5, 1.75], [1.25, 1.75]]
+    assert clients_to_clusters("cross", bank(0, 4), {}, losses, labels, own).tolist() == [[1.5, 1.75], [1.25, 1.75]]
 
 
-def test_distances_to_many_centres_are_taken_one_centre_at_a_time():
-    # 100 models, 100 centers, 1000 parameters: 80 MB of differences at once, 0.8 MB for a center, and some copies.
+def test_distances_to_many_centers_are_computed_one_center_at_a_time():
+    # 100 models, 100 centers, 1000 parameters: 80 MB of differences at once, 0.8 MB per center, and some copies.
     models, centers = {"w": np.ones((100, 1000), np.float32)}, {"w": np.zeros((100, 1000), np.float32)}
     tracemalloc.start()
     try:
@@ -100,21 +92,21 @@ def test_distances_to_many_centres_are_taken_one_centre_at_a_time():
         ("abc", {"min_size": 3, "grouping": "pivot"}, "asks for clusters of 4 clients .* 'pivot', .* take 2 or less"),
     ],
 )
-def test_too_few_clients_are_refused_before_anybody_is_asked(clients, settings, text, tiny, cohort, step):
+def test_too_few_clients_are_rejected_before_any_client_is_asked(clients, settings, text, tiny, cohort, step):
     fed = tiny(**{client: [place] for place, client in enumerate(clients)})
     with pytest.raises(SpecError, match=text):
         one_shot(OneShot(step(0.5), init_steps=1, **settings), ZERO, fed, cohort(fed, -1), Seed(0))
     assert fed.traffic.total() == 0
 
 
-def test_enough_clients_of_whom_too_few_answer_can_be_asked_again(numbers, quadratic, cohort, step):
+def test_too_few_replies_from_enough_clients_raise_too_few_replies(numbers, quadratic, cohort, step):
     class Losing(Sequential):
-        def carry(self, order):
-            return (block for block in super().carry(order) if block.clients[0] == "a")
+        def carry(self, request):
+            return (batch for batch in super().carry(request) if batch.clients[0] == "a")
 
     fed = Server(Losing(numbers(a=[0], b=[2], c=[4]), quadratic))
-    for least, needed in ((1, 2), (3, 3)):
-        how = OneShot(step(0.5), init_steps=1, min_size=least)
+    for min_size, needed in ((1, 2), (3, 3)):
+        how = OneShot(step(0.5), init_steps=1, min_size=min_size)
         with pytest.raises(TooFewReplies, match=f"1 clients have trained alone, {needed} are needed"):
             one_shot(how, ZERO, fed, cohort(fed, -1), Seed(0))
 
@@ -127,15 +119,15 @@ def test_enough_clients_of_whom_too_few_answer_can_be_asked_again(numbers, quadr
         ("quantile", "Take a larger method.quantile, a smaller method.min_size, or more method.init_steps"),
     ],
 )
-def test_what_to_do_without_a_cluster_depends_on_who_chose_the_threshold(threshold, advice, tiny, cohort, step):
-    # w = 0, 1, 2, 3 in a row: two neighbors of distance 1 are no four, and λ = 1 in the gap and in the quantile.
+def test_the_advice_without_a_cluster_depends_on_how_the_threshold_was_chosen(threshold, advice, tiny, cohort, step):
+    # w = 0, 1, 2, 3 in a row: a pivot and two neighbors are fewer than four, and λ = 1 by gap and by quantile.
     fed = tiny(a=[0], b=[2], c=[4], d=[6])
     how = OneShot(step(0.5), "l2", threshold, min_size=3, grouping="pivot", init_steps=1)
     with pytest.raises(SpecError, match=advice):
         one_shot(how, ZERO, fed, cohort(fed, -1), Seed(0))
 
 
-def test_running_statistics_are_no_distance(step):
+def test_running_statistics_do_not_count_in_distances(step):
     def learn(params, x, key, weight):
         return x[:, 0] * 0 + params["w"], {"norm": {"stats": {"mean": x.mean(axis=0) * 1e3}}}
 
@@ -148,7 +140,7 @@ def test_running_statistics_are_no_distance(step):
         layers=("w", "norm"),
         learn=learn,
     )
-    # x differs from client to client, and so do the statistics; y is alike within {a, b} and {c, d}.
+    # x, and so the statistics, differ between clients; y is similar within {a, b} and within {c, d}.
     clients = {"a": (1, 0), "b": (50, 2), "c": (1, 20), "d": (50, 22)}
     arrays = {c: (np.full((1, 1), x, np.float32), np.full(1, y, np.float32)) for c, (x, y) in clients.items()}
     fed = vectorized(data.from_arrays(arrays, test={}, classes=None), task)
@@ -160,5 +152,5 @@ def test_running_statistics_are_no_distance(step):
     assert row == {"a": 0, "b": 0, "c": 1, "d": 1}
     assert tree.flatten(trained.models["norm"]).max() > 1e3
     bank = tree.take(trained.models, [0, 2])
-    apart = to_centres(how, bank, trained.models, np.zeros((0, 0)), np.zeros(0, int), np.zeros((0, 0)))
+    apart = clients_to_clusters("l2", bank, trained.models, np.zeros((0, 0)), np.zeros(0, int), np.zeros((0, 0)))
     assert apart == pytest.approx(np.array([[0, 10], [1, 9], [10, 0], [11, 1]]))

@@ -1,4 +1,4 @@
-"""ONE_SHOT-IFCA: the number of clusters and the first round come from ONE_SHOT, the others are IFCA's."""
+"""ONE_SHOT-IFCA: the number of clusters and the first round come from ONE_SHOT, the other rounds are IFCA's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def prepared(method, fed, cohort):
 
 
 @BOTH
-def test_round_0_trains_the_clusters_of_one_shot_and_the_others_wait(kind, tiny, cohort, step, bank):
+def test_round_0_trains_the_clusters_of_one_shot_only(kind, tiny, cohort, step, bank):
     # From 0, w = x/2 = 0, 1, 10, 11, 40; λ = 5 joins {a, b} and {c, d}, and e has no cluster. First models are the
     # means 0.5 and 10.5; half way to each x: (0.25 + 1.25)/2 and (15.25 + 16.25)/2.
     fed = tiny(kind=kind, a=[0], b=[2], c=[20], d=[22], e=[80])
@@ -43,16 +43,16 @@ def test_round_0_trains_the_clusters_of_one_shot_and_the_others_wait(kind, tiny,
     assert first.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
     assert first.state.ifca.banks[0]["w"].tolist() == [0.75, 15.75]
     assert first.distances == {"a": 0.5, "b": 0.5, "c": 0.5, "d": 0.5}
-    # Round 1: e comes back and chooses the nearer one.
+    # Round 1: e chooses the nearer one.
     second = method.round(first.state, fed, cohort(fed, 1), Seed(1))
     assert second.assignment == {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1}
-    # What is trained in round 0 is C_0, even where another model fits better.
+    # Round 0 trains the clusters of C_0, even if another model fits better.
     swapped = dataclasses.replace(out.state.ifca, banks=(bank(10, 0),))
     wrong = dataclasses.replace(out.state, ifca=swapped)
     assert method.round(wrong, fed, cohort(fed), Seed(0)).assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
 
 
-def test_a_robust_rule_makes_the_first_models(numbers, quadratic, cohort, step):
+def test_a_robust_rule_averages_the_first_models(numbers, quadratic, cohort, step):
     # w = 0, 1, 5 and 100 of one cluster: their mean is 26.5, their median 3.
     transport = Sequential(numbers(a=[0], b=[2], c=[10], d=[200]), quadratic)
     method = OneShotIFCA(step(0.5), distance="l2", threshold=1000.0, init_steps=1)
@@ -61,7 +61,7 @@ def test_a_robust_rule_makes_the_first_models(numbers, quadratic, cohort, step):
         assert out.state.ifca.banks[0]["w"].tolist() == [expected]
 
 
-def test_there_are_as_many_models_as_clusters_each_a_draw_of_its_own(blobs, run_rounds):
+def test_there_is_one_independent_random_model_per_cluster(blobs, run_rounds):
     for clusters in (2, 4):
         fed, truth = blobs(clients=16, clusters=clusters)
         method = OneShotIFCA(LOCAL, init_steps=50, first_models="random")
@@ -89,15 +89,15 @@ def test_after_round_0_it_is_ifca_to_the_bit(blobs, run_rounds):
     from coterie.federation import Cohort
 
     for t in (1, 2):
-        everyone = tuple(fed.clients)
-        who = Cohort(t, everyone, Seed(0).fold("cohort", t), everyone)
-        mine = method.round(mine, fed, who, Seed(t)).state
-        theirs = plain.round(theirs, fed, who, Seed(t)).state
+        clients = tuple(fed.clients)
+        current = Cohort(t, clients, Seed(0).fold("cohort", t), clients)
+        mine = method.round(mine, fed, current, Seed(t)).state
+        theirs = plain.round(theirs, fed, current, Seed(t)).state
         assert tree.same(mine.ifca.banks[0], theirs.banks[0])
     assert method.place(mine, fed, fed.clients, Seed(0)).row == plain.place(theirs, fed, fed.clients, Seed(0)).row
 
 
-def test_at_most_k_members_train_and_everyone_is_served_before_and_after(blobs, run_rounds):
+def test_at_most_k_members_train_and_all_clients_are_served_before_and_after(blobs, run_rounds):
     fed, _ = blobs()
     method = OneShotIFCA(LOCAL, init_steps=50, members=2)
     assert set(method.place(method.start(fed.task, Seed(0)), fed, fed.clients, Seed(0)).row.values()) == {0}
@@ -109,12 +109,12 @@ def test_at_most_k_members_train_and_everyone_is_served_before_and_after(blobs, 
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"members": 0}, "members of oneshotifca must be at least 1, got 0"),
+        ({"members": 0}, "members must be at least 1, got 0"),
         ({"first_models": "zero"}, "first_models must be one of 'mean', 'random', got 'zero'"),
-        ({"threshold": -1.0}, "threshold must be a number above 0"),
+        ({"threshold": -1.0}, "threshold must be above 0, got -1.0"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(settings, text):
+def test_invalid_settings_are_rejected(settings, text):
     with pytest.raises(SpecError, match=text):
         OneShotIFCA(**settings)
 

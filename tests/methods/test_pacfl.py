@@ -1,4 +1,4 @@
-"""PACFL: clusters by angles worked out by hand, identities, newcomers, and planted groups of labels that it finds."""
+"""PACFL: clusters by angles computed by hand, identities, newcomers, and recovery of planted clusters."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def lines(kind="sequential", **clients):
     return make(images, models.mclr((2,), 2))
 
 
-# Founding ------------------------------------------------------------------------------------------------------------
+# Clustering ----------------------------------------------------------------------------------------------------------
 
 
 @BOTH
-def test_clusters_are_founded_on_angles(kind, run_rounds):
+def test_clusters_are_formed_by_angles(kind, run_rounds):
     # Lines at 0°, 8°, 50°, 60°: with average linkage 8 and 10 merge, and then 51 = (50 + 60 + 42 + 52)/4.
     fed = lines(kind, a=[0], b=[8], c=[50], d=[60])
     for threshold, labels in ((7.0, [0, 1, 2, 3]), (9.0, [0, 0, 1, 2]), (50.0, [0, 0, 1, 1]), (51.1, [0, 0, 0, 0])):
@@ -52,13 +52,13 @@ def test_clusters_are_founded_on_angles(kind, run_rounds):
     assert rounds[0].evidence["labels"].tolist() == labels
 
 
-def test_no_angle_leaves_everyone_alone_and_90_degrees_join_all(groups, run_rounds):
+def test_a_threshold_of_0_makes_singletons_and_90_degrees_one_cluster(groups, run_rounds):
     fed, truth = groups()
     assert tree.rows(run_rounds(PACFL(threshold=0.0), fed, 0)[0].bank) == len(truth)
     assert tree.rows(run_rounds(PACFL(threshold=90.0), fed, 0)[0].bank) == 1
 
 
-def test_linkage_and_angle_reach_the_clustering(run_rounds):
+def test_linkage_and_angle_are_used_by_the_clustering(run_rounds):
     # 0, 10, 20: single joins all at 10, complete needs 20. A weighted mean of (30, 20) and 10 is the same as average.
     fed = lines(a=[0], b=[10], c=[20])
     for linkage, clusters in (("single", 1), ("complete", 2)):
@@ -71,17 +71,17 @@ def test_linkage_and_angle_reach_the_clustering(run_rounds):
         assert rounds[0].evidence["angles"][0, 1] == pytest.approx(expected, abs=1e-2)
 
 
-def test_directions_are_of_stored_inputs_unless_those_of_the_model_are_asked_for(run_rounds):
+def test_inputs_are_taken_as_stored_or_as_the_model_receives_them(run_rounds):
     arrays = {"a": (np.float32([[1, 0]]), np.zeros(1, int)), "b": (np.float32([[0, 2]]), np.zeros(1, int))}
     images = data.from_arrays(arrays, test={}, classes=2)
     fed = sequential(images, models.mclr((2,), 2, normalize=Normalize(np.array([0.0, 1.0]), 1.0)))
-    # The model is fed with (x, y - 1): (1, 0) becomes (1, -1), and (0, 2) becomes (0, 1).
+    # The model receives (x, y - 1): (1, 0) becomes (1, -1), and (0, 2) becomes (0, 1).
     for inputs, expected in (("raw", 90), ("model", 45)):
         _, rounds = run_rounds(PACFL(threshold=5.0, inputs=inputs), fed, 0)
         assert rounds[0].evidence["angles"][0, 1] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_budget_is_dealt_to_classes_by_their_sizes(run_rounds):
+def test_a_budget_is_distributed_over_classes_by_their_sizes(run_rounds):
     # 20 directions for 30 and 10 examples: 15 and 5; or 3 of each class.
     x, y = np.random.default_rng(0).normal(size=(40, 64)).astype(np.float32), np.repeat([0, 1], [30, 10])
     fed = sequential(data.from_arrays({"a": (x, y)}, test={}, classes=2), models.mclr((64,), 2))
@@ -93,9 +93,9 @@ def test_a_budget_is_dealt_to_classes_by_their_sizes(run_rounds):
         assert len(state.bases[0]) == sum(expected)
 
 
-def test_a_budget_tells_clients_of_many_even_classes_apart(run_rounds):
-    # Ten classes of five examples and 4 directions: 0.4 for each class, yet the first four classes have one each. Those
-    # of a and b lie in the first half of the inputs, those of c and d in the other.
+def test_a_budget_separates_clients_with_many_equal_classes(run_rounds):
+    # Ten classes of five examples and 4 directions: 0.4 per class, yet the first four classes get one each. Those of a
+    # and b lie in the first half of the inputs, those of c and d in the other.
     draw, arrays = np.random.default_rng(0), {}
     for client in "abcd":
         x = np.zeros((50, 40), np.float32)
@@ -108,13 +108,13 @@ def test_a_budget_tells_clients_of_many_even_classes_apart(run_rounds):
     assert dict(state.assignment) == {"a": 0, "b": 0, "c": 1, "d": 1}
 
 
-def test_the_number_of_clusters_is_found_and_is_one_for_equal_clients(groups, digits, run_rounds):
+def test_the_number_of_clusters_is_found_and_is_one_for_identically_distributed_clients(groups, digits, run_rounds):
     fed, _ = groups()
     state, rounds = run_rounds(PACFL(), fed, 0)
     assert tree.rows(state.bank) == 5
     assert set(rounds[0].evidence["scores"]) == {str(k) for k in range(1, 11)}
-    alike, _ = digits(clients=20, partition="iid", seed=0)
-    assert tree.rows(run_rounds(PACFL(), alike, 0)[0].bank) == 1
+    iid, _ = digits(clients=20, partition="iid", seed=0)
+    assert tree.rows(run_rounds(PACFL(), iid, 0)[0].bank) == 1
 
 
 # A round -------------------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_the_true_partition_is_oracle_to_the_bit(groups, run_rounds):
         assert tree.same(tree.row(mine.bank, cluster), tree.row(theirs, truth[client]))
 
 
-def test_a_cluster_without_replies_keeps_its_model_and_nobody_moves(run_rounds, cohort):
+def test_a_cluster_without_replies_keeps_its_model(run_rounds, cohort):
     fed = lines(a=[0], b=[90])
     state, _ = run_rounds(PACFL(LOCAL, threshold=1.0), fed, 0)
     method = PACFL(LOCAL, threshold=1.0)
@@ -155,7 +155,7 @@ def test_a_cluster_without_replies_keeps_its_model_and_nobody_moves(run_rounds, 
 
 
 def test_a_newcomer_joins_the_cluster_of_the_smallest_mean_angle(run_rounds, cohort):
-    # Founded on 0°, 10° and 60°; 32° is at 32 and 22 from the first two, 27 on the mean, and at 28 from the third.
+    # Initial clients at 0°, 10° and 60°; 32° is at 32 and 22 from the first two, mean 27, and at 28 from the third.
     fed, method = lines(a=[0], b=[10], c=[60], x=[32], y=[45]), PACFL(LOCAL, threshold=20.0)
     state, _ = run_rounds(method, fed, 0, among="abc")
     assert method.place(state, fed, "abcxy", Seed(0)).row == {"a": 0, "b": 0, "c": 1, "x": 0, "y": 1}
@@ -166,20 +166,20 @@ def test_a_newcomer_joins_the_cluster_of_the_smallest_mean_angle(run_rounds, coh
     np.testing.assert_allclose(out.evidence["mean_angles"], [[27, 28]], atol=1e-3)
 
 
-def test_nothing_is_trained_to_be_placed(run_rounds):
+def test_placing_a_newcomer_needs_no_training(run_rounds):
     fed, method = lines(a=[0], b=[90], x=[1]), PACFL(LOCAL, threshold=5.0)
     state, _ = run_rounds(method, fed, 0, among="ab")
     assert method.place(state, fed.evaluating(), "abx", Seed(0)).row == {"a": 0, "b": 1, "x": 0}
 
 
-def test_who_did_not_answer_joins_later_and_does_not_train_before(losing, joins_later):
+def test_a_client_that_did_not_reply_joins_later_and_does_not_train_before(losing, joins_later):
     images = data.from_arrays({c: (at(90.0 * (c > "a")), np.zeros(1, int)) for c in "abc"}, test={}, classes=2)
     fed, lost = losing(images, models.mclr((2,), 2), class_subspaces="b")
     _, found = joins_later(PACFL(LOCAL, threshold=1.0), fed, lost)
     assert found == {"a": 0, "b": 1, "c": 1}
 
 
-def test_a_finetuned_model_is_the_clusters_after_the_clients_own_training(groups, run_rounds, accuracy):
+def test_a_finetuned_model_is_the_clusters_model_after_further_local_training(groups, run_rounds, accuracy):
     fed, truth = groups()
     state, _ = run_rounds(PACFL(LOCAL), fed, 2, size=6)
     assert PACFL(LOCAL).place(state, fed, truth, Seed(0)).adapt is None
@@ -189,10 +189,10 @@ def test_a_finetuned_model_is_the_clusters_after_the_clients_own_training(groups
     assert accuracy(PACFL(LOCAL, finetuned=True), state, fed) > accuracy(PACFL(LOCAL), state, fed)
 
 
-# The ledger, and what is refused -------------------------------------------------------------------------------------
+# Traffic and invalid settings ----------------------------------------------------------------------------------------
 
 
-def test_directions_are_sent_once_and_nothing_else_before_training(groups, run_rounds):
+def test_only_directions_are_sent_before_training(groups, run_rounds):
     fed, _ = groups()
     state, _ = run_rounds(PACFL(LOCAL), fed, 0)
     sent = fed.traffic.by_purpose()
@@ -210,18 +210,18 @@ def test_directions_are_sent_once_and_nothing_else_before_training(groups, run_r
         ({"budget": -1}, "budget must be at least 0, got -1"),
         ({"max_clusters": 0}, "max_clusters must be at least 1"),
         ({"angle": "largest"}, "angle must be one of 'subspace', 'sum', .*, got 'largest'"),
-        ({"threshold": -1.0}, "threshold must be degrees of at least 0, or 'auto', got -1.0"),
-        ({"threshold": "gap"}, "threshold must be degrees of at least 0, or 'auto', got 'gap'"),
+        ({"threshold": -1.0}, "threshold must be at least 0, got -1.0"),
+        ({"threshold": "gap"}, "threshold must be a number at least 0 or one of 'auto', got 'gap'"),
         ({"linkage": "ward"}, "linkage must be one of"),
         ({"inputs": "pixels"}, "inputs must be one of 'raw', 'model'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(settings, text):
+def test_invalid_settings_are_rejected(settings, text):
     with pytest.raises(SpecError, match=text):
         PACFL(**settings)
 
 
-def test_a_task_without_classes_is_refused(quadratic):
+def test_a_task_without_classes_is_rejected(quadratic):
     with pytest.raises(SpecError, match="pacfl compares classes, but model quadratic predicts numbers"):
         PACFL().start(quadratic, Seed(0))
 
@@ -231,7 +231,7 @@ def test_a_task_without_classes_is_refused(quadratic):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clients", [20, 40])
-def test_groups_of_labels_are_recovered_with_their_number(clients, groups, run_rounds):
+def test_label_clusters_and_their_number_are_recovered(clients, groups, run_rounds):
     scores = []
     for seed in range(10):
         fed, truth = groups(seed, clients)
@@ -241,14 +241,14 @@ def test_groups_of_labels_are_recovered_with_their_number(clients, groups, run_r
 
 
 @pytest.mark.slow
-def test_rotations_are_not_told_apart_by_the_smallest_angle_but_by_the_sum_of_all(digits, run_rounds):
-    # Two subspaces of some 30 of 64 dimensions nearly touch somewhere, turned or not.
+def test_rotations_are_separated_by_the_sum_of_all_angles_but_not_by_the_smallest(digits, run_rounds):
+    # Two subspaces of about 30 of 64 dimensions have a smallest angle near 0, rotated or not.
     fed, truth = digits(clients=20, clusters=4, seed=0)
     state, _ = run_rounds(PACFL(), fed, 0)
     columns = [rows.T for rows in state.bases]
     assert np.median([each.shape[1] for each in columns]) >= 29
-    other = np.array([[truth[one] != truth[two] for two in state.founders] for one in state.founders])
+    other = np.array([[truth[one] != truth[two] for two in state.initial_clients] for one in state.initial_clients])
     assert np.median(pacfl_angles(columns)[other]) < 2
     assert adjusted_rand(dict(state.assignment), truth) < 1
-    summed = dataclasses.replace(PACFL(), angle="sum", rule="stability", most=6)
+    summed = dataclasses.replace(PACFL(), angle="sum", rule="stability", max_clusters=6)
     assert adjusted_rand(dict(run_rounds(summed, fed, 0)[0].assignment), truth) == 1

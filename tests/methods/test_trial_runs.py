@@ -1,4 +1,4 @@
-"""Trial runs: who judges what, clusters that do not touch each other, and clusters that are trained once."""
+"""Trial runs: validation by hand, clusters that train independently, and clusters that are trained once."""
 
 from __future__ import annotations
 
@@ -12,78 +12,78 @@ from coterie.clients import LocalSGD, fit, score
 from coterie.errors import SpecError, TooFewReplies
 from coterie.federation import Sequential, Server, sequential, vectorized
 from coterie.federation.protocol import Mean
-from coterie.methods.trials import accuracies_of, light_task, mean_accuracies, train, validation_accuracies
+from coterie.methods.trial_runs import TrialRun, mean_accuracies, next_accuracies, trial_fit, trial_task
 from coterie.models import Normalize
 from coterie.seeds import Seed
 
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.5)
-HOW = {"light": "mclr", "local": LOCAL, "rounds": 2}
+TRIAL = TrialRun("mclr", LOCAL, rounds=2)
 
 
-def test_a_cluster_is_trained_on_what_is_left_and_judged_on_what_is_held(blobs, cohort):
+def test_a_cluster_trains_on_rest_and_is_validated_on_held(blobs, cohort):
     # Two rounds of FedAvg by hand on `rest`, then the score on `held`: 4 of 40 training images.
     fed, _ = blobs(clients=4)
     members = fed.clients[:3]
-    task = light_task(fed.task, "mclr")
-    there = fed.on(task)
+    task = trial_task(fed.task, "mclr")
+    trial_fed = fed.on(task)
     w = task.init(Seed(7).fold("init"))
     for r in range(2):
         name = Seed(7).fold("round", r)
-        got = there.ask(members, train, name, part="rest", start=w, local=LOCAL.at(r), reduce=Mean())
+        got = trial_fed.ask(members, trial_fit, name, part="rest", start=w, local=LOCAL.at(r), reduce=Mean())
         assert got.samples.tolist() == [36, 36, 36]
         w = tree.row(got.means()[0], 0)
-    held = there.ask(members, score, Seed(0), part="held", params=w)
+    held = trial_fed.ask(members, score, Seed(0), part="held", params=w)
     assert held.samples.tolist() == [4, 4, 4]
-    found = validation_accuracies([members], fed, cohort(fed, -1), Seed(7), **HOW)
+    found = TRIAL.validate([members], fed, cohort(fed, -1), Seed(7))
     assert found == {c: n / 4 for c, n in held.by_client("correct").items()}
 
 
-def test_clusters_do_not_touch_each_other(blobs, cohort):
+def test_clusters_train_independently(blobs, cohort):
     fed, _ = blobs(clients=6)
     a, b, c, d, e, f = fed.clients
     everyone = cohort(fed, -1)
-    alone = validation_accuracies([[b, e]], fed, everyone, Seed(0), **HOW)
-    among = validation_accuracies([[a, c], [b, e], [d], [f]], fed, everyone, Seed(0), **HOW)
+    alone = TRIAL.validate([[b, e]], fed, everyone, Seed(0))
+    among = TRIAL.validate([[a, c], [b, e], [d], [f]], fed, everyone, Seed(0))
     assert set(among) == set(fed.clients)
     assert {client: among[client] for client in (b, e)} == alone
 
 
-def test_stragglers_judge_in_full(blobs, cohort):
+def test_stragglers_do_all_of_a_trial_run(blobs, cohort):
     fed, _ = blobs(clients=4)
-    late = cohort(fed, -1, efforts=dict.fromkeys(fed.clients, 0.1))
-    found = validation_accuracies([list(fed.clients)], fed, late, Seed(0), **HOW)
-    assert found == validation_accuracies([list(fed.clients)], fed, cohort(fed, -1), Seed(0), **HOW)
+    slow = cohort(fed, -1, efforts=dict.fromkeys(fed.clients, 0.1))
+    found = TRIAL.validate([list(fed.clients)], fed, slow, Seed(0))
+    assert found == TRIAL.validate([list(fed.clients)], fed, cohort(fed, -1), Seed(0))
 
 
-def test_trial_bytes_count_as_such_and_not_as_training_or_evaluation(blobs, cohort):
-    # Two rounds down and up, and once down to be judged.
+def test_trial_bytes_count_as_trial_and_not_as_training_or_evaluation(blobs, cohort):
+    # Two rounds down and up, and once down for validation.
     fed, _ = blobs(clients=4)
-    validation_accuracies([list(fed.clients)], fed, cohort(fed, -1), Seed(0), **HOW)
-    model = 4 * tree.size(light_task(fed.task, "mclr").init(Seed(0)))
+    TRIAL.validate([list(fed.clients)], fed, cohort(fed, -1), Seed(0))
+    model = 4 * tree.size(trial_task(fed.task, "mclr").init(Seed(0)))
     sent = fed.traffic.by_purpose()
     assert sent["trial"] == {"down": 3 * 4 * model, "up": 2 * 4 * model}
     assert set(sent) == {"trial", "control"}
 
 
-def test_the_light_model_takes_the_inputs_of_the_task_and_is_made_once():
+def test_the_trial_task_has_the_inputs_of_the_task_and_is_built_once():
     task = models.build("lenet5", (28, 28), 10, normalize=Normalize(33.0, 78.0))
-    light = light_task(task, "mclr")
-    assert light is light_task(task, "mclr")
-    assert (light.name, light.shape, light.classes, light.normalize) == ("mclr", (28, 28), 10, task.normalize)
+    small = trial_task(task, "mclr")
+    assert small is trial_task(task, "mclr")
+    assert (small.name, small.shape, small.classes, small.normalize) == ("mclr", (28, 28), 10, task.normalize)
     # Half the filters of LeNet-5: 3 of 25 weights and 8 of 75, dense 128 → 120 → 84 → 10, each with a bias.
-    half = light_task(task, "lenet5")
+    half = trial_task(task, "lenet5")
     layers = 3 * 26 + 8 * 76 + 129 * 120 + 121 * 84 + 85 * 10
     assert tree.size(half.init(Seed(0))) == layers
-    assert light_task(models.mclr((28, 28), 10), "mclr") is not light
+    assert trial_task(models.mclr((28, 28), 10), "mclr") is not small
 
 
-def test_works_of_trials_have_names_of_their_own():
-    assert train.name != fit.name
-    assert train.stream != fit.stream
-    assert train.body is fit.body
+def test_works_of_trial_runs_have_their_own_names():
+    assert trial_fit.name != fit.name
+    assert trial_fit.stream != fit.stream
+    assert trial_fit.body is fit.body
 
 
-def test_clusters_that_an_earlier_partition_holds_are_not_run_again():
+def test_clusters_of_an_earlier_partition_are_not_trained_again():
     # {abcd}, then {ab}{cd}, then {ab}{c}{d}.
     partitions = np.array([[0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 1, 2]])
     asked = []
@@ -94,56 +94,58 @@ def test_clusters_that_an_earlier_partition_holds_are_not_run_again():
 
     known = np.zeros((0, 4))
     for _ in partitions:
-        known = np.concatenate([known, accuracies_of(partitions, known, "abcd", run)[None]])
+        known = np.concatenate([known, next_accuracies(partitions, known, "abcd", run)[None]])
     assert asked == [[["a", "b", "c", "d"]], [["a", "b"], ["c", "d"]], [["c"], ["d"]]]
     np.testing.assert_array_equal(known, [[0.1] * 4, [0.2] * 4, [0.2, 0.2, 0.3, 0.3]])
 
 
-def test_a_partition_that_holds_nothing_new_asks_nobody():
-    # Judges see the same clusters although the partition of all clients is another one; labels may differ.
+def test_a_partition_without_new_clusters_asks_no_client():
+    # The validation clients are in the same clusters although the partition of all clients differs; so may labels.
     partitions = np.array([[0, 0, 1], [3, 3, 7]])
-    found = accuracies_of(partitions, np.array([[0.5, -1.0, 1.0]]), "abc", lambda clusters: pytest.fail("asked"))
+    found = next_accuracies(partitions, np.array([[0.5, -1.0, 1.0]]), "abc", lambda clusters: pytest.fail("asked"))
     assert found.tolist() == [0.5, -1.0, 1.0]
 
 
-def test_who_did_not_judge_is_unknown():
-    found = accuracies_of(np.array([[0, 0, 1]]), np.zeros((0, 3)), "abc", lambda clusters: {"a": 0.25})
+def test_the_accuracy_of_a_client_without_a_reply_is_unknown():
+    found = next_accuracies(np.array([[0, 0, 1]]), np.zeros((0, 3)), "abc", lambda clusters: {"a": 0.25})
     assert found.tolist() == [0.25, -1, -1]
 
 
-def test_goodness_is_the_mean_over_those_who_judged():
-    # (0.2 + 0.4)/2, and 1 of those who are known; every client counts 1.
+def test_goodness_is_the_mean_over_known_accuracies():
+    # (0.2 + 0.4)/2, and 1 of the known ones; all clients have the same weight.
     assert mean_accuracies(np.array([[0.2, 0.4], [-1.0, 1.0]])) == pytest.approx([0.3, 1.0])
-    with pytest.raises(SpecError, match="none of the clients that judge has any: keep a share"):
+    with pytest.raises(SpecError, match="none of the validation clients has any: keep a share"):
         mean_accuracies(np.array([[0.2, 0.4], [-1.0, -1.0]]))
 
 
-def test_who_has_nothing_to_spare_trains_but_does_not_judge(cohort):
-    # One example stays for training, so that a client of one has none held back.
+def test_a_client_without_validation_examples_trains_but_does_not_validate(cohort):
+    # One example stays for training, so that a client with one example has no validation examples.
     arrays = {"a": (np.ones((1, 2), np.float32), np.zeros(1, int)), "b": (np.eye(2, dtype=np.float32), np.arange(2))}
     fed = sequential(data.from_arrays(arrays, test={}, classes=2), models.mclr((2,), 2))
-    assert set(validation_accuracies([["a", "b"]], fed, cohort(fed, -1), Seed(0), **HOW)) == {"b"}
+    assert set(TRIAL.validate([["a", "b"]], fed, cohort(fed, -1), Seed(0))) == {"b"}
 
 
-def test_a_trial_that_was_lost_is_tried_again_and_no_fault_of_the_data(cohort):
+def test_a_trial_without_replies_raises_too_few_replies_and_no_spec_error(cohort):
     class Losing(Sequential):
         def on(self, task):
             return Losing(self._data, task)
 
-        def carry(self, order):
-            lost = "b" if order.work.name == "trial.score" else ""
-            return (block for block in super().carry(order) if block.clients[0] != lost)
+        def carry(self, request):
+            lost = "b" if request.work.name == "trial.score" else ""
+            return (batch for batch in super().carry(request) if batch.clients[0] != lost)
 
     arrays = {"a": (np.ones((1, 2), np.float32), np.zeros(1, int)), "b": (np.eye(2, dtype=np.float32), np.arange(2))}
     fed = Server(Losing(data.from_arrays(arrays, test={}, classes=2), models.mclr((2,), 2)))
-    with pytest.raises(TooFewReplies, match="1 of 2 clients did not judge, and the others have no examples"):
-        validation_accuracies([["a", "b"]], fed, cohort(fed, -1), Seed(0), **HOW)
+    with pytest.raises(
+        TooFewReplies, match="1 of 2 clients did not validate, and the others have no validation examples"
+    ):
+        TRIAL.validate([["a", "b"]], fed, cohort(fed, -1), Seed(0))
 
 
 @pytest.mark.slow
-def test_lenet_judges_images(cohort):
+def test_lenet_validates_images(cohort):
     images = np.random.default_rng(0).integers(0, 256, (8, 28, 28)).astype(np.uint8)
     fed = vectorized(data.from_arrays({"a": (images, np.arange(8) % 2)}, test={}, classes=2), models.mclr((28, 28), 2))
-    how = {**HOW, "light": "lenet5", "local": dataclasses.replace(LOCAL, epochs=1)}
-    found = validation_accuracies([["a"]], fed, cohort(fed, -1), Seed(0), **how)
-    assert found["a"] in (0.0, 1.0)  # of the one image that is held back
+    trial = TrialRun("lenet5", dataclasses.replace(LOCAL, epochs=1), rounds=2)
+    found = trial.validate([["a"]], fed, cohort(fed, -1), Seed(0))
+    assert found["a"] in (0.0, 1.0)  # one validation image
