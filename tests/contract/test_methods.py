@@ -51,9 +51,9 @@ VARIANTS = {
     ],
     "fesem-mig": [{"clusters": 2, "warm_start": True, "recluster_every": 2, "agg": "first_only"}],
     "flag": [
-        {"step": 0.25, "judges": 6, "trial_rounds": 2, "trial_epochs": 2, "update_epochs": 2},
-        {"step": 0.5, "beta": 1.0, "privacy": True, "vectors": 2, "trial_rounds": 1, "trial_epochs": 1},
-        {"step": 0.5, "beta": 0.0, "update_epochs": 1, "trial_rounds": 1, "trial_epochs": 1, "rule": "best"},
+        {"threshold_step": 0.25, "validation_clients": 6, "trial_rounds": 2, "trial_epochs": 2, "update_epochs": 2},
+        {"threshold_step": 0.5, "beta": 1.0, "privacy": True, "vectors": 2, "trial_rounds": 1, "trial_epochs": 1},
+        {"threshold_step": 0.5, "beta": 0.0, "update_epochs": 1, "trial_rounds": 1, "trial_epochs": 1, "rule": "best"},
     ],
     "flexcfl": [
         {"clusters": 2, "alpha": 2},
