@@ -189,11 +189,10 @@ class SRFCA(OneShot):
     def _train(self, now: State, trained: LocalModels, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """A round of TrimmedMeanGD, or of final training, which newcomers in the cohort join first."""
         final = now.refined == self.refines
-        newcomers = [client for client in cohort.active() if client not in now.assignment] if final else []
         joined: dict[ClientId, int] = {}
-        if newcomers:
-            where = (now.w0, now.bank, now.assignment)
-            joined = join(self, *where, fed, cohort.of(newcomers), seed.fold("join"))
+        newcomers = cohort.of(client for client in cohort.active() if client not in now.assignment)
+        if final and len(newcomers):
+            joined = join(self, now.w0, now.bank, now.assignment, fed, newcomers, seed.fold("join"))
         now = dataclasses.replace(now, assignment=now.assignment.set(joined), rounds=cohort.t + 1)
         label, closes = "final" if final else f"train {now.refined + 1}", self.stage(now) != "train"
         restart = now.untrained and self.start_from == "w0" and not final
