@@ -62,7 +62,7 @@ class CFL:
     """A tree of clusters; a cluster is split in two when its model is stationary and its clients disagree.
 
     Attributes:
-        local: Local training.
+        local: Settings of local training.
         eps1: ε1: a cluster's mean update is small below it.
         eps2: ε2: a member's update is large above it.
         units: Unit of ε1 and ε2: relative to the largest mean update so far, or absolute norms.
@@ -98,7 +98,7 @@ class CFL:
         return State(tree.stack([task.init(seed.fold("init"))]))
 
     def stage(self, now: State) -> Stage:
-        """Rounds only."""
+        """Always a round: there is no preparation."""
         return "train"
 
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:

@@ -146,7 +146,7 @@ def train_clusters(
         fed: The federation.
         cohort: The clients of the round.
         seed: Seed of the round.
-        local: Local training.
+        local: Settings of local training.
         join: Finds the clusters of newcomers.
         weights: Client weight: number of samples, or uniform.
     """

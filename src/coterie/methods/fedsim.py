@@ -83,7 +83,7 @@ class FedSim:
     """One model: the mean of the means of clusters of the cohort.
 
     Attributes:
-        local: Local training.
+        local: Settings of local training.
         clusters: C, number of clusters of each round's cohort; 1: FedAvg.
         variance: Share of the gradients' variance that PCA keeps for clustering.
         clustering: By gradients; or by a shuffled round robin, the ablation that the paper calls random.
@@ -105,7 +105,7 @@ class FedSim:
         return task.init(seed.fold("init"))
 
     def stage(self, w: Params) -> Stage:
-        """Rounds only."""
+        """Always a round: there is no preparation."""
         return "train"
 
     def round(self, w: Params, fed: Federation, cohort: Cohort, seed: Seed) -> Round[Params]:

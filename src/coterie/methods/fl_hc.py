@@ -83,7 +83,7 @@ class FLHC:
     """Clusters of clients with similar updates, found once.
 
     Attributes:
-        local: Local training.
+        local: Settings of local training.
         warm_rounds: n, number of FedAvg rounds before the clustering.
         metric: Distance between updates.
         linkage: Distance between clusters: mean, largest or smallest of their pairs; `ward` with L2 only.

@@ -99,7 +99,7 @@ class FLAG:
     """Clusters by angles of data and updates, their number by trial runs; one model per cluster.
 
     Attributes:
-        local: Local training.
+        local: Settings of local training.
         beta: β, the share of the data angles in the proximity; 1: data only, 0: updates only.
         delta: δ: class weights lie between 1 - δ and 1 + δ, by the class sizes of two clients.
         privacy: Give all classes the same weight, so that no class counts leave a client.

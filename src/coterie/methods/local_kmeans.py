@@ -69,7 +69,7 @@ class LocalKMeans:
     """k clusters of models that clients trained alone.
 
     Attributes:
-        local: Local training.
+        local: Settings of local training.
         clusters: k, number of clusters.
         init_steps: I, number of batches that every client trains alone.
         init: All clients start from one model, or each from its own random model.

@@ -42,7 +42,7 @@ class OneShot:
     """Settings of ONE_SHOT.
 
     Attributes:
-        local: Local training.
+        local: Settings of local training.
         distance: Distance between models: the loss of each on the other client's examples, or l2.
         threshold: λ, the largest distance within a cluster, in units of the mean loss or of l2; or found from the
             distances: `gap`: the widest gap between distances at which clusters join; `quantile`: of all pairs.

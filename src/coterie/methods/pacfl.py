@@ -78,7 +78,7 @@ class PACFL:
     """Clusters by principal angles, found once; one model per cluster.
 
     Attributes:
-        local: Local training.
+        local: Settings of local training.
         vectors: p, number of directions per class.
         budget: Total number of directions, distributed over the classes by their sizes; 0: p per class.
         inputs: Directions of inputs as stored, or as the model receives them.

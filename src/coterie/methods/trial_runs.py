@@ -46,7 +46,7 @@ class TrialRun:
 
     Attributes:
         model: The trial model.
-        local: Local training.
+        local: Settings of local training.
         rounds: Number of rounds.
     """
 
