@@ -1,4 +1,4 @@
-"""Seeds by name, and the draws that are made of raw words."""
+"""Seeds by name, and draws from raw words."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def chi_square(counts, expected):
 
 
 @given(VALUES, NAMES, NAMES)
-def test_folding_gives_one_seed_for_one_name_and_other_seeds_for_others(value, one, other):
+def test_equal_names_give_equal_seeds_and_different_names_different_seeds(value, one, other):
     tagged = [[(type(name), name) for name in names] for names in (one, other)]
     assert (Seed(value).fold(*one) == Seed(value).fold(*other)) == (tagged[0] == tagged[1])
 
 
-def test_folding_tells_lengths_types_and_orders_apart():
+def test_folding_distinguishes_lengths_types_and_orders():
     root = Seed(0)
     seeds = [
         root,
@@ -48,19 +48,19 @@ def test_folding_tells_lengths_types_and_orders_apart():
         root.fold(1),
         root.fold("1"),
         root.fold(-1),
-        root.fold("s1:a"),  # what the name "a" is written as inside
+        root.fold("s1:a"),  # how the name "a" is encoded
         Seed(1).fold("a"),
     ]
     assert len(set(seeds)) == len(seeds)
 
 
-def test_whole_numbers_of_numpy_fold_like_those_of_python():
+def test_numpy_integers_fold_like_python_integers():
     assert Seed(0).fold("round", np.int64(3)) == Seed(0).fold("round", 3)
     assert Seed(np.uint8(7)).fold("a") == Seed(7).fold("a")
 
 
 @given(VALUES)
-def test_words_are_the_raw_stream_of_philox_under_the_seed_as_its_key(value):
+def test_words_are_the_raw_philox_stream_with_the_seed_as_key(value):
     assert Seed(value).words(9).tolist() == np.random.Philox(key=value).random_raw(9).tolist()
 
 
@@ -77,6 +77,24 @@ def test_uniform_numbers_are_the_upper_53_bits_as_a_fraction(value):
     assert (numbers < 1).all()
 
 
+@given(VALUES, st.integers(1, 2**70))
+def test_an_integer_is_the_first_word_scaled_to_the_range(value, n):
+    assert Seed(value).integer(n) == int(Seed(value).words(1)[0]) * n // 2**64
+    assert 0 <= Seed(value).integer(n) < n
+
+
+def test_integers_are_uniform():
+    counts = np.bincount([Seed(2).fold(i).integer(7) for i in range(3500)], minlength=7)
+    statistic, bound = chi_square(counts, [500] * 7)
+    assert statistic < bound
+
+
+@pytest.mark.parametrize("n", [0, -1])
+def test_an_integer_from_an_empty_range_is_refused(n):
+    with pytest.raises(ValueError, match=f"Cannot draw an integer below {n}; the limit must be at least 1"):
+        Seed(0).integer(n)
+
+
 @given(VALUES, st.integers(0, 60))
 def test_a_permutation_is_the_stable_argsort_of_the_words(value, n):
     order = Seed(value).permutation(n)
@@ -86,7 +104,7 @@ def test_a_permutation_is_the_stable_argsort_of_the_words(value, n):
 
 
 @given(VALUES, st.integers(0, 5), st.integers(0, 20))
-def test_permutations_sort_one_run_of_words_after_the_other(value, times, n):
+def test_each_permutation_sorts_the_next_words_of_the_stream(value, times, n):
     orders = Seed(value).permutations(times, n)
     assert orders.shape == (times, n)
     words = Seed(value).words(times * n)
@@ -95,22 +113,22 @@ def test_permutations_sort_one_run_of_words_after_the_other(value, times, n):
 
 
 @given(VALUES, st.integers(0, 40), st.data())
-def test_a_sample_holds_distinct_numbers_and_a_smaller_one_begins_it(value, n, data):
+def test_a_sample_has_distinct_numbers_and_a_smaller_sample_is_its_prefix(value, n, data):
     size = data.draw(st.integers(0, n))
     drawn = Seed(value).sample(n, n)
     assert sorted(drawn) == list(range(n))
     assert Seed(value).sample(n, size) == drawn[:size]
 
 
-def test_a_sample_of_a_few_among_very_many_costs_only_the_few():
+def test_the_cost_of_a_sample_does_not_depend_on_the_range():
     drawn = Seed(3).sample(10**12, 50)  # a list of 10¹² numbers would not fit
     assert len(set(drawn)) == 50
     assert all(0 <= number < 10**12 for number in drawn)
-    # Below 10¹¹ in all of 50 draws has probability 10^-50.
+    # The probability that all 50 draws are below 10¹¹ is 10^-50.
     assert max(drawn) > 10**11
 
 
-def test_every_ordered_sample_is_as_likely_as_every_other():
+def test_all_ordered_samples_are_equally_likely():
     pairs = list(itertools.permutations(range(5), 2))  # 5·4 = 20
     counts = dict.fromkeys(pairs, 0)
     for i in range(4000):
@@ -119,7 +137,7 @@ def test_every_ordered_sample_is_as_likely_as_every_other():
     assert statistic < bound
 
 
-def test_a_weighted_sample_draws_each_next_one_in_proportion_to_what_is_left():
+def test_a_weighted_sample_draws_in_proportion_to_the_remaining_weights():
     # P(i, j) = w_i/W · w_j/(W - w_i) with W = 1 + 2 + 5 = 8.
     weights = [1, 0, 2, 5]
     chance = {(i, j): weights[i] / 8 * weights[j] / (8 - weights[i]) for i, j in itertools.permutations((0, 2, 3), 2)}
@@ -132,7 +150,7 @@ def test_a_weighted_sample_draws_each_next_one_in_proportion_to_what_is_left():
 
 
 @given(VALUES, st.lists(st.sampled_from([0.0, 5e-324, 1e-310, 1e-3, 1.0, 1e300]), max_size=12), st.integers(0, 15))
-def test_a_weighted_sample_never_draws_weight_zero_and_takes_all_others_if_asked_for_more(value, weights, size):
+def test_a_weighted_sample_never_draws_weight_zero_and_is_limited_by_the_positive_weights(value, weights, size):
     drawn = Seed(value).weighted_sample(weights, size)
     eligible = {i for i, weight in enumerate(weights) if weight > 0}
     assert len(drawn) == len(set(drawn)) == min(size, len(eligible))
@@ -140,14 +158,14 @@ def test_a_weighted_sample_never_draws_weight_zero_and_takes_all_others_if_asked
 
 
 @given(VALUES, st.lists(st.floats(0.1, 10), min_size=1, max_size=8))
-def test_a_smaller_weighted_sample_begins_a_larger_one(value, weights):
+def test_a_smaller_weighted_sample_is_a_prefix_of_a_larger_one(value, weights):
     everything = Seed(value).weighted_sample(weights, len(weights))
     assert Seed(value).weighted_sample(weights, 1) == everything[:1]
 
 
 @pytest.mark.parametrize("weights", [[1, -1], [1, math.nan], [math.inf, 1]])
 def test_weights_that_are_negative_or_not_finite_are_refused(weights):
-    with pytest.raises(ValueError, match="Weights of a draw must be finite and not negative"):
+    with pytest.raises(ValueError, match="Weights of a draw must be finite and at least 0"):
         Seed(0).weighted_sample(weights, 1)
 
 
@@ -163,18 +181,18 @@ def test_a_weighted_sample_of_a_negative_size_is_refused():
 
 
 @pytest.mark.parametrize("value", [True, 1.0, "1", None])
-def test_a_seed_that_is_no_whole_number_is_refused(value):
-    with pytest.raises(TypeError, match="A seed is a whole number, got"):
+def test_a_seed_must_be_a_whole_number(value):
+    with pytest.raises(TypeError, match="A seed must be a whole number, got"):
         Seed(value)
 
 
 @pytest.mark.parametrize("value", [-1, 2**128])
 def test_a_seed_of_more_than_128_bits_is_refused(value):
-    with pytest.raises(SpecError, match=r"A seed lies between 0 and 2\*\*128 - 1"):
+    with pytest.raises(SpecError, match=r"A seed must be between 0 and 2\*\*128 - 1"):
         Seed(value)
 
 
-def test_a_generator_starts_at_the_beginning_each_time_and_keys_are_two_words():
+def test_a_generator_always_starts_anew_and_a_key_is_two_words():
     assert Seed(4).generator().normal() == Seed(4).generator().normal()
     low, high = (int(word) for word in Seed(4).key())
     assert low + (high << 32) == int(Seed(4).words(1)[0])
@@ -182,11 +200,11 @@ def test_a_generator_starts_at_the_beginning_each_time_and_keys_are_two_words():
 
 
 @given(VALUES, st.integers(0, 40))
-def test_words_are_those_of_a_generator_of_its_own(value, count):
+def test_words_equal_those_of_a_new_generator(value, count):
     assert Seed(value).words(count).tolist() == np.random.Philox(key=value).random_raw(count).tolist()
 
 
-def test_threads_that_draw_at_the_same_time_do_not_disturb_each_other():
+def test_concurrent_draws_in_threads_are_independent():
     seeds = [Seed(value) for value in range(64)]
     alone = [seed.words(500).tolist() for seed in seeds]
     with ThreadPoolExecutor(8) as pool:
