@@ -6,13 +6,11 @@ python docs/build.py --check    say which are not up to date; exit code 1 if any
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import sys
 from pathlib import Path
 
 from coterie.cli.methods import own_settings
-from coterie.methods import METHODS, descriptions, method_class
+from coterie.methods import METHODS, descriptions, documentation
 from coterie.runs.method_card import card
 
 PAGES = Path(__file__).parent / "methods"
@@ -20,8 +18,7 @@ PAGES = Path(__file__).parent / "methods"
 
 def page(name: str) -> str:
     """The page about one method."""
-    kind = method_class(name)
-    title, _, text = inspect.cleandoc(importlib.import_module(kind.__module__).__doc__ or "").partition("\n")
+    title, _, text = documentation(name).partition("\n")
     seen = card(name)
     settings = [
         f"| `{each.key}` | {_cell(each.default)} | {_cell(each.type)} | {_cell(each.means)} |"

@@ -14,8 +14,7 @@ from coterie.clients import LocalSGD
 from coterie.errors import SpecError, TooFewReplies
 from coterie.federation import Sequential, Server, vectorized
 from coterie.methods.fedavg import FedAvg
-from coterie.methods.fedgroup import FedGroup
-from coterie.methods.fedgrouprox import FedGrouProx
+from coterie.methods.fedgroup import FedGroup, FedGrouProx
 from coterie.methods.fedprox import FedProx
 from coterie.metrics import adjusted_rand
 from coterie.models import Normalize
@@ -56,7 +55,7 @@ def founded(method, fed, bank, directions, row):
     """The state of a run whose groups are these."""
     start = from_zero(method, fed)
     return dataclasses.replace(
-        start, bank=bank, directions=directions, assignment=ClientMap(row), founders=tuple(row), prepared=2
+        start, bank=bank, directions=directions, assignment=ClientMap(row), initial_clients=tuple(row), prepared=2
     )
 
 
@@ -72,7 +71,7 @@ def test_groups_are_founded_on_the_mean_update_of_each_cluster(kind, measure, si
     assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1, "e": 0, "f": 1}
     np.testing.assert_allclose(out.state.directions["w"], [8 / 3, -3], rtol=1e-6)
     np.testing.assert_allclose(out.state.bank["w"], [8 / 3, -3], rtol=1e-6)
-    assert out.state.founders == tuple("abcdef")
+    assert out.state.initial_clients == tuple("abcdef")
 
 
 def test_every_founder_counts_one_whatever_its_examples(tiny, cohort, grouped):
@@ -94,7 +93,7 @@ def test_alpha_times_m_clients_are_founders_or_all_there_are(blobs, run_rounds):
     fed, _ = blobs()
     for alpha, count in ((1, 2), (3, 6), (20, 12)):
         state, rounds = run_rounds(FedGroup(LOCAL, clusters=2, alpha=alpha), fed, 0)
-        assert len(state.founders) == count
+        assert len(state.initial_clients) == count
         assert len(rounds) == 2
         assert set(state.assignment) == set(fed.clients)
 
@@ -185,7 +184,7 @@ def test_scoring_trains_nobody_so_cold_clients_are_not_placed(blobs, run_rounds)
     fed, _ = blobs()
     method = FedGroup(LOCAL, clusters=2, alpha=2, assign="lazy")
     state, _ = run_rounds(method, fed, 0)
-    assert set(method.place(state, fed.evaluating(), fed.clients, Seed(0)).row) == set(state.founders)
+    assert set(method.place(state, fed.evaluating(), fed.clients, Seed(0)).row) == set(state.initial_clients)
     assert set(method.place(state, fed, fed.clients, Seed(0)).row) == set(fed.clients)
 
 
@@ -295,8 +294,8 @@ def test_the_auxiliary_model_is_the_plain_mean_of_the_groups_that_have_members(s
 def test_random_centres_are_the_updates_of_single_clients(blobs, run_rounds):
     fed, _ = blobs()
     state, _ = run_rounds(FedGroup(LOCAL, clusters=3, centers="random"), fed, 0)
-    assert len(state.founders) == 3
-    assert [state.assignment[client] for client in state.founders] == [0, 1, 2]
+    assert len(state.initial_clients) == 3
+    assert [state.assignment[client] for client in state.initial_clients] == [0, 1, 2]
     assert len({row.tobytes() for row in tree.flatten_rows(state.directions)}) == 3
     assert set(state.assignment) == set(fed.clients)
 
@@ -307,9 +306,9 @@ def test_random_assignment_leaves_founders_and_is_for_good_unless_redrawn(blobs,
         method = FedGroup(LOCAL, clusters=3, alpha=2, assignment="random", redraw=redraw)
         state, _ = run_rounds(method, fed, 0)
         after, rounds = run_rounds(method, fed, 5, state=state)
-        others = set(fed.clients).difference(state.founders)
-        assert {client: after.assignment[client] for client in state.founders} == {
-            client: state.assignment[client] for client in state.founders
+        others = set(fed.clients).difference(state.initial_clients)
+        assert {client: after.assignment[client] for client in state.initial_clients} == {
+            client: state.assignment[client] for client in state.initial_clients
         }
         changed = {client for client in others if len({out.assignment[client] for out in rounds[-5:]}) > 1}
         assert bool(changed) == redraw

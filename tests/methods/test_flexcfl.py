@@ -14,7 +14,8 @@ from coterie.data.federated import Index
 from coterie.errors import SpecError, TooFewReplies
 from coterie.federation import PerClient, Sequential, Server, sequential, vectorized
 from coterie.methods.fedgroup import FedGroup
-from coterie.methods.flexcfl import Detector, FlexCFL, watch
+from coterie.methods.flexcfl import FlexCFL
+from coterie.methods.migration import Detector, watch
 from coterie.metrics import adjusted_rand
 from coterie.models import Normalize
 from coterie.runs.build import build
@@ -166,7 +167,7 @@ def test_who_shifted_migrates_whether_in_the_cohort_or_not(make, kinds, flex, ru
 def test_a_migration_downloads_nothing(kinds, flex, run_rounds, cohort):
     fed, method = sequential(labeled(**kinds), TASK), flex(alpha=2)
     state, _ = run_rounds(method, fed, 1)
-    assert len(state.founders) == 4
+    assert len(state.initial_clients) == 4
     fed.move(labeled(**{name: counts[::-1] for name, counts in kinds.items()}))
     out = method.round(state, fed, cohort(fed, 7, ["a"]), Seed(2))
     assert out.counts == {"shifts": 6, "migrations": 6}
@@ -188,7 +189,7 @@ def test_sorted_counts_leave_them_where_they_are(kinds, flex, run_rounds, cohort
 def test_cold_clients_are_not_watched_but_take_their_bearings_when_they_join(kinds, flex, run_rounds, cohort):
     fed, method = sequential(labeled(**kinds), TASK), flex(alpha=2)
     state, _ = run_rounds(method, fed, 0)
-    cold = sorted(set(fed.clients).difference(state.founders))
+    cold = sorted(set(fed.clients).difference(state.initial_clients))
     assert len(cold) == 2
     # Their data change before they join: no shift, neither now nor later.
     fed.move(labeled(**kinds | {name: kinds[name][::-1] for name in cold}))
@@ -196,7 +197,7 @@ def test_cold_clients_are_not_watched_but_take_their_bearings_when_they_join(kin
     assert out.counts == {"shifts": 0, "migrations": 0}
     after = method.round(out.state, fed, cohort(fed, 1, cold), Seed(2))
     assert after.counts == {"shifts": 0, "migrations": 0}
-    groups = {kind: state.assignment[next(c for c in state.founders if kinds[c][kind])] for kind in (0, 1)}
+    groups = {kind: state.assignment[next(c for c in state.initial_clients if kinds[c][kind])] for kind in (0, 1)}
     for name in cold:
         assert out.state.assignment[name] == groups[0 if kinds[name][1] else 1]
 

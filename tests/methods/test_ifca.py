@@ -213,7 +213,7 @@ def test_one_cluster_is_fedavg_to_the_bit(kind, weights, blobs, run_rounds):
 
 
 @BOTH
-@pytest.mark.parametrize("options", [{"first": "balanced"}, {"members": 12}, {"shared": "averaged"}])
+@pytest.mark.parametrize("options", [{"first_round": "balanced"}, {"members": 12}, {"shared": "averaged"}])
 def test_one_cluster_is_fedavg_in_every_variant(kind, options, blobs, run_rounds):
     # Everyone takes part, so that drawing members draws everyone.
     fed, _ = blobs(kind=kind)
@@ -246,7 +246,7 @@ def test_gradients_are_one_full_step_where_everyone_chooses_the_same_cluster(kin
 def test_a_balanced_first_round_deals_clients_out_evenly(kind, tiny, run_rounds, step):
     # 7 clients among 3 clusters: sizes 3, 2, 2, whatever they hold; in one step of rate 1 each to the mean of its own.
     held = {f"c{i}": [float(i)] for i in range(7)}
-    fed, method = tiny(kind=kind, **held), IFCA(step(1.0), clusters=3, first="balanced")
+    fed, method = tiny(kind=kind, **held), IFCA(step(1.0), clusters=3, first_round="balanced")
     dealt = set()
     for seed in range(3):
         state, (first,) = run_rounds(method, fed, 1, seed=seed)
@@ -262,7 +262,7 @@ def test_a_balanced_first_round_deals_clients_out_evenly(kind, tiny, run_rounds,
 @given(size=st.integers(1, 9), clusters=st.integers(1, 5), seed=st.integers(0, 100))
 def test_balanced_sizes_differ_by_at_most_one(size, clusters, seed, tiny, cohort, step):
     fed = tiny(**{f"c{i}": [0] for i in range(9)})
-    method = IFCA(step(1.0), clusters=clusters, first="balanced")
+    method = IFCA(step(1.0), clusters=clusters, first_round="balanced")
     who = cohort(fed, clients=fed.clients[:size])
     out = method.round(method.start(fed.task, Seed(0)), fed, who, Seed(seed))
     sizes = np.bincount(list(out.assignment.values()), minlength=clusters)
@@ -272,7 +272,7 @@ def test_balanced_sizes_differ_by_at_most_one(size, clusters, seed, tiny, cohort
 
 
 def test_after_a_balanced_first_round_clients_choose_by_loss(three, cohort, bank, step):
-    fed, method = three(), IFCA(step(0.5), clusters=2, first="balanced")
+    fed, method = three(), IFCA(step(0.5), clusters=2, first_round="balanced")
     state = method.round(method.start(fed.task, Seed(0)), fed, cohort(fed, 0), Seed(0)).state
     out = method.round(dataclasses.replace(state, banks=(bank(1, 8),)), fed, cohort(fed, 1), Seed(1))
     assert out.assignment == {"a": 0, "b": 1, "c": 1}
@@ -336,7 +336,7 @@ def test_warm_rounds_are_fedavg_in_equal_groups_that_stay(kind, tiny, run_rounds
 def test_warm_rounds_do_not_count_as_first(tiny, run_rounds, step):
     # A balanced first round comes after them, then all choose by loss.
     fed = tiny(**{f"c{i}": [0] for i in range(4)})
-    _, rounds = run_rounds(IFCA(step(0.5), clusters=2, warm_rounds=1, first="balanced"), fed, 2)
+    _, rounds = run_rounds(IFCA(step(0.5), clusters=2, warm_rounds=1, first_round="balanced"), fed, 2)
     sizes = [sorted(Counter(r.assignment.values()).values()) for r in rounds]
     assert sizes == [[2, 2], [2, 2], [4]]
 
@@ -440,7 +440,7 @@ def test_lower_layers_are_shared_as_they_should_be(kind, options, wide, head, th
 
 
 @BOTH
-@pytest.mark.parametrize("options", [{}, {"first": "balanced"}, {"members": 2}, {"weights": "samples"}])
+@pytest.mark.parametrize("options", [{}, {"first_round": "balanced"}, {"members": 2}, {"weights": "samples"}])
 def test_frozen_layers_stay_to_the_bit_and_heads_move(kind, options, three, run_rounds, step, two_layers):
     fed = three(task=two_layers, kind=kind)
     method = IFCA(step(0.3), clusters=2, shared="frozen", **options)
@@ -451,7 +451,7 @@ def test_frozen_layers_stay_to_the_bit_and_heads_move(kind, options, three, run_
     assert not tree.same(state.banks[0]["head"], first.banks[0]["head"])
 
 
-@pytest.mark.parametrize("options", [{}, {"first": "balanced"}, {"warm_rounds": 2}, {"restarts": 2}])
+@pytest.mark.parametrize("options", [{}, {"first_round": "balanced"}, {"warm_rounds": 2}, {"restarts": 2}])
 @pytest.mark.parametrize("shared", ["averaged", "frozen"])
 def test_shared_layers_are_one_and_the_same_from_the_start_on(shared, options, three, run_rounds, step, two_layers):
     # Also before anyone has trained, in a cluster that nobody chose, and after a warm start.
@@ -527,7 +527,7 @@ def test_shared_layers_go_down_once_and_heads_k_times(kind, shared, down, three,
         ({"balanced_share": -0.1}, r"method\.balanced_share of ifca must lie between 0 and 1/clusters"),
         ({"averaging": "gradients", "members": 3}, "averaging='gradients' has no"),
         ({"averaging": "gradients", "shared": "frozen"}, "averaging='gradients' has no"),
-        ({"averaging": "gradients", "first": "balanced"}, "averaging='gradients' has no"),
+        ({"averaging": "gradients", "first_round": "balanced"}, "averaging='gradients' has no"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(options, text):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import inspect
 import typing
 
 from coterie.cli import flags
@@ -23,11 +21,10 @@ def methods(
         listing("method", descriptions(), as_json=as_json)
         return
     from coterie.cli.progress import Ticker
-    from coterie.methods import method_class
+    from coterie.methods import documentation
     from coterie.runs.method_card import card
 
-    kind = method_class(name)
-    text = inspect.cleandoc(importlib.import_module(kind.__module__).__doc__ or kind.__doc__ or "")
+    text = documentation(name)
     with Ticker(silent=as_json, waiting=f"{name} plays on a tiny federation") as _:
         seen = card(name)
     page(

@@ -5,6 +5,7 @@ Models may share lower layers: `base` holds those, once, and `heads` the layers 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from coterie import tree
@@ -76,3 +77,15 @@ gradient_closest = Work(
 
 #: Choose.
 closest = Work("closest", takes=_CENTRES, gives=_CHOICE, each=_losses, body=_closest)
+
+
+def split_layers(bank: Bank, body: Collection[str]) -> tuple[Params, Bank]:
+    """`base` and `heads` of models that share the layers in `body`: these once, and the other layers of each model."""
+    base = {layer: tree.row(bank[layer], 0) for layer in bank if layer in body}
+    return base, {layer: bank[layer] for layer in bank if layer not in body}
+
+
+def with_body(bank: Bank, model: Params, body: Collection[str]) -> Bank:
+    """The bank with one model's layers in `body` in every row."""
+    common = tree.stack([model] * tree.rows(bank))
+    return {layer: common[layer] if layer in body else bank[layer] for layer in bank}

@@ -1,23 +1,24 @@
-"""The methods by name, one file each; method objects and entry points (`coterie.methods`) work without the table."""
+"""The methods by name, one file each. Method objects and entry points (`coterie.methods`) need no row in the table."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
 from coterie.errors import SpecError, unknown
 
-__all__ = ["METHODS", "build", "descriptions", "method_class", "names", "settings_of"]
+__all__ = ["METHODS", "build", "descriptions", "documentation", "method_class", "names", "settings_of"]
 
 #: Name → "module:Class", imported on use.
 METHODS: dict[str, str] = {
     "cfl": "coterie.methods.cfl:CFL",
     "fedavg": "coterie.methods.fedavg:FedAvg",
     "fedgroup": "coterie.methods.fedgroup:FedGroup",
-    "fedgrouprox": "coterie.methods.fedgrouprox:FedGrouProx",
+    "fedgrouprox": "coterie.methods.fedgroup:FedGrouProx",
     "fedprox": "coterie.methods.fedprox:FedProx",
     "fedsim": "coterie.methods.fedsim:FedSim",
     "fedsoft": "coterie.methods.fedsoft:FedSoft",
@@ -38,24 +39,30 @@ METHODS: dict[str, str] = {
     "srfca": "coterie.methods.srfca:SRFCA",
 }
 
+#: Methods that only change the defaults of another one. Their class has its own documentation.
+PRESETS = frozenset({"fedgrouprox"})
+
 
 def names() -> list[str]:
-    """Every method that can be called by name, entry points of other packages too."""
+    """The names of all methods, including entry points of other packages."""
     return sorted({*METHODS, *(point.name for point in metadata.entry_points(group="coterie.methods"))})
 
 
 def descriptions() -> dict[str, str]:
-    """Name → the first line of what is written about the method."""
-    found = {}
-    for name in names():
-        kind = method_class(name)
-        text = (importlib.import_module(kind.__module__).__doc__ or kind.__doc__ or "").strip()
-        found[name] = text.split("\n")[0].rstrip(".")
-    return found
+    """Name → the first line of the documentation."""
+    return {name: documentation(name).split("\n")[0].rstrip(".") for name in names()}
+
+
+def documentation(name: str) -> str:
+    """The text about a method: the docstring of its module, or of its class for a preset."""
+    kind = method_class(name)
+    if name in PRESETS:
+        return inspect.cleandoc(kind.__doc__ or "").partition("\n\nAttributes:\n")[0]
+    return inspect.cleandoc(importlib.import_module(kind.__module__).__doc__ or kind.__doc__ or "")
 
 
 def method_class(name: str) -> Any:
-    """The class of this name; the project's own table comes before entry points."""
+    """The class of this name; the table takes precedence over entry points."""
     if name in METHODS:
         module, attribute = METHODS[name].split(":")
         return getattr(importlib.import_module(module), attribute)
@@ -66,20 +73,20 @@ def method_class(name: str) -> Any:
 
 
 def settings_of(kind: Any) -> dict[str, dataclasses.Field[Any]]:
-    """The settings that a user gives: all fields but `local` and those that a run fills in."""
+    """The settings of a method: all fields except `local` and those that come from the run."""
     return {
         field.name: field for field in dataclasses.fields(kind) if field.name != "local" and "run" not in field.metadata
     }
 
 
 def build(name: str, local: Any, given: Mapping[str, Any], /, **options: Any) -> Any:
-    """The method of this name.
+    """Create the method of this name.
 
     Args:
-        name: Its name.
-        local: How clients train.
-        given: What a run knows: `truth`, `rounds`, `clients_per_round`, `clients`.
-        options: Its settings.
+        name: Name of the method.
+        local: Settings of local training.
+        given: Values from the run: `truth`, `rounds`, `clients_per_round`, `clients`.
+        options: Settings of the method.
     """
     kind = method_class(name)
     known = settings_of(kind)

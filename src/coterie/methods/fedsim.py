@@ -43,7 +43,7 @@ from coterie.clients.local import lengths, plan
 from coterie.clients.scores import full_gradient, whole_pass, whole_pass_lengths
 from coterie.clustering import kmeans, principal_scores
 from coterie.federation.protocol import Cohort, Federation, Replies
-from coterie.methods.fedavg import everyone, loss_of
+from coterie.methods.fedavg import loss_of, one_model
 from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task, trainable
 from coterie.seeds import Seed
@@ -125,7 +125,7 @@ class FedSim:
 
     def place(self, w: Params, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
         """Serve w to every client."""
-        return everyone(w, clients)
+        return one_model(w, clients)
 
     def _round_robin(self, replies: int, seed: Seed) -> tuple[Array, dict[str, object]]:
         """The cluster of each reply, at random, in clusters of equal size; there is no evidence."""

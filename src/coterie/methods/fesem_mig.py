@@ -1,13 +1,14 @@
-"""FeSEM-MIG: FeSEM that counts the shifts of its clients, and assigns those anew.
+"""FeSEM-MIG: FeSEM that detects drifted clients and assigns them again.
 
-Duan and others, "Flexible Clustered Federated Learning for Client-Level Data Distribution Shift", IEEE TPDS 2022,
-arXiv:2108.09749, a baseline there. A round of FeSEM, see there, and before it for every client that took part before:
+Duan, Liu, Ji, Wu, Liang, Chen, Tan, Ren, "Flexible Clustered Federated Learning for Client-Level Data Distribution
+Shift", IEEE TPDS 2022, arXiv:2108.09749, where it is a baseline. A round of FeSEM (see there), and before it, for every
+client that has taken part before:
 
     D(h, h_ref) > τ n / L:   z_i = argmin_k ||w_i - c_k||       FlexCFL's detector, then an E-step for this client
 
-The E-step looks at the last local model alone, which no shift changes: models and placements are FeSEM's to the bit,
-nothing more is sent than the detector's bit, and what differs is the assignment shown and the count of shifts. Only
-with `recluster_every` above 1 does it do more: whoever shifted is assigned anew before the next E-step.
+The E-step uses the last local model only, which does not change when the data drift. Models and placements therefore
+equal those of FeSEM to the bit, and only the detector's decision is sent in addition; the reported assignment and the
+number of drifts differ. With `recluster_every` above 1, drifted clients are assigned again before the next E-step.
 """
 
 from __future__ import annotations
@@ -15,64 +16,50 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from coterie.bounds import Bound
 from coterie.federation.protocol import Cohort, Federation
-from coterie.methods.centering import Centering
-from coterie.methods.fesem import FeSEM, State
-from coterie.methods.flexcfl import Detector, blank, shifted_clients
-from coterie.methods.protocol import Placement, Round, Stage
+from coterie.methods.fesem import FeSEM, FeSEMSettings, State
+from coterie.methods.migration import Detector, empty_memory, migrate
+from coterie.methods.protocol import Placement, Round, Stage, with_settings_of
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import ClientId
 
 
 @dataclass(frozen=True)
-class FeSEMMig(Centering):
+class FeSEMMig(FeSEMSettings):
     """FeSEM with migration.
 
     Attributes:
-        detector: Labels are compared class by class, or as FlexCFL's published code does.
-        tau: τ, the share of a client's examples.
+        detector: Drift detection by label counts class by class, or sorted, as in FlexCFL's published code.
+        tau: Drift threshold (τ), as a fraction of the client's samples.
     """
 
     detector: Literal["label", "sorted_counts"] = "label"
-    tau: float = 0.2
+    tau: Annotated[float, Bound(at_least=0)] = 0.2
 
-    def __post_init__(self) -> None:
-        """Refuse what FeSEM refuses, and a threshold that is none."""
-        super().__post_init__()
-        self._detector()
-
+    @property
     def _fesem(self) -> FeSEM:
-        return FeSEM(**self.shared())
-
-    def _detector(self) -> Detector:
-        return Detector(self.detector, self.tau)
+        return with_settings_of(self, FeSEM)
 
     def start(self, task: Task, seed: Seed) -> State:
-        """As FeSEM."""
-        blank(task)
-        return self._fesem().start(task, seed)
+        """As FeSEM; the task must have classes."""
+        empty_memory(task)
+        return self._fesem.start(task, seed)
 
-    def stage(self, now: State) -> Stage:
-        """Rounds, nothing else."""
+    def stage(self, state: State) -> Stage:
+        """Always a round: there is no preparation."""
         return "train"
 
-    def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """Who shifted is assigned again; then a round of FeSEM."""
-        warm = [client for client in cohort.available if client in now.models]
-        cold = [client for client in cohort if client not in now.models]
-        shifted = shifted_clients(fed, cohort, warm, cold, seed, self._detector())
-        moved = now.nearest(shifted)
+    def round(self, state: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
+        """Drifted clients are assigned again; then a round of FeSEM."""
+        migration = migrate(fed, cohort, seed, Detector(self.detector, self.tau), state.models, state.nearest)
         if self.recluster_every > 1:
-            now = dataclasses.replace(now, assignment=now.assignment.set(moved))
-        out = self._fesem().round(now, fed, cohort, seed)
-        counts = {**out.counts, "shifts": len(shifted)}
-        return dataclasses.replace(
-            out, assignment=moved | dict(out.assignment), counts=counts, flagged=tuple(sorted(shifted))
-        )
+            state = dataclasses.replace(state, assignment=state.assignment.set(migration.chosen))
+        return migration.added_to(self._fesem.round(state, fed, cohort, seed))
 
-    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
         """As FeSEM."""
-        return self._fesem().place(now, fed, clients, seed)
+        return self._fesem.place(state, fed, clients, seed)

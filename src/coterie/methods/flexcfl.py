@@ -1,22 +1,23 @@
-"""FlexCFL: FedGroup whose clients notice that their data changed, and move to another group.
+"""FlexCFL: FedGroup whose clients detect changes of their data and migrate to another group.
 
 Duan, Liu, Ji, Wu, Liang, Chen, Tan, Ren, "Flexible Clustered Federated Learning for Client-Level Data Distribution
-Shift", IEEE TPDS 2022, arXiv:2108.09749. Everything is FedGroup's, see there, with a lazy cold start, and before each
-round:
+Shift", IEEE TPDS 2022, arXiv:2108.09749. FedGroup (see there) with a lazy cold start, and before each round:
 
     D(h, h_ref) = (1/L) Σ_c |h[c] - h_ref[c]|                client: h counts its training labels, L classes
-    D > τ n / L:   h_ref ← h, and a cold start anew          client: n examples when the server first saw it
-    (8)  g_i = argmin_j (1 - cos(d_j, Δ_i)) / 2              client: with w_0 and the d_j that it keeps
+    D > τ n / L:   h_ref ← h, and a new cold start           client: n samples when the server first asked it
+    (8)  g_i = argmin_j (1 - cos(d_j, Δ_i)) / 2              client: with its stored w_0 and d_j
 
-h_ref and n stay in the client's memory, τ is `tau`. All clients that have a group look, whether in the cohort or not.
-w_0 and d_j are sent once, so that a migration downloads nothing. A round flags who shifted, and counts migrations.
+h_ref and n are kept in the client's memory, τ is `tau`. All clients that have a group check for drift, in the cohort or
+not. w_0 and d_j are sent once, so a migration downloads nothing. A round reports the drifted clients and counts
+migrations.
 
-Departures. The published code compares the sorted counts, `detector="sorted_counts"`, which cannot tell digit 1 from
-digit 7; the default compares class by class, as the text means it. h_ref is taken when the client is first seen, again
-at its first cold start, and after each shift; a drift below the threshold adds up until it is seen. A client whose
-cold start was lost on the way has no group until it is in a cohort again. A migration is never random, also with RAC.
-"FedGroup" in the paper's tables is `migration=False`. Its code scores clients with the model that they last received
-instead of their group's, `run.eval_model="last_received"`.
+Departures from the paper. The published code compares the sorted counts, `detector="sorted_counts"`, which cannot
+distinguish a client with digit 1 from one with digit 7; the default compares class by class, as the text describes it.
+h_ref is set when the client is first asked, again at its first cold start, and after each drift; a drift below the
+threshold adds up until it is detected. A client whose reply to the new cold start is lost has no group until it is in a
+cohort again. A migration is never random, also with RAC. "FedGroup" in the paper's tables is `migration=False`. The
+published code scores clients with the model that they last received instead of the model of their group,
+`run.eval_model="last_received"`.
 """
 
 from __future__ import annotations
@@ -24,153 +25,74 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-import numpy as np
-
+from coterie.bounds import Bound
 from coterie.client_map import ClientMap
-from coterie.clients import Client, Settings, Values, Work
-from coterie.clients.scores import label_counts
-from coterie.codec import state
-from coterie.errors import SpecError
-from coterie.federation.protocol import Cohort, Federation, PerClient
+from coterie.federation.protocol import Cohort, Federation
 from coterie.methods.fedgroup import FedGroup, State, closest_groups
-from coterie.methods.grouping import Grouping
-from coterie.methods.protocol import Placement, Round, Stage
+from coterie.methods.fedgroup_settings import FedGroupSettings
+from coterie.methods.migration import Detector, Migration, drifted_clients, empty_memory, migrate
+from coterie.methods.protocol import Placement, Round, Stage, with_settings_of
 from coterie.models import Task
 from coterie.seeds import Seed
-from coterie.types import ClientId, Params
-
-
-@state
-@dataclass(frozen=True)
-class Detector:
-    """When a client's labels count as shifted: D > tau·n/L, class by class or between the sorted counts."""
-
-    kind: str = "label"
-    tau: float = 0.2
-
-    def __post_init__(self) -> None:
-        """Refuse a threshold that is none."""
-        if not 0 <= self.tau < float("inf"):
-            raise SpecError(f"method.tau must be a finite number of at least 0, got {self.tau}")
-        object.__setattr__(self, "tau", float(self.tau))  # an int would be compiled in instead of traced
-
-
-def blank(task: Task) -> Params:
-    """The memory of a client that has not looked yet."""
-    if task.classes is None:
-        raise SpecError(
-            "Shifts are noticed by label counts, and there are none in regression; use the method without migration"
-        )
-    return {
-        "known": np.zeros((), np.int32),
-        "n": np.zeros((), np.float32),
-        "counts": np.zeros(task.classes, np.float32),
-    }
-
-
-def _watch(task: Task, client: Client, *, renew: Any, detector: Detector) -> dict[str, Any]:
-    import jax.numpy as jnp
-
-    counts, memory = client.sums["counts"], client.memory
-    new = memory["known"] == 0
-    n = jnp.where(new, client.n.astype(jnp.float32), memory["n"])
-    ordered = jnp.sort if detector.kind == "sorted_counts" else jnp.asarray
-    # Both sides times L: counts are whole numbers, and a change of exactly τ is none.
-    change = jnp.abs(ordered(counts) - ordered(memory["counts"])).sum()
-    shifted = ~new & (renew == 0) & (change > detector.tau * n)
-    fresh = new | (renew > 0) | shifted
-    kept = {"known": jnp.ones((), jnp.int32), "n": n, "counts": jnp.where(fresh, counts, memory["counts"])}
-    return {"shifted": shifted.astype(jnp.int32), "memory": kept}
-
-
-#: Whether a client's labels shifted since it last took its bearings; with `renew` it takes them now.
-watch = Work(
-    "flexcfl.watch",
-    takes={"renew": Values("int32"), "detector": Settings(Detector)},
-    gives={"shifted": Values("int32")},
-    purpose="detect",
-    each=lambda task, x, y, **_: label_counts.each(task, x, y),  # type: ignore[misc]
-    body=_watch,
-    memory="flexcfl.labels",
-    blank=blank,
-)
+from coterie.types import ClientId
 
 
 @dataclass(frozen=True)
-class FlexCFL(Grouping):
+class FlexCFL(FedGroupSettings):
     """FedGroup with migration.
 
     Attributes:
-        assign: A client gets a group when first in a cohort, or everyone before round 0.
-        migration: Whether clients look for shifts at all.
-        detector: Labels are compared class by class, or as the published code does.
-        tau: τ, the share of a client's examples.
+        assign: When clients are assigned to groups: each in its first cohort, or all before the first round.
+        migration: Whether clients check for drift and migrate.
+        detector: Drift detection by label counts class by class, or sorted, as in the published code.
+        tau: Drift threshold (τ), as a fraction of the client's samples.
     """
 
     assign: Literal["eager", "lazy"] = "lazy"
     migration: bool = True
     detector: Literal["label", "sorted_counts"] = "label"
-    tau: float = 0.2
+    tau: Annotated[float, Bound(at_least=0)] = 0.2
 
-    def __post_init__(self) -> None:
-        """Refuse what FedGroup refuses, and a threshold that is none."""
-        super().__post_init__()
-        Detector(self.detector, self.tau)
-
-    def _grouped(self) -> FedGroup:
-        return FedGroup(**self.shared())
+    @property
+    def _fedgroup(self) -> FedGroup:
+        return with_settings_of(self, FedGroup)
 
     def start(self, task: Task, seed: Seed) -> State:
-        """As FedGroup."""
+        """As FedGroup; the task must have classes."""
         if self.migration:
-            blank(task)
-        return self._grouped().start(task, seed)
+            empty_memory(task)
+        return self._fedgroup.start(task, seed)
 
-    def stage(self, now: State) -> Stage:
+    def stage(self, state: State) -> Stage:
         """As FedGroup."""
-        return self._grouped().stage(now)
+        return self._fedgroup.stage(state)
 
-    def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """Who shifted migrates; then a round of FedGroup."""
-        grouped = self._grouped()
+    def round(self, state: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
+        """Drifted clients migrate; then a round of FedGroup."""
+        fedgroup, detector = self._fedgroup, Detector(self.detector, self.tau)
         if not self.migration:
-            return grouped.round(now, fed, cohort, seed)
-        detector = Detector(self.detector, self.tau)
-        warm = [client for client in cohort.available if client in now.assignment]
-        cold = [client for client in cohort if client not in now.assignment]
-        if grouped.stage(now) == "prepare":
-            shifted_clients(fed, cohort, [], cold, seed, detector)
-            return grouped.round(now, fed, cohort, seed)
-        shifted = shifted_clients(fed, cohort, warm, cold, seed, detector)
-        moved: dict[ClientId, int] = {}
-        migrated: list[ClientId] = []
-        if shifted:
-            moved, _ = closest_groups(
-                now, fed, cohort.of(shifted), seed.fold("migrate"), grouped.pretraining, min_replies=0
-            )
-            migrated = [client for client in moved if moved[client] != now.assignment[client]]
-            lost = set(shifted).difference(moved)
-            stay = {client: group for client, group in now.assignment.items() if client not in lost}
-            now = dataclasses.replace(now, assignment=ClientMap(stay).set(moved))
-        out = grouped.round(now, fed, cohort, seed)
-        counts = {"shifts": len(shifted), "migrations": len(migrated)}
-        return dataclasses.replace(
-            out, assignment=moved | dict(out.assignment), counts=counts, flagged=tuple(sorted(shifted))
-        )
+            return fedgroup.round(state, fed, cohort, seed)
+        if self.stage(state) == "prepare":
+            new = [client for client in cohort if client not in state.assignment]
+            drifted_clients(fed, cohort, seed, detector, known=(), new=new)
+            return fedgroup.round(state, fed, cohort, seed)
 
-    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+        def choose(drifted: Cohort) -> dict[ClientId, int]:
+            return closest_groups(state, fed, drifted, seed.fold("migrate"), self.pretraining, min_replies=0)[0]
+
+        migration = migrate(fed, cohort, seed, detector, state.assignment, choose)
+        after = dataclasses.replace(state, assignment=_reassigned(state.assignment, migration))
+        return migration.added_to(fedgroup.round(after, fed, cohort, seed), before=state.assignment)
+
+    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
         """As FedGroup."""
-        return self._grouped().place(now, fed, clients, seed)
+        return self._fedgroup.place(state, fed, clients, seed)
 
 
-def shifted_clients(
-    fed: Federation, cohort: Cohort, warm: list[ClientId], cold: list[ClientId], seed: Seed, detector: Detector
-) -> list[ClientId]:
-    """Which of the warm clients shifted; the cold ones take their bearings."""
-    if not warm and not cold:
-        return []
-    renew = PerClient(np.array([0, 1], np.int32), dict.fromkeys(warm, 0) | dict.fromkeys(cold, 1))
-    got = fed.ask(cohort.of([*warm, *cold]), watch, seed, renew=renew, detector=detector, min_replies=0)
-    return [client for client, shifted in got.by_client("shifted").items() if shifted]
+def _reassigned(assignment: ClientMap[int], migration: Migration) -> ClientMap[int]:
+    """The assignment after a migration; drifted clients whose reply was lost have no group."""
+    lost = set(migration.drifted).difference(migration.chosen)
+    kept = ClientMap({client: group for client, group in assignment.items() if client not in lost})
+    return (kept if lost else assignment).set(migration.chosen)

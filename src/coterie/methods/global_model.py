@@ -1,6 +1,6 @@
-"""Global: one model for everybody with every client counting the same, the lower bound in SR-FCA's tables.
+"""Global: one model for all clients with uniform weights, the lower bound in the tables of SR-FCA.
 
-FedAvg with uniform weights (`local_global` in the papers' comparisons); stragglers are dropped.
+This is FedAvg with uniform weights (`local_global` in the papers' comparisons); stragglers are dropped.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from coterie.clients import LocalSGD
 from coterie.federation.protocol import Cohort, Federation
-from coterie.methods.fedavg import average, everyone
+from coterie.methods.fedavg import average, one_model
 from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -19,10 +19,10 @@ from coterie.types import ClientId, Params
 
 @dataclass(frozen=True)
 class Global:
-    """One model, every client of the cohort counting 1.
+    """One model, the uniform mean over the cohort.
 
     Attributes:
-        local: How clients train.
+        local: Settings of local training.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
@@ -32,13 +32,13 @@ class Global:
         return task.init(seed.fold("init"))
 
     def stage(self, w: Params) -> Stage:
-        """Rounds, nothing else."""
+        """Always a round: there is no preparation."""
         return "train"
 
     def round(self, w: Params, fed: Federation, cohort: Cohort, seed: Seed) -> Round[Params]:
-        """The plain mean of what the cohort trained."""
+        """The uniform mean of the cohort's models."""
         return average(w, fed, cohort.active(), seed, self.local.at(cohort.t), "uniform")
 
     def place(self, w: Params, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """Everyone: w."""
-        return everyone(w, clients)
+        """The same model for all clients."""
+        return one_model(w, clients)

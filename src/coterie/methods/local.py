@@ -1,7 +1,8 @@
-"""Local: every client trains alone, with the budget that federated clients have on average.
+"""Local: every client trains its own model, with the average training budget of a federated client.
 
-In T rounds with cohorts of K among N clients, a federated client trains T·K/N times E epochs; so does each client
-here, at least E, spread evenly over the rounds. No model leaves a client: each keeps its own in its memory.
+In T rounds with K of N clients per round, a federated client trains T·K/N times E epochs on average. Here each client
+trains the same number of epochs, at least E, spread evenly over the rounds. No model leaves its client: each client
+keeps its model in its memory.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -25,32 +25,36 @@ from coterie.seeds import Seed
 from coterie.types import ClientId, Params
 
 
-def blank(task: Task) -> Params:
-    """The memory of a client that has not trained yet."""
+def empty_memory(task: Task) -> Params:
+    """The memory of a client that has not trained."""
     return {"known": np.zeros((), np.int32), "params": tree.map(np.zeros_like, task.init(Seed(0)))}
 
 
-def own(client: Client, start: Params) -> Params:
-    """The client's own model, or `start` where it has none yet."""
+def own_model(client: Client, start: Params) -> Params:
+    """The client's own model; `start` if it has not trained."""
     import jax.numpy as jnp
 
-    return tree.map(
-        lambda mine, first: jnp.where(client.memory["known"] > 0, mine, first), client.memory["params"], start
-    )
+    trained = client.memory["known"] > 0
+    return tree.map(lambda mine, initial: jnp.where(trained, mine, initial), client.memory["params"], start)
 
 
-def _fit_own(task: Task, client: Client, *, start: Params, local: LocalSGD) -> dict[str, Any]:
+def memory_of(params: Params) -> dict[str, object]:
+    """The memory of a client after training."""
     import jax.numpy as jnp
 
-    done = train(task, own(client, start), client, local)
-    memory = {"known": jnp.ones((), jnp.int32), "params": done["params"]}
-    return {"loss": done["loss"], "steps": done["steps"], "memory": memory}
+    return {"known": jnp.ones((), jnp.int32), "params": params}
 
 
-def _recall(task: Task, client: Client, *, start: Params) -> dict[str, Any]:
-    return {"params": own(client, start)}
+def _fit_own(task: Task, client: Client, *, start: Params, local: LocalSGD) -> dict[str, object]:
+    trained = train(task, own_model(client, start), client, local)
+    return {"loss": trained["loss"], "steps": trained["steps"], "memory": memory_of(trained["params"])}
 
 
+def _recall(task: Task, client: Client, *, start: Params) -> dict[str, object]:
+    return {"params": own_model(client, start)}
+
+
+#: Train the client's own model.
 fit_own = Work(
     "local.fit_own",
     takes={"start": Model(purpose="base"), "local": Settings(LocalSGD)},
@@ -60,9 +64,10 @@ fit_own = Work(
     lengths=lengths,
     body=_fit_own,
     memory="local.own",
-    blank=blank,
+    blank=empty_memory,
 )
 
+#: The client's own model, for scoring.
 recall = Work(
     "local.recall",
     takes={"start": Model(purpose="base")},
@@ -70,14 +75,14 @@ recall = Work(
     body=_recall,
     memory="local.own",
     recalls=True,
-    blank=blank,
+    blank=empty_memory,
 )
 
 
 @state
 @dataclass(frozen=True)
 class State:
-    """The common start, and how much of the budget is spent."""
+    """The common initial model, and the epochs (or steps) done so far."""
 
     start: Params
     spent: int = 0
@@ -85,13 +90,13 @@ class State:
 
 @dataclass(frozen=True)
 class Local:
-    """Every client alone.
+    """One model per client, without communication.
 
     Attributes:
-        local: How clients train; its epochs (or steps) are those of one round of a federated method.
-        rounds: Of the run.
-        clients_per_round: Clients in a round of the federated methods.
-        clients: In all.
+        local: Settings of local training; its epochs (or steps) are those of one round of a federated method.
+        rounds: Number of rounds of the run.
+        clients_per_round: Number of clients in a round of a federated method.
+        clients: Number of clients.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
@@ -100,34 +105,34 @@ class Local:
     clients: int = from_run("clients")
 
     def start(self, task: Task, seed: Seed) -> State:
-        """The common initial model; nobody has trained."""
+        """The common initial model."""
         return State(task.init(seed.fold("init")))
 
-    def stage(self, now: State) -> Stage:
-        """Rounds, nothing else."""
+    def stage(self, state: State) -> Stage:
+        """Always a round: there is no preparation."""
         return "train"
 
     def budget(self) -> int:
-        """Epochs (or steps) of each client in all."""
+        """Epochs (or steps) of each client over the whole run."""
         per_round = self.local.steps or self.local.epochs
         return max(per_round, round(self.rounds * self.clients_per_round * per_round / self.clients))
 
-    def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """This round's share of the budget, for every client."""
-        # By the round's number, so that a skipped round's share is made up in the next.
+    def round(self, state: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
+        """All clients train for this round's share of the budget."""
+        # Computed from the round number, so that the next round makes up for a skipped one.
         due = min(self.budget(), -(-self.budget() * (cohort.t + 1) // self.rounds))
-        share = due - now.spent
+        share = due - state.spent
         if share <= 0:
-            return Round(now)
-        budget: dict[str, Any] = {"steps": share} if self.local.steps else {"epochs": share}
-        local = dataclasses.replace(self.local.at(cohort.t), **budget)
-        # No stragglers: who trains alone keeps nobody waiting.
-        everyone = dataclasses.replace(cohort.of(cohort.available), efforts={})
-        got = fed.ask(everyone, fit_own, seed, start=Cached(now.start), local=local)
-        assignment = {client: place for place, client in enumerate(fed.clients)}
-        return Round(State(now.start, due), {c: assignment[c] for c in got.clients}, loss_of(got))
+            return Round(state)
+        local = self.local.at(cohort.t)
+        local = dataclasses.replace(local, steps=share) if local.steps else dataclasses.replace(local, epochs=share)
+        # No stragglers: the server does not wait for clients that train alone.
+        all_clients = dataclasses.replace(cohort.of(cohort.available), efforts={})
+        got = fed.ask(all_clients, fit_own, seed, start=Cached(state.start), local=local)
+        position = {client: i for i, client in enumerate(fed.clients)}  # each client is a cluster of its own
+        return Round(State(state.start, due), {client: position[client] for client in got.clients}, loss_of(got))
 
-    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """Each its own model, from its memory; the common start for a newcomer."""
-        adapt = Adapt(recall, {"start": Cached(now.start)})
-        return Placement(tree.stack([now.start]), dict.fromkeys(clients, 0), adapt)
+    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+        """Each client's own model, from its memory; the initial model for newcomers."""
+        adapt = Adapt(recall, {"start": Cached(state.start)})
+        return Placement(tree.stack([state.start]), dict.fromkeys(clients, 0), adapt)

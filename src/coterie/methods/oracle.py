@@ -1,6 +1,6 @@
-"""Oracle: FedAvg within the true clusters, the upper bound of every clustered method on planted data.
+"""Oracle: FedAvg within the true clusters, the upper bound for clustered methods on data with known clusters.
 
-Any clustered method that is given the true partition must equal it.
+A clustered method that finds the true clusters gives the same models.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from coterie import tree
+from coterie.bounds import check
 from coterie.clients import LocalSGD, fit
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, Mean, PerClient
 from coterie.methods.fedavg import distances_of, loss_of, move_groups
-from coterie.methods.protocol import Placement, Round, Stage, check_choices, from_run
+from coterie.methods.protocol import Placement, Round, Stage, from_run
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Bank, ClientId
@@ -25,8 +26,8 @@ class Oracle:
     """One model for each true cluster.
 
     Attributes:
-        local: How clients train.
-        weights: A client counts its examples, or 1.
+        local: Settings of local training.
+        weights: Client weight: number of samples, or uniform.
         truth: Client → true cluster.
     """
 
@@ -35,27 +36,27 @@ class Oracle:
     truth: Mapping[ClientId, int] = from_run("truth")
 
     def __post_init__(self) -> None:
-        """Refuse data whose true clusters nobody knows."""
-        check_choices(self)
+        """Validate the settings."""
+        check(self, "method")
         if not self.truth:
-            raise SpecError("oracle needs data whose true clusters are known; the others do not")
+            raise SpecError("oracle needs data with known true clusters; choose another data set or method")
 
     def start(self, task: Task, seed: Seed) -> Bank:
         """The common initial model, once for each true cluster."""
         return tree.stack([task.init(seed.fold("init"))] * (max(self.truth.values()) + 1))
 
     def stage(self, bank: Bank) -> Stage:
-        """Rounds, nothing else."""
+        """Always a round: there is no preparation."""
         return "train"
 
     def round(self, bank: Bank, fed: Federation, cohort: Cohort, seed: Seed) -> Round[Bank]:
         """A round of FedAvg in each true cluster."""
-        how = Mean(groups=tree.rows(bank), by=self.truth, weights=self.weights, spread=True)
+        mean = Mean(groups=tree.rows(bank), by=self.truth, weights=self.weights, spread=True)
         local = self.local.at(cohort.t)
-        got = fed.ask(cohort.active(), fit, seed, start=PerClient(bank, self.truth), local=local, reduce=how)
+        got = fed.ask(cohort.active(), fit, seed, start=PerClient(bank, self.truth), local=local, reduce=mean)
         assignment = {client: self.truth[client] for client in got.clients}
         return Round(move_groups(bank, got), assignment, loss_of(got), distances_of(got))
 
     def place(self, bank: Bank, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """The truth."""
+        """The model of each client's true cluster."""
         return Placement(bank, {client: self.truth[client] for client in clients})

@@ -1,11 +1,11 @@
-"""Method: what an algorithm is here. Share by calling functions; there is no base class."""
+"""Method: the interface of every algorithm. Methods share code by calling functions; there is no base class."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from coterie.errors import SpecError
 from coterie.federation.protocol import Adapt, Cohort, Federation
@@ -13,27 +13,31 @@ from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Bank, ClientId
 
-State = TypeVar("State")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-#: `prepare`: all available clients, not counted as a round; `train`: a round; `done`: the run is over.
+State = TypeVar("State")
+Built = TypeVar("Built", bound="DataclassInstance")
+
+#: `prepare`: a step with all available clients that does not count as a round; `train`: a round; `done`: the run ends.
 Stage = Literal["prepare", "train", "done"]
 
 
 @dataclass(frozen=True)
 class Round(Generic[State]):
-    """What a round gave.
+    """The result of a round.
 
     Attributes:
         state: The new state: plain data.
-        assignment: Client → cluster, of those who took part.
-        loss: The mean training loss of the cohort, weighted by examples.
+        assignment: Client → cluster, for the clients that took part.
+        loss: Mean training loss of the cohort, weighted by the number of samples.
         distances: Client → distance of its local model to its cluster's model after the round.
-        evidence: What clustering was decided on, where it happened: embeddings, distances, scores.
-        counts: Things to count: shifts, migrations.
-        flagged: The clients whose data the method takes to have drifted; None where it does not look for that.
-        label: Which of its parts this step belongs to, where a method has parts: `one shot`, `refine 1`.
-        closes: Whether that part ends with this step; then all clients are scored, while preparing, too.
-        skipped: Why nobody trained in it, where a method counts a round that too few answered.
+        evidence: The data on which clustering was based: embeddings, distances, scores. Empty if nothing was clustered.
+        counts: Event counts, such as shifts and migrations.
+        flagged: Clients whose data are considered drifted; None if the method does not detect drift.
+        label: The phase of the method that this step belongs to, such as `one shot` or `refine 1`.
+        closes: Whether that phase ends with this step. If so, all clients are scored, also while preparing.
+        skipped: The reason why no client trained, for methods that count a round with too few replies.
     """
 
     state: State
@@ -50,12 +54,12 @@ class Round(Generic[State]):
 
 @dataclass(frozen=True)
 class Placement:
-    """Which model each client is served.
+    """The model that each client is served.
 
     Attributes:
         bank: The models.
-        row: Client → its row; a client that cannot be placed without training is missing.
-        adapt: A work that a client runs first, and whose model it is served instead.
+        row: Client → row of `bank`. Clients that would have to train to be assigned are missing.
+        adapt: A work that the client runs first; its result is served instead of the row.
     """
 
     bank: Bank
@@ -64,27 +68,27 @@ class Placement:
 
 
 class Method(Protocol[State]):
-    """Settings only; the state is passed in and handed back. No round loop, sampling, evaluation or logging.
+    """An object with settings only; the state is passed in and returned. No round loop, sampling, scoring or logging.
 
-    A method that averages by a rule of its own has a text `own_mean` beside these, which says of which means that is
-    so: a run with [aggregation] tells it to the user.
+    A method that computes some means by its own rule also has a text `own_mean` that names these means; a run with
+    [aggregation] shows it to the user.
     """
 
     def start(self, task: Task, seed: Seed) -> State:
-        """The state before anything happened."""
+        """The initial state."""
 
     def stage(self, state: State) -> Stage:
-        """What comes next."""
+        """The stage of the next step."""
 
     def round(self, state: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """One round, or one step of preparing."""
+        """One round, or one step of preparation."""
 
     def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """Serve each of these clients, newcomers too, a model."""
+        """The model for each of these clients, including newcomers."""
 
 
 def check_choices(method: Any) -> None:
-    """Refuse a setting that is none of those it can be; for the `__post_init__` of a method."""
+    """Validate the settings of `Literal` type; for the `__post_init__` of a method."""
     for name, kind in get_type_hints(type(method)).items():
         allowed = get_args(kind)
         if get_origin(kind) is Literal and getattr(method, name) not in allowed:
@@ -92,10 +96,16 @@ def check_choices(method: Any) -> None:
             raise SpecError(f"method.{name} must be one of {choices}, got {getattr(method, name)!r}")
 
 
+def with_settings_of(method: DataclassInstance, kind: type[Built]) -> Built:
+    """A method of class `kind` with those of its settings that `method` has under the same name."""
+    shared = {field.name for field in dataclasses.fields(kind)} & {field.name for field in dataclasses.fields(method)}
+    return kind(**{name: getattr(method, name) for name in shared})
+
+
 def from_run(what: Literal["truth", "rounds", "clients_per_round", "clients"]) -> Any:
-    """A field that is filled in when a run is built.
+    """A field whose value comes from the run.
 
     Args:
-        what: `truth`: client → true cluster; `rounds`, `clients_per_round`, `clients`: how many there are.
+        what: `truth`: client → true cluster; `rounds`, `clients_per_round`, `clients`: their number.
     """
     return dataclasses.field(kw_only=True, metadata={"run": what})
