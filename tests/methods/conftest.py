@@ -1,4 +1,4 @@
-"""A federation small enough to be worked out by hand, and one of images; shared, so that little is compiled.
+"""A federation small enough for calculations by hand, and one of images; shared, to limit compilation.
 
 The helpers are fixtures because test files cannot import from each other; each gives a plain function.
 """
@@ -19,7 +19,8 @@ from coterie.seeds import Seed
 
 FEDERATIONS = {"sequential": sequential, "vectorized": vectorized}
 
-# One number w and F_i(w) = ½(w - x_i)²: the gradient is w - x_i, and a step of rate r goes the share r of the way.
+# One parameter w and F_i(w) = ½(w - x_i)²: the gradient is w - x_i; a step of rate r covers the share r of the
+# distance.
 _QUADRATIC = models.from_functions(
     lambda key: {"w": jax.random.normal(key)},
     lambda params, x: jnp.broadcast_to(params["w"], (x.shape[0],)),
@@ -28,8 +29,8 @@ _QUADRATIC = models.from_functions(
     name="quadratic",
 )
 
-# Two layers that are added, wide below head: F_i = ½(wide + head - x_i)², the same gradient for both of them. The names
-# are such that their alphabetical order is not that of the layers.
+# Two layers that are added, wide below head: F_i = ½(wide + head - x_i)², with the same gradient for both. The
+# alphabetical order of the names differs from the order of the layers.
 _TWO_LAYERS = models.from_functions(
     lambda key: {"wide": jax.random.normal(key), "head": jax.random.normal(jax.random.fold_in(key, 1))},
     lambda params, x: jnp.broadcast_to(params["wide"] + params["head"], (x.shape[0],)),
@@ -41,7 +42,7 @@ _TWO_LAYERS = models.from_functions(
 
 @pytest.fixture(scope="session")
 def quadratic():
-    """F_i(w) = ½(w - x_i)² with one number w."""
+    """F_i(w) = ½(w - x_i)² with one parameter w."""
     return _QUADRATIC
 
 
@@ -53,7 +54,7 @@ def two_layers():
 
 @pytest.fixture(scope="session")
 def numbers():
-    """`numbers(a=[0], b=[10])`: data of clients that hold these numbers and have no test examples."""
+    """`numbers(a=[0], b=[10])`: data of clients with these samples and without test samples."""
 
     def make(**clients):
         arrays = {name: (np.zeros((len(xs), 1), np.float32), np.array(xs, np.float32)) for name, xs in clients.items()}
@@ -64,7 +65,7 @@ def numbers():
 
 @pytest.fixture(scope="session")
 def tiny(numbers):
-    """`tiny(a=[0], b=[10])`: a federation of clients that hold these numbers."""
+    """`tiny(a=[0], b=[10])`: a federation of clients with these samples."""
 
     def make(task=_QUADRATIC, kind="sequential", **clients):
         return FEDERATIONS[kind](numbers(**clients), task)
@@ -74,7 +75,7 @@ def tiny(numbers):
 
 @pytest.fixture(scope="session")
 def cohort():
-    """`cohort(fed)`: everyone in round 0, or these clients, of whom some have time for a share of the work only."""
+    """`cohort(fed)`: all clients in round 0, or the given ones; `efforts` are the shares of work of stragglers."""
 
     def make(fed, t=0, clients=None, efforts=None, seed=0):
         chosen = tuple(fed.clients if clients is None else sorted(clients))
@@ -85,7 +86,7 @@ def cohort():
 
 @pytest.fixture(scope="session")
 def bank():
-    """`bank(1, 8)`: these models of the quadratic."""
+    """`bank(1, 8)`: models of the quadratic task with these parameters."""
 
     def make(*values):
         return {"w": np.array(values, np.float32)}
@@ -95,7 +96,7 @@ def bank():
 
 @pytest.fixture(scope="session")
 def step():
-    """`step(rate)`: one step with all examples; further settings by name."""
+    """`step(rate)`: one full-batch step; further settings by name."""
 
     def make(rate, **settings):
         return LocalSGD(**{"steps": 1, "batch_size": 0, "learning_rate": rate, **settings})
@@ -105,28 +106,29 @@ def step():
 
 @pytest.fixture(scope="session")
 def run_rounds():
-    """`play(method, fed, rounds, size)`: the state in the end and the rounds, with those of preparing where they come.
+    """`run_rounds(method, fed, rounds, size)`: the final state and all rounds, including steps of preparation.
 
-    Cohorts depend on the seed and the round only; with `size` None everyone takes part.
+    Cohorts depend on the seed and the round only; with `size` None all clients take part.
     """
 
     def run(method, fed, rounds, size=None, seed=0, state=None, among=None, stragglers=0):
-        root, everyone = Seed(seed), tuple(fed.clients if among is None else sorted(among))
+        root, available = Seed(seed), tuple(fed.clients if among is None else sorted(among))
         state = method.start(fed.task, root) if state is None else state
         done, prepared = [], 0
         for t in range(rounds + 1):
             while method.stage(state) == "prepare":
                 seed_t, prepared = root.fold("prepare", prepared), prepared + 1
-                done.append(method.round(state, fed, Cohort(-1, everyone, seed_t, everyone), seed_t))
+                done.append(method.round(state, fed, Cohort(-1, available, seed_t, available), seed_t))
                 state = done[-1].state
             if t == rounds:
                 break
             seed_t = root.fold("cohort", t)
-            drawn = sorted(everyone[i] for i in seed_t.sample(len(everyone), len(everyone) if size is None else size))
+            count = len(available) if size is None else size
+            drawn = sorted(available[i] for i in seed_t.sample(len(available), count))
             slow = [drawn[i] for i in root.fold("late", t).sample(len(drawn), stragglers)]
             efforts = dict(zip(slow, root.fold("share", t).uniform(stragglers).tolist(), strict=True))
-            who = Cohort(t, tuple(drawn), seed_t, everyone, efforts)
-            done.append(method.round(state, fed, who, root.fold("round", t)))
+            asked = Cohort(t, tuple(drawn), seed_t, available, efforts)
+            done.append(method.round(state, fed, asked, root.fold("round", t)))
             state = done[-1].state
         return state, done
 
@@ -135,7 +137,7 @@ def run_rounds():
 
 @pytest.fixture(scope="session")
 def accuracy():
-    """`accuracy(method, state, fed)`: the share of test examples that clients get right with what they are served."""
+    """`accuracy(method, state, fed)`: test accuracy of the clients with the models they are served."""
 
     def measure(method, state, fed):
         fed = fed.evaluating()
@@ -153,7 +155,7 @@ def accuracy():
 
 @pytest.fixture(scope="session")
 def blobs():
-    """`blobs(seed)`: twelve clients in two clusters, the images of one turned by 90°; and who is in which."""
+    """`blobs(seed)`: twelve clients in two clusters, one with images rotated by 90°; and client → cluster."""
 
     def make(seed=0, kind="vectorized", clients=12, clusters=2):
         images = data.load("blobs", clients=clients, clusters=clusters, samples=50, seed=seed)
@@ -169,10 +171,10 @@ _DIGITS = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
 
 @pytest.fixture(scope="session")
 def digits():
-    """`digits(...)`: images of digits so divided, all for `data.load`; and who is in which true cluster."""
+    """`digits(...)`: images of digits with these options of `data.load`; and client → true cluster."""
 
-    def make(**how):
-        images = data.load("digits", **how)
+    def make(**options):
+        images = data.load("digits", **options)
         truth = {} if images.truth is None else dict(zip(images.clients, images.truth.tolist(), strict=True))
         return vectorized(images, _DIGITS), truth
 
@@ -181,23 +183,23 @@ def digits():
 
 @pytest.fixture(scope="session")
 def groups(digits):
-    """`groups(seed)`: digits of twenty clients in five groups with two labels each, and who is in which."""
+    """`groups(seed)`: digits of twenty clients in five groups with two labels each, and client → group."""
     return lambda seed=0, clients=20: digits(clients=clients, partition="groups", alpha=1.0, seed=seed)
 
 
 class _Losing(Sequential):
-    """Clients of whom some are not heard: `lost` has the names of works, and whose replies to them get lost."""
+    """A transport that loses replies: `lost` maps the name of a work to the clients whose replies are lost."""
 
     lost: dict
 
-    def carry(self, order):
-        gone = self.lost.get(order.work.name, ())
-        return (block for block in super().carry(order) if block.clients[0] not in gone)
+    def carry(self, request):
+        gone = self.lost.get(request.work.name, ())
+        return (batch for batch in super().carry(request) if batch.clients[0] not in gone)
 
 
 @pytest.fixture(scope="session")
 def losing():
-    """`losing(data, task, fit="b")`: a federation that loses b's replies to `fit`; and what it loses, to be changed."""
+    """`losing(data, task, fit="b")`: a federation that loses b's replies to `fit`, and the mutable dict of losses."""
 
     def make(images, task, **lost):
         transport = _Losing(images, task)
@@ -209,14 +211,14 @@ def losing():
 
 @pytest.fixture(scope="session")
 def joins_later(cohort):
-    """`joins_later(method, fed, lost)`: a, b, c found clusters, of whom b is not heard, nor at first in a round."""
+    """`joins_later(method, fed, lost)`: a, b, c form clusters; replies of b are lost then and in the first round."""
 
     def check(method, fed, lost):
         state = method.round(method.start(fed.task, Seed(0)), fed, cohort(fed, -1), Seed(0)).state
         known = dict(state.assignment)
         assert set(known) == {"a", "c"}
         assert method.round(state, fed, cohort(fed), Seed(0)).assignment == known
-        with pytest.raises(TooFewReplies):  # nobody else can train
+        with pytest.raises(TooFewReplies):  # no other client can train
             method.round(state, fed, cohort(fed, clients="b"), Seed(0))
         lost.clear()
         found = method.round(state, fed, cohort(fed), Seed(0))

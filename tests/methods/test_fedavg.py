@@ -1,4 +1,4 @@
-"""FedAvg: one equation, by hand."""
+"""FedAvg: its equation by hand."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def test_one_full_step_of_rate_one_lands_on_the_weighted_mean_of_the_minima(kind
 
 
 @BOTH
-def test_uniform_weights_count_clients_not_examples(kind, tiny, cohort, step):
-    # (0 + 10 + 14) / 3 = 8, although c has as many examples as a and b together.
+def test_uniform_weights_ignore_the_number_of_samples(kind, tiny, cohort, step):
+    # (0 + 10 + 14) / 3 = 8, although c has the same number of samples as a and b together.
     fed = tiny(kind=kind, a=[0], b=[10], c=[14, 14])
     assert FedAvg(step(1.0), weights="uniform").round(w(-5), fed, cohort(fed), Seed(0)).state["w"] == 8
     assert Global(step(1.0)).round(w(-5), fed, cohort(fed), Seed(0)).state["w"] == 8
 
 
-def test_weights_are_normalised_over_the_cohort_and_not_over_the_federation(tiny, cohort, step):
-    # Of c's and b's three examples: (10 + 2·13) / 3 = 12. Divided by all four examples it would be 9.
+def test_weights_are_normalized_over_the_cohort_and_not_over_the_federation(tiny, cohort, step):
+    # Over the three samples of b and c: (10 + 2·13) / 3 = 12. Divided by all four samples it would be 9.
     fed = tiny(a=[0], b=[10], c=[12, 14])
     assert FedAvg(step(1.0)).round(w(-5), fed, cohort(fed, clients="bc"), Seed(0)).state["w"] == 12
 
 
 @BOTH
-def test_a_client_without_examples_has_no_weight(kind, tiny, cohort, step):
-    # (10 + 3·14) / 4 = 13; client a, at the start of -5, counts nothing.
+def test_a_client_without_samples_has_weight_zero(kind, tiny, cohort, step):
+    # (10 + 3·14) / 4 = 13; client a, at the start of -5, has weight 0.
     fed = tiny(kind=kind, a=[], b=[10], c=[14, 14, 14])
     out = FedAvg(step(1.0)).round(w(-5), fed, cohort(fed), Seed(0))
     assert out.state["w"] == 13
@@ -55,13 +55,13 @@ def test_a_client_without_examples_has_no_weight(kind, tiny, cohort, step):
     assert out.loss == pytest.approx((15**2 + 3 * 19**2) / 2 / 4)
 
 
-def test_a_client_without_examples_has_no_weight_among_equals_either(tiny, cohort, step):
+def test_a_client_without_samples_has_weight_zero_with_uniform_weights_too(tiny, cohort, step):
     # The weight of a client with n_k = 0 is 0 in both modes: (10 + 14) / 2 = 12.
     fed = tiny(a=[], b=[10], c=[14, 14])
     assert FedAvg(step(1.0), weights="uniform").round(w(-5), fed, cohort(fed), Seed(0)).state["w"] == 12
 
 
-def test_the_model_is_kept_to_the_bit_where_nobody_has_an_example(tiny, cohort, step):
+def test_the_model_is_kept_to_the_bit_if_no_client_has_samples(tiny, cohort, step):
     fed = tiny(a=[], b=[], c=[1])
     start = w(1 / 3)
     out = FedAvg(step(1.0)).round(start, fed, cohort(fed, clients="ab"), Seed(0))
@@ -70,7 +70,7 @@ def test_the_model_is_kept_to_the_bit_where_nobody_has_an_example(tiny, cohort, 
 
 
 @BOTH
-def test_a_cohort_of_stragglers_only_leaves_the_model_to_the_bit(kind, tiny, cohort, step):
+def test_a_cohort_of_stragglers_only_keeps_the_model_to_the_bit(kind, tiny, cohort, step):
     fed = tiny(kind=kind, a=[0], b=[10])
     start = w(1 / 3)
     out = FedAvg(step(1.0)).round(start, fed, cohort(fed, efforts={"a": 0.5, "b": 0.0}), Seed(0))
@@ -97,7 +97,7 @@ def test_averaging_models_is_averaging_updates(blobs, cohort):
 @settings(max_examples=10, deadline=None)
 @given(order=st.permutations(["a", "b", "c", "d"]))
 def test_the_order_of_clients_does_not_matter(order, tiny, step):
-    # Who stands where in the data and in the cohort: the mean is the same to the bit, for it is added up by id.
+    # Whatever the order in the data and in the cohort: the mean is the same to the bit, since it is summed by id.
     held = {"a": [1 / 3], "b": [2 / 7, 5], "c": [1e3], "d": [1e-3, 4, 9]}
     plain = tiny(**held)
     expected = FedAvg(step(0.3)).round(w(0.1), plain, Cohort(0, tuple("abcd"), Seed(0), plain.clients), Seed(0))
@@ -109,34 +109,34 @@ def test_the_order_of_clients_does_not_matter(order, tiny, step):
 
 @BOTH
 def test_stragglers_are_dropped(kind, tiny, cohort, step):
-    # K = 10 with a share of 0.5: those with time hold 0..4, the stragglers 1000; (0 + 1 + 2 + 3 + 4) / 5 = 2.
+    # K = 10 with a share of 0.5: the others hold 0..4, the stragglers 1000; (0 + 1 + 2 + 3 + 4) / 5 = 2.
     fed = tiny(kind=kind, **{f"c{i}": [i if i < 5 else 1000] for i in range(10)})
     out = FedAvg(step(1.0)).round(w(7), fed, cohort(fed, efforts={f"c{i}": 0.9 for i in range(5, 10)}), Seed(0))
     assert len(out.assignment) == 5
     assert out.state["w"] == 2
 
 
-def test_the_rate_decays_from_round_to_round(tiny, cohort, step):
+def test_the_learning_rate_decays_from_round_to_round(tiny, cohort, step):
     # One step from 0 towards 8 with rate ½·½^t: 4 in round 0, 2 in round 1, ½ in round 3.
     fed = tiny(a=[8])
     method = FedAvg(step(0.5, lr_decay=0.5))
     assert [float(method.round(w(0), fed, cohort(fed, t), Seed(0)).state["w"]) for t in (0, 1, 3)] == [4, 2, 0.5]
 
 
-def test_distances_are_those_to_the_model_after_the_round(tiny, cohort, step):
+def test_distances_are_measured_to_the_model_after_the_round(tiny, cohort, step):
     # Local models 0, 10 and 13 around their mean of 9 (see above).
     fed = tiny(a=[0], b=[10], c=[12, 14])
     out = FedAvg(step(1.0)).round(w(-5), fed, cohort(fed), Seed(0))
     assert out.distances == {"a": 9, "b": 1, "c": 4}
 
 
-def test_distances_are_nothing_where_nobody_trained(tiny, cohort, step):
+def test_distances_are_zero_if_no_client_trained(tiny, cohort, step):
     fed = tiny(a=[], b=[1])
     assert FedAvg(step(1.0)).round(w(3), fed, cohort(fed, clients="a"), Seed(0)).distances == {"a": 0}
 
 
-def test_the_loss_of_a_round_is_weighted_by_examples(tiny, cohort, step):
-    # Before the step, at w = 2: a ½·2² = 2; b, with three examples, ½·4² = 8. (2 + 3·8) / 4 = 6.5
+def test_the_loss_of_a_round_is_weighted_by_samples(tiny, cohort, step):
+    # Before the step, at w = 2: a ½·2² = 2; b, with three samples, ½·4² = 8. (2 + 3·8) / 4 = 6.5
     fed = tiny(a=[0], b=[6, 6, 6])
     assert FedAvg(step(0.5), weights="uniform").round(w(2), fed, cohort(fed), Seed(0)).loss == 6.5
 
@@ -150,7 +150,7 @@ def test_every_epoch_takes_a_step_for_each_batch(tiny, cohort):
     )
 
 
-def test_everyone_is_served_the_one_model(tiny, step):
+def test_all_clients_are_served_the_same_model(tiny, step):
     fed = tiny(a=[0], b=[1])
     placement = FedAvg(step(1.0)).place(w(3), fed, ["b", "newcomer"], Seed(0))
     assert placement.row == {"b": 0, "newcomer": 0}

@@ -1,4 +1,4 @@
-"""FedGroup and FedGrouProx: cold starts by hand, identities, the ledger, and planted clusters that they find."""
+"""FedGroup and FedGrouProx: cold starts by hand, identities, traffic, and recovery of planted clusters."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def six(tiny):
         a: x = 2,  Δ = 1        c: x = -6, Δ = -3       e: x = 10,  Δ = 5
         b: x = 4,  Δ = 2        d: x = -2, Δ = -1       f: x = -10, Δ = -5
     """
-    return lambda **how: tiny(a=[2], b=[4], c=[-6], d=[-2], e=[10], f=[-10], **how)
+    return lambda **options: tiny(a=[2], b=[4], c=[-6], d=[-2], e=[10], f=[-10], **options)
 
 
 @pytest.fixture
 def grouped(step):
-    """`grouped(...)`: two groups, one step of pre-training, α so large that all of the asked are founders."""
+    """`grouped(...)`: two groups, one step of pre-training, α so large that all clients are initial clients."""
 
     def make(**settings):
         return FedGroup(**{"local": step(0.5), "clusters": 2, "pretrain_steps": 1, **settings})
@@ -46,25 +46,25 @@ def grouped(step):
 
 
 def from_zero(method, fed):
-    """The state before anything, with w_0 = 0."""
+    """The initial state with w_0 = 0."""
     zero, start = {"w": np.zeros((), np.float32)}, method.start(fed.task, Seed(0))
     return dataclasses.replace(start, w0=zero, bank=tree.map(np.zeros_like, start.bank))
 
 
-def founded(method, fed, bank, directions, row):
-    """The state of a run whose groups are these."""
+def formed(method, fed, bank, directions, row):
+    """The state of a run with these groups."""
     start = from_zero(method, fed)
     return dataclasses.replace(
         start, bank=bank, directions=directions, assignment=ClientMap(row), initial_clients=tuple(row), prepared=2
     )
 
 
-# Founding ------------------------------------------------------------------------------------------------------------
+# Forming groups ------------------------------------------------------------------------------------------------------
 
 
 @BOTH
 @pytest.mark.parametrize("measure", ["edc", "madc"])
-def test_groups_are_founded_on_the_mean_update_of_each_cluster(kind, measure, six, cohort, grouped):
+def test_groups_are_formed_from_the_mean_update_of_each_cluster(kind, measure, six, cohort, grouped):
     # {a, b, e} move up and {c, d, f} down: (1 + 2 + 5)/3 and -(3 + 1 + 5)/3.
     fed, method = six(kind=kind), grouped(measure=measure)
     out = method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
@@ -74,14 +74,14 @@ def test_groups_are_founded_on_the_mean_update_of_each_cluster(kind, measure, si
     assert out.state.initial_clients == tuple("abcdef")
 
 
-def test_every_founder_counts_one_whatever_its_examples(tiny, cohort, grouped):
-    # a: Δ = 1 with one example, b: Δ = 2 with three; the mean is 1.5, not 7/4.
+def test_initial_clients_have_uniform_weights(tiny, cohort, grouped):
+    # a: Δ = 1 with one sample, b: Δ = 2 with three; the mean is 1.5, not 7/4.
     fed, method = tiny(a=[2], b=[4, 4, 4]), grouped(clusters=1)
     out = method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
     assert out.state.directions["w"].tolist() == [1.5]
 
 
-def test_a_groups_model_is_the_start_and_its_direction(blobs, run_rounds):
+def test_the_first_model_of_a_group_is_w0_plus_its_direction(blobs, run_rounds):
     fed, _ = blobs()
     state, _ = run_rounds(FedGroup(LOCAL, clusters=2, alpha=4), fed, 0)
     moved = tree.map(lambda w, w0: w - w0, state.bank, state.w0)
@@ -89,7 +89,7 @@ def test_a_groups_model_is_the_start_and_its_direction(blobs, run_rounds):
     assert np.linalg.norm(tree.flatten(state.directions)) > 0.1
 
 
-def test_alpha_times_m_clients_are_founders_or_all_there_are(blobs, run_rounds):
+def test_there_are_alpha_times_m_initial_clients_or_all(blobs, run_rounds):
     fed, _ = blobs()
     for alpha, count in ((1, 2), (3, 6), (20, 12)):
         state, rounds = run_rounds(FedGroup(LOCAL, clusters=2, alpha=alpha), fed, 0)
@@ -98,7 +98,7 @@ def test_alpha_times_m_clients_are_founders_or_all_there_are(blobs, run_rounds):
         assert set(state.assignment) == set(fed.clients)
 
 
-def test_founding_shows_on_what_it_was_decided(six, cohort, grouped):
+def test_forming_groups_reports_its_evidence(six, cohort, grouped):
     fed = six()
     for measure, name, shape in (("edc", "embedding", (6, 2)), ("madc", "distances", (6, 6))):
         method = grouped(measure=measure)
@@ -108,8 +108,8 @@ def test_founding_shows_on_what_it_was_decided(six, cohort, grouped):
         assert out.evidence[name].shape == shape
 
 
-def test_groups_that_nobody_founded_keep_the_start_and_are_never_joined(tiny, cohort, grouped):
-    # Three groups on one founder: d_0 = 1, d_1 = d_2 = 0. b moves against d_0, and there is no other.
+def test_groups_without_initial_clients_keep_w0_and_are_never_joined(tiny, cohort, grouped):
+    # Three groups with one initial client: d_0 = 1, d_1 = d_2 = 0. b moves against d_0, but there is no other.
     fed, method = tiny(a=[2], b=[-2]), grouped(clusters=3)
     one = cohort(fed, -1, clients=["a"])
     out = method.round(from_zero(method, fed), fed, dataclasses.replace(one, available=("a",)), Seed(0))
@@ -118,13 +118,13 @@ def test_groups_that_nobody_founded_keep_the_start_and_are_never_joined(tiny, co
     assert method.place(out.state, fed, fed.clients, Seed(0)).row == {"a": 0, "b": 0}
 
 
-def test_pretraining_takes_so_many_steps_or_epochs_and_no_proximal_term(step):
+def test_pretraining_takes_steps_or_epochs_and_has_no_proximal_term(step):
     local = LocalSGD(epochs=20, learning_rate=0.3, lr_decay=0.9, mu=2.0)
     assert FedGroup(local).pretraining == LocalSGD(epochs=1, steps=50, learning_rate=0.3)
     assert FedGroup(local, pretrain_steps=0, pretrain_epochs=2).pretraining == LocalSGD(epochs=2, learning_rate=0.3)
 
 
-def test_pretraining_is_apart_from_the_stream_of_batches(blobs, run_rounds):
+def test_pretraining_does_not_change_the_batches_of_training(blobs, run_rounds):
     # The first round after an eager and a lazy start trains the same batches.
     fed, _ = blobs()
     eager, lazy = (FedGroup(LOCAL, clusters=1, alpha=3, assign=assign) for assign in ("eager", "lazy"))
@@ -136,37 +136,37 @@ def test_pretraining_is_apart_from_the_stream_of_batches(blobs, run_rounds):
 
 
 @BOTH
-def test_a_cold_client_joins_the_group_whose_direction_it_takes(kind, six, cohort, grouped, bank):
+def test_a_client_without_a_group_joins_the_one_with_its_direction(kind, six, cohort, grouped, bank):
     # e: Δ = 5 = d_1 joins 1; f: Δ = -d_1 does not.
     fed, method = six(kind=kind), grouped(assign="lazy")
-    state = founded(method, fed, bank(-1, 1), bank(-2, 5), {"a": 1, "c": 0})
+    state = formed(method, fed, bank(-1, 1), bank(-2, 5), {"a": 1, "c": 0})
     out = method.round(state, fed, cohort(fed, clients="ef"), Seed(0))
     assert out.assignment == {"e": 1, "f": 0}
     assert dict(out.state.assignment) == {"a": 1, "c": 0, "e": 1, "f": 0}
     assert out.evidence["clients"] == ["e", "f"]
     np.testing.assert_allclose(out.evidence["cosines"], [[-1, 1], [1, -1]], atol=1e-6)
-    # It trains at once: from 1 half way to 10, from -1 half way to -10.
+    # They train in the same round: from 1 halfway to 10, from -1 halfway to -10.
     assert out.state.bank["w"].tolist() == [-5.5, 5.5]
 
 
 def test_ties_go_to_the_lowest_group_and_zero_directions_are_skipped(six, cohort, grouped, bank):
     fed, method = six(), grouped(clusters=4)
-    state = founded(method, fed, bank(0, 1, 2, 3), bank(0, -1, 7, 7), {})
+    state = formed(method, fed, bank(0, 1, 2, 3), bank(0, -1, 7, 7), {})
     assert method.place(state, fed, "ad", Seed(0)).row == {"a": 2, "d": 1}
-    # A client that does not move at all has cosine 0 with everything.
-    still = founded(method, fed, bank(0, 1, 2, 3), bank(0, -1, 7, 7), {})
+    # A client whose update is zero has cosine 0 with all directions.
+    still = formed(method, fed, bank(0, 1, 2, 3), bank(0, -1, 7, 7), {})
     still = dataclasses.replace(still, w0={"w": np.float32(2)})
     assert method.place(still, fed, "a", Seed(0)).row == {"a": 1}
 
 
-def test_late_clients_are_compared_from_the_start_and_not_from_where_the_groups_are(six, grouped, bank):
-    # Seen from the models, far above, all move down; from w_0 = 0, a moves up.
+def test_late_clients_are_compared_from_w0_and_not_from_the_models_of_the_groups(six, grouped, bank):
+    # From the models, which are far above, all clients move down; from w_0 = 0, a moves up.
     fed, method = six(), grouped()
-    state = founded(method, fed, bank(100, 200), bank(1, -1), {})
+    state = formed(method, fed, bank(100, 200), bank(1, -1), {})
     assert method.place(state, fed, "ac", Seed(0)).row == {"a": 0, "c": 1}
 
 
-def test_an_assignment_is_for_good_and_directions_are_frozen(blobs, run_rounds):
+def test_assignments_and_directions_do_not_change(blobs, run_rounds):
     fed, _ = blobs()
     method = FedGroup(LOCAL, clusters=2, alpha=2, assign="lazy")
     before, _ = run_rounds(method, fed, 0)
@@ -180,7 +180,7 @@ def test_an_assignment_is_for_good_and_directions_are_frozen(blobs, run_rounds):
     assert not tree.same(before.bank, after.bank)
 
 
-def test_scoring_trains_nobody_so_cold_clients_are_not_placed(blobs, run_rounds):
+def test_scoring_does_not_train_so_clients_without_a_group_are_not_placed(blobs, run_rounds):
     fed, _ = blobs()
     method = FedGroup(LOCAL, clusters=2, alpha=2, assign="lazy")
     state, _ = run_rounds(method, fed, 0)
@@ -188,51 +188,51 @@ def test_scoring_trains_nobody_so_cold_clients_are_not_placed(blobs, run_rounds)
     assert set(method.place(state, fed, fed.clients, Seed(0)).row) == set(fed.clients)
 
 
-def test_who_did_not_answer_stays_cold_and_does_not_train(numbers, quadratic, cohort, grouped, bank):
+def test_a_client_whose_choice_is_lost_has_no_group_and_does_not_train(numbers, quadratic, cohort, grouped, bank):
     class Losing(Sequential):
-        def carry(self, order):
-            lost = "e" if order.work.name == "fedgroup.choose" else ""
-            return (block for block in super().carry(order) if block.clients[0] != lost)
+        def carry(self, request):
+            lost = "e" if request.work.name == "fedgroup.choose" else ""
+            return (batch for batch in super().carry(request) if batch.clients[0] != lost)
 
     fed = Server(Losing(numbers(a=[2], e=[10], f=[-10]), quadratic))
     method = grouped(assign="lazy")
-    state = founded(method, fed, bank(-1, 1), bank(-2, 5), {"a": 1})
+    state = formed(method, fed, bank(-1, 1), bank(-2, 5), {"a": 1})
     out = method.round(state, fed, cohort(fed), Seed(0))
     assert out.assignment == {"a": 1, "f": 0}
     assert "e" not in out.state.assignment
 
 
-def test_a_lost_cold_start_costs_the_round_only_where_nobody_else_can_train(numbers, quadratic, cohort, grouped, bank):
+def test_lost_cold_starts_skip_the_round_only_if_no_other_client_can_train(numbers, quadratic, cohort, grouped, bank):
     class Losing(Sequential):
-        def carry(self, order):
-            return iter(()) if order.work.name == "fedgroup.choose" else super().carry(order)
+        def carry(self, request):
+            return iter(()) if request.work.name == "fedgroup.choose" else super().carry(request)
 
     fed = Server(Losing(numbers(a=[2], e=[10]), quadratic))
     method = grouped(assign="lazy")
-    state = founded(method, fed, bank(-1, 1), bank(-2, 5), {"a": 1})
+    state = formed(method, fed, bank(-1, 1), bank(-2, 5), {"a": 1})
     out = method.round(state, fed, cohort(fed), Seed(0))
     assert out.assignment == {"a": 1}
-    assert out.state.bank["w"].tolist() == [-1, 1.5]  # from 1 half way to 2
+    assert out.state.bank["w"].tolist() == [-1, 1.5]  # from 1 halfway to 2
     with pytest.raises(TooFewReplies, match=r"0 of 1 clients replied to 'fedgroup\.choose'"):
         method.round(state, fed, cohort(fed, clients="e"), Seed(0))
-    # Before round 0 it is tried again, however many are warm.
+    # Before round 0 the step is repeated, whatever the number of assigned clients.
     eager = dataclasses.replace(method, assign="eager")
     with pytest.raises(TooFewReplies):
         eager.round(dataclasses.replace(state, prepared=1), fed, cohort(fed, -1), Seed(0))
 
 
-def test_founders_whose_receipt_of_the_directions_is_lost_are_sent_them_again(numbers, quadratic, cohort, grouped):
+def test_directions_are_sent_again_to_initial_clients_whose_receipt_is_lost(numbers, quadratic, cohort, grouped):
     class Losing(Sequential):
-        def carry(self, order):
-            return iter(()) if order.work.name == "fedgroup.keep" else super().carry(order)
+        def carry(self, request):
+            return iter(()) if request.work.name == "fedgroup.keep" else super().carry(request)
 
     fed = Server(Losing(numbers(a=[2], b=[4], c=[-6]), quadratic))
     method = grouped(assign="lazy")
     out = method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
     assert out.assignment == {"a": 0, "b": 0, "c": 1}
     before = fed.traffic.total("down", "directions")
-    cold = dataclasses.replace(out.state, assignment=ClientMap({"b": 0, "c": 1}))
-    assert method.place(cold, fed, "a", Seed(0)).row == {"a": 0}
+    without_a = dataclasses.replace(out.state, assignment=ClientMap({"b": 0, "c": 1}))
+    assert method.place(without_a, fed, "a", Seed(0)).row == {"a": 0}
     assert fed.traffic.total("down", "directions") - before == 2 * 4
 
 
@@ -240,10 +240,10 @@ def test_founders_whose_receipt_of_the_directions_is_lost_are_sent_them_again(nu
 
 
 @BOTH
-def test_each_group_averages_its_members_by_examples(kind, tiny, cohort, grouped, bank):
-    # a: 1 → 1.5, e: 1 → 5.5 with three examples: (1.5 + 3·5.5)/4 = 4.5.   c: -1 → -3.5
+def test_each_group_averages_its_members_by_samples(kind, tiny, cohort, grouped, bank):
+    # a: 1 → 1.5, e: 1 → 5.5 with three samples: (1.5 + 3·5.5)/4 = 4.5.   c: -1 → -3.5
     fed, method = tiny(kind=kind, a=[2], e=[10, 10, 10], c=[-6]), grouped()
-    state = founded(method, fed, bank(1, -1), bank(1, -1), {"a": 0, "e": 0, "c": 1})
+    state = formed(method, fed, bank(1, -1), bank(1, -1), {"a": 0, "e": 0, "c": 1})
     out = method.round(state, fed, cohort(fed), Seed(0))
     assert out.state.bank["w"].tolist() == [4.5, -3.5]
     assert out.distances == {"a": 3, "e": 1, "c": 0}
@@ -253,7 +253,7 @@ def test_each_group_averages_its_members_by_examples(kind, tiny, cohort, grouped
 
 def test_a_group_without_replies_keeps_its_model_to_the_bit(six, cohort, grouped, bank):
     fed, method = six(), grouped()
-    state = founded(method, fed, bank(1 / 3, -1e-30), bank(1, -1), {"a": 0, "c": 1})
+    state = formed(method, fed, bank(1 / 3, -1e-30), bank(1, -1), {"a": 0, "c": 1})
     out = method.round(state, fed, cohort(fed, clients="a"), Seed(0))
     assert out.state.bank["w"][1].tobytes() == state.bank["w"][1].tobytes()
     idle = method.round(state, fed, cohort(fed, clients="ac", efforts={"a": 0.5, "c": 0.5}), Seed(0))
@@ -267,13 +267,13 @@ def test_mixing_by_hand(six, cohort, grouped, bank):
     fed = six()
     for mix, expected in (("normalized", [0.875, -2.25]), ("paper", [1, -3])):
         method = grouped(eta_g=0.5, mix=mix)
-        state = founded(method, fed, bank(1, -1), bank(1, -1), {"a": 0, "c": 1})
+        state = formed(method, fed, bank(1, -1), bank(1, -1), {"a": 0, "c": 1})
         out = method.round(state, fed, cohort(fed, clients="ac"), Seed(0))
         np.testing.assert_allclose(out.state.bank["w"], expected, rtol=1e-6)
         assert out.distances == {}
 
 
-def test_mixing_is_the_identity_without_a_rate_with_one_group_and_for_equal_models(blobs, run_rounds):
+def test_mixing_changes_nothing_with_one_group_or_equal_models(blobs, run_rounds):
     fed, _ = blobs()
     plain, _ = run_rounds(FedGroup(LOCAL, clusters=1, alpha=3), fed, 2)
     mixed, _ = run_rounds(FedGroup(LOCAL, clusters=1, alpha=3, eta_g=0.3), fed, 2)
@@ -282,16 +282,16 @@ def test_mixing_is_the_identity_without_a_rate_with_one_group_and_for_equal_mode
     np.testing.assert_allclose(tree.flatten(mix_groups(equal, 0.3)), tree.flatten(equal), rtol=1e-6)
 
 
-def test_the_auxiliary_model_is_the_plain_mean_of_the_groups_that_have_members(six, grouped, bank):
+def test_the_auxiliary_model_is_the_uniform_mean_of_groups_with_members(six, grouped, bank):
     fed, method = six(), grouped(clusters=3)
-    state = founded(method, fed, bank(1, 5, 100), bank(1, -1, 0), {"a": 0, "b": 0, "c": 1})
+    state = formed(method, fed, bank(1, 5, 100), bank(1, -1, 0), {"a": 0, "b": 0, "c": 1})
     assert state.auxiliary["w"] == 3
 
 
 # Ablations -----------------------------------------------------------------------------------------------------------
 
 
-def test_random_centres_are_the_updates_of_single_clients(blobs, run_rounds):
+def test_random_centers_are_updates_of_single_clients(blobs, run_rounds):
     fed, _ = blobs()
     state, _ = run_rounds(FedGroup(LOCAL, clusters=3, centers="random"), fed, 0)
     assert len(state.initial_clients) == 3
@@ -300,7 +300,7 @@ def test_random_centres_are_the_updates_of_single_clients(blobs, run_rounds):
     assert set(state.assignment) == set(fed.clients)
 
 
-def test_random_assignment_leaves_founders_and_is_for_good_unless_redrawn(blobs, run_rounds):
+def test_random_assignment_excludes_initial_clients_and_is_permanent_unless_redrawn(blobs, run_rounds):
     fed, _ = blobs(clients=24)
     for redraw in (False, True):
         method = FedGroup(LOCAL, clusters=3, alpha=2, assignment="random", redraw=redraw)
@@ -315,7 +315,7 @@ def test_random_assignment_leaves_founders_and_is_for_good_unless_redrawn(blobs,
         assert {after.assignment[client] for client in others} == {0, 1, 2}
 
 
-def test_random_assignment_sends_no_directions_but_to_founders(blobs, run_rounds):
+def test_random_assignment_sends_directions_to_initial_clients_only(blobs, run_rounds):
     fed, _ = blobs()
     state, _ = run_rounds(FedGroup(LOCAL, clusters=2, alpha=2, assignment="random"), fed, 2)
     sent = fed.traffic.by_purpose()
@@ -339,7 +339,7 @@ def test_one_group_is_fedavg_after_the_cold_start_to_the_bit(kind, blobs, run_ro
     assert [r.distances for r in rounds] == [r.distances for r in others]
 
 
-def test_one_group_of_fedgrouprox_is_fedprox_stragglers_too(blobs, run_rounds):
+def test_one_group_of_fedgrouprox_is_fedprox_including_stragglers(blobs, run_rounds):
     fed, _ = blobs()
     method = FedGrouProx(LOCAL, clusters=1, alpha=4, mu=0.3, pretrain_steps=5)
     ready, _ = run_rounds(method, fed, 0)
@@ -348,7 +348,7 @@ def test_one_group_of_fedgrouprox_is_fedprox_stragglers_too(blobs, run_rounds):
     assert tree.same(tree.row(mine.bank, 0), theirs)
 
 
-def test_fedgrouprox_without_a_pull_is_fedgroup(blobs, run_rounds):
+def test_fedgrouprox_without_proximal_term_is_fedgroup(blobs, run_rounds):
     fed, _ = blobs()
     one, _ = run_rounds(FedGrouProx(LOCAL, clusters=2, alpha=2, mu=0.0), fed, 3, size=5)
     other, _ = run_rounds(FedGroup(LOCAL, clusters=2, alpha=2), fed, 3, size=5)
@@ -356,8 +356,8 @@ def test_fedgrouprox_without_a_pull_is_fedgroup(blobs, run_rounds):
 
 
 @pytest.mark.parametrize("assign", ["eager", "lazy"])
-def test_the_ledger_is_that_of_the_papers(assign, blobs, run_rounds):
-    # 2KT + mN + 2αm models, and w_0 for the N - αm others.
+def test_traffic_equals_the_formula_of_the_papers(assign, blobs, run_rounds):
+    # 2KT + mN + 2αm models, and w_0 for the N - αm other clients.
     n, k, t, m, alpha = 12, 12, 3, 2, 3
     fed, _ = blobs()
     state, _ = run_rounds(FedGroup(LOCAL, clusters=m, alpha=alpha, assign=assign), fed, t)
@@ -374,16 +374,16 @@ def test_the_ledger_is_that_of_the_papers(assign, blobs, run_rounds):
     ("settings", "text"),
     [
         ({"clusters": 0}, "clusters must be at least 1, got 0"),
-        ({"clusters": "many"}, "clusters must be a whole number, or 'auto'"),
-        ({"clusters": "auto", "centers": "random"}, "clusters must be a whole number, or 'auto'"),
+        ({"clusters": "many"}, "clusters must be a whole number at least 1 or one of 'auto', got 'many'"),
+        ({"clusters": "auto", "centers": "random"}, "clusters must be a number with centers='random', got 'auto'"),
         ({"alpha": 0}, "alpha must be at least 1"),
         ({"measure": "emd"}, "measure must be one of 'edc', 'madc', got 'emd'"),
-        ({"eta_g": -0.1}, "eta_g must be a finite number of at least 0"),
-        ({"mu": float("nan")}, "mu must be a finite number"),
-        ({"redraw": True}, "redraw belongs to assignment='random'"),
+        ({"eta_g": -0.1}, "eta_g must be at least 0, got -0.1"),
+        ({"mu": float("nan")}, "mu must be at least 0, got nan"),
+        ({"redraw": True}, "redraw needs assignment='random', got 'nearest'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(settings, text):
+def test_invalid_settings_are_refused(settings, text):
     for kind in (FedGroup, FedGrouProx):
         with pytest.raises(SpecError, match=text):
             kind(**settings)
@@ -392,7 +392,7 @@ def test_what_cannot_be_meant_is_refused(settings, text):
 # Running statistics --------------------------------------------------------------------------------------------------
 
 
-def test_running_statistics_are_no_direction(blobs, run_rounds):
+def test_running_statistics_are_not_part_of_directions(blobs, run_rounds):
     import jax
     import jax.numpy as jnp
 
@@ -434,7 +434,7 @@ def test_rotated_digits_are_recovered(measure, run_rounds):
     scores = []
     for seed in range(10):
         images = data.load("digits", clients=40, clusters=4, seed=seed)
-        # Five founders a group, so that half of the clients come in by (9).
+        # Five initial clients per group, so that half of the clients join by (9).
         state, _ = run_rounds(FedGroup(clusters=4, alpha=5, measure=measure), vectorized(images, task), 0, seed=seed)
         scores.append(adjusted_rand(dict(state.assignment), _truth(images)))
     assert scores.count(1.0) >= 9, scores
@@ -442,11 +442,11 @@ def test_rotated_digits_are_recovered(measure, run_rounds):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("measure", ["edc", "madc"])
-def test_the_number_of_groups_is_found_and_is_one_for_equal_clients(measure, run_rounds):
+def test_the_number_of_groups_is_found_and_is_one_for_iid_clients(measure, run_rounds):
     task = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
     found = {"rotated": [], "iid": []}
     for partition, numbers in found.items():
-        # With MADC, complete linkage itself errs on one in ten.
+        # With MADC, complete linkage fails on one in ten.
         for seed in range(5):
             images = data.load("digits", clients=40, clusters=4, partition=partition, seed=seed)
             method = FedGroup(clusters="auto", measure=measure, assign="lazy")

@@ -1,4 +1,4 @@
-"""FedProx: the pull towards the model received, and stragglers that count."""
+"""FedProx: the proximal term, and stragglers with partial work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def w(value):
 
 
 @BOTH
-def test_without_pull_and_stragglers_it_is_fedavg_to_the_bit(kind, blobs, run_rounds):
+def test_without_proximal_term_and_stragglers_it_is_fedavg_to_the_bit(kind, blobs, run_rounds):
     local = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
     fed, _ = blobs(kind=kind)
     state, rounds = run_rounds(FedProx(local, mu=0.0), fed, 3, 5)
@@ -30,7 +30,7 @@ def test_without_pull_and_stragglers_it_is_fedavg_to_the_bit(kind, blobs, run_ro
 
 
 @BOTH
-def test_one_step_from_the_model_received_does_not_depend_on_the_pull(kind, blobs, run_rounds):
+def test_the_first_step_does_not_depend_on_mu(kind, blobs, run_rounds):
     # At w = w_t the proximal gradient μ (w - w_t) is 0.
     fed, _ = blobs(kind=kind)
     local = LocalSGD(steps=1, batch_size=8, learning_rate=0.1)
@@ -38,7 +38,7 @@ def test_one_step_from_the_model_received_does_not_depend_on_the_pull(kind, blob
     assert tree.same(weak, strong)
 
 
-def test_the_second_step_does_depend_on_the_pull(tiny, cohort, step):
+def test_the_second_step_depends_on_mu(tiny, cohort, step):
     # From 0 towards 8 with rate ½: 4 after a step; then 4 - ½((4 - 8) + μ·4) = 6 - 2μ.
     fed = tiny(a=[8])
     for mu in (0.0, 0.5, 1.0):
@@ -46,7 +46,7 @@ def test_the_second_step_does_depend_on_the_pull(tiny, cohort, step):
         assert out.state["w"] == 6 - 2 * mu
 
 
-def test_a_large_pull_keeps_the_model(tiny, cohort, step):
+def test_a_large_mu_keeps_the_model(tiny, cohort, step):
     # The rate must stay below 2/(1 + μ) for the steps to converge. Then the fixed point (c + μ w_t)/(1 + μ) is
     # within |c - w_t|/(1 + μ) = 10/1001 of w_t.
     fed = tiny(a=[10])
@@ -56,7 +56,7 @@ def test_a_large_pull_keeps_the_model(tiny, cohort, step):
 
 @BOTH
 @pytest.mark.parametrize("mu", [0.5, 1.0, 3.0])
-def test_many_steps_lead_to_the_fixed_point(kind, mu, tiny, cohort, step):
+def test_many_steps_converge_to_the_fixed_point(kind, mu, tiny, cohort, step):
     # 0 = (w - c) + μ (w - w_t)  ⟺  w = (c + μ w_t)/(1 + μ); each step shrinks the distance by 1 - 0.2 (1 + μ) ≤ 0.7.
     fed = tiny(kind=kind, a=[9, 11])
     out = FedProx(step(0.2, steps=64), mu=mu).round(w(-2), fed, cohort(fed), Seed(0))
@@ -65,18 +65,19 @@ def test_many_steps_lead_to_the_fixed_point(kind, mu, tiny, cohort, step):
 
 def test_proximal_term_is_squared(tiny, cohort, step):
     # The gradient of (μ/2)||w - w_t||² is μ (w - w_t), linear in the distance; that of (μ/2)||w - w_t|| would be
-    # constant. With rate ½ from 0 towards c: c/2 after a step, so that the pull in the second step is μ c/2, and the
-    # second step falls short of FedAvg's 3c/4 by ½·μ·c/2 = c/4 for μ = 1: twice the distance, twice the pull.
+    # constant. With rate ½ from 0 towards c: c/2 after a step, so the proximal gradient in the second step is μ c/2,
+    # and the second step falls short of FedAvg's 3c/4 by ½·μ·c/2 = c/4 for μ = 1: twice the distance, twice the
+    # gradient.
     shortfalls = []
     for c in (8, 16):
         fed = tiny(a=[c])
         free = FedAvg(step(0.5, steps=2)).round(w(0), fed, cohort(fed), Seed(0)).state["w"]
-        pulled = FedProx(step(0.5, steps=2), mu=1.0).round(w(0), fed, cohort(fed), Seed(0)).state["w"]
-        shortfalls.append(float(free - pulled))
+        proximal = FedProx(step(0.5, steps=2), mu=1.0).round(w(0), fed, cohort(fed), Seed(0)).state["w"]
+        shortfalls.append(float(free - proximal))
     assert shortfalls == [2, 4]
 
 
-def test_the_pull_is_towards_the_model_of_this_round(tiny, cohort, step):
+def test_the_proximal_term_is_centered_at_the_model_of_this_round(tiny, cohort, step):
     # Two rounds of two steps, μ = 1, rate ½, towards 8. Round 0 from 0: 4, then 6 - 2 = 4. Round 1 from 4: 6, then
     # 6 - ½((6 - 8) + (6 - 4)) = 6.
     fed = tiny(a=[8])
@@ -87,7 +88,7 @@ def test_the_pull_is_towards_the_model_of_this_round(tiny, cohort, step):
 
 
 @BOTH
-def test_stragglers_do_a_part_of_the_work_and_count(kind, tiny, cohort):
+def test_stragglers_contribute_partial_work(kind, tiny, cohort):
     # K = 10 with a share of 0.5; E = 3 epochs of one step of rate ½ from 0 towards 8: 4, 6, 7.
     # A straggler with share u does 1 + floor(2u) epochs: 1 for u = 0 and 0.4, 2 for u = 0.5 and 0.9, never all 3.
     # Five at 7, three at 4 (u = 0, 0.4, 0.4), two at 6: (35 + 12 + 12) / 10 = 5.9
@@ -99,20 +100,20 @@ def test_stragglers_do_a_part_of_the_work_and_count(kind, tiny, cohort):
     assert out.state["w"] == pytest.approx(5.9)
 
 
-def test_stragglers_count_their_examples_whatever_they_did(tiny, cohort):
+def test_stragglers_are_weighted_by_samples_whatever_they_completed(tiny, cohort):
     # With one epoch a straggler does all of it: (2·0 + 6·8) / 8 = 6.
     fed = tiny(a=[0, 0], b=[8] * 6)
     method = FedProx(LocalSGD(epochs=1, batch_size=0, learning_rate=1.0))
     assert method.round(w(3), fed, cohort(fed, efforts={"b": 0.99}), Seed(0)).state["w"] == 6
 
 
-def test_the_pull_of_the_method_replaces_that_of_the_local_settings(tiny, cohort, step):
+def test_mu_of_the_method_replaces_mu_of_the_local_settings(tiny, cohort, step):
     # As above, 6 - 2μ with the method's μ = 1, and not with the 3 of the local settings.
     fed = tiny(a=[8])
     assert FedProx(step(0.5, steps=2, mu=3.0), mu=1.0).round(w(0), fed, cohort(fed), Seed(0)).state["w"] == 4
 
 
-def test_the_rate_decays_from_round_to_round(tiny, cohort, step):
+def test_the_learning_rate_decays_from_round_to_round(tiny, cohort, step):
     # One step from 0 towards 8 with rate ½·½^t.
     fed = tiny(a=[8])
     method = FedProx(step(0.5, lr_decay=0.5))
@@ -120,6 +121,6 @@ def test_the_rate_decays_from_round_to_round(tiny, cohort, step):
 
 
 @pytest.mark.parametrize("mu", [-0.1, float("inf"), float("nan")])
-def test_a_pull_that_is_none_is_refused(mu):
-    with pytest.raises(SpecError, match=r"method\.mu must be a finite number of at least 0"):
+def test_mu_must_be_finite_and_at_least_zero(mu):
+    with pytest.raises(SpecError, match=r"method\.mu must be at least 0"):
         FedProx(mu=mu)

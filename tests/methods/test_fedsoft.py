@@ -1,4 +1,4 @@
-"""FedSoft: weights, pull and centers by hand, its memory, its identities, its bytes."""
+"""FedSoft: weights, proximal term and centers by hand, client memory, identities, traffic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError
 from coterie.federation import Cached, Sequential, Server
-from coterie.methods import local as alone
+from coterie.methods import local
 from coterie.methods.fedprox import FedProx
 from coterie.methods.fedsoft import FedSoft
 from coterie.methods.local import Local
@@ -26,17 +26,17 @@ LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 @pytest.fixture(scope="session")
 def three(tiny):
-    """F_i(w) = ½(w - x)²: an example's loss is the smaller the nearer a center is. Means 5, 2, 1."""
-    return lambda **how: tiny(a=[0, 0, 10, 10], b=[0, 0, 0, 8], c=[1], **how)
+    """F_i(w) = ½(w - x)²: the loss of a sample grows with the distance of the center. Means 5, 2, 1."""
+    return lambda **options: tiny(a=[0, 0, 10, 10], b=[0, 0, 0, 8], c=[1], **options)
 
 
 def begin(method, fed, bank, start=1.0):
-    """The state of a run with these centers, where models begin here."""
+    """The state of a run with these centers and this initial model."""
     return dataclasses.replace(method.start(fed.task, Seed(0)), bank=bank, start={"w": np.float32(start)})
 
 
 def own_models(method, state, fed, clients=None):
-    """What clients have at home, or are served without."""
+    """The models that clients are served: their own, or a center."""
     asked = fed.clients if clients is None else clients
     adapt = method.place(state, fed.evaluating(), asked, Seed(0)).adapt
     got = fed.evaluating().ask(asked, adapt.work, Seed(0), **adapt.sent)
@@ -47,36 +47,36 @@ def own_models(method, state, fed, clients=None):
 
 
 @BOTH
-def test_weights_are_shares_of_examples_by_their_nearest_centre(kind, three, cohort, bank, step):
-    # Centers 0 and 10.   a: two examples each   b: three and one   c: one and none, for which σ stands.
+def test_weights_are_shares_of_samples_by_their_nearest_center(kind, three, cohort, bank, step):
+    # Centers 0 and 10.   a: two samples each   b: three and one   c: one and none, which σ replaces.
     fed, method = three(kind=kind), FedSoft(step(0.5), sigma=0.25)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed), Seed(0))
     assert out.evidence["clients"] == ["a", "b", "c"]
     assert out.evidence["weights"].tolist() == [[0.5, 0.5], [0.75, 0.25], [1, 0.25]]
     assert dict(out.state.samples) == {"a": 4, "b": 4, "c": 1}
-    # u n: (2, 2), (3, 1), (1, ¼), of which each center's add up to 6 and 3.25.
+    # u n: (2, 2), (3, 1), (1, ¼), which add up to 6 and 3.25 for the two centers.
     shares = out.state.importance(fed.clients)
     np.testing.assert_allclose(shares, [[2 / 6, 3 / 6, 1 / 6], [2 / 3.25, 1 / 3.25, 0.25 / 3.25]])
     np.testing.assert_allclose(shares.sum(axis=1), 1)
 
 
-def test_weights_may_be_made_to_add_up_to_one(three, cohort, bank, step):
+def test_weights_can_be_renormalized_to_the_sum_one(three, cohort, bank, step):
     # c: (1, ¼) / 1.25
     fed, method = three(), FedSoft(step(0.5), sigma=0.25, renormalize=True)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed), Seed(0))
     np.testing.assert_allclose(out.evidence["weights"], [[0.5, 0.5], [0.75, 0.25], [0.8, 0.2]])
 
 
-def test_ties_go_to_the_lowest_centre_and_sigma_may_be_nothing(tiny, cohort, bank, step):
+def test_ties_go_to_the_lowest_center_and_sigma_can_be_zero(tiny, cohort, bank, step):
     fed, method = tiny(a=[5, 5, 6]), FedSoft(step(0.5), sigma=0.0)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed), Seed(0))
     np.testing.assert_allclose(out.evidence["weights"], [[2 / 3, 1 / 3]])
-    nobody = method.round(begin(method, fed, bank(0, 100)), fed, cohort(fed), Seed(0))
-    assert nobody.evidence["weights"].tolist() == [[1, 0]]
+    far = method.round(begin(method, fed, bank(0, 100)), fed, cohort(fed), Seed(0))
+    assert far.evidence["weights"].tolist() == [[1, 0]]
 
 
 @BOTH
-def test_weights_are_estimated_every_so_many_rounds_by_all_clients(kind, three, cohort, bank, step):
+def test_weights_are_estimated_by_all_clients_at_the_set_interval(kind, three, cohort, bank, step):
     fed, method = three(kind=kind), FedSoft(step(0.5), estimate_every=2, members=1)
     state = begin(method, fed, bank(0, 10))
     for t in range(5):
@@ -87,16 +87,16 @@ def test_weights_are_estimated_every_so_many_rounds_by_all_clients(kind, three, 
         assert fed.traffic.by_purpose(t).get("estimate") == ({"down": 3 * 2 * 4, "up": 0} if t % 2 == 0 else None)
 
 
-def test_an_estimate_that_was_skipped_is_made_in_the_next_round(three, cohort, bank, step):
+def test_a_skipped_estimate_is_made_in_the_next_round(three, cohort, bank, step):
     fed, method = three(), FedSoft(step(0.5), estimate_every=3)
-    state = begin(method, fed, bank(0, 10))  # as it is after round 0 was skipped
+    state = begin(method, fed, bank(0, 10))  # the state after a skipped round 0
     state = method.round(state, fed, cohort(fed, 1), Seed(1)).state
     assert set(state.weights) == {"a", "b", "c"}
     assert method.round(state, fed, cohort(fed, 2), Seed(2)).evidence == {}
     assert "weights" in method.round(state, fed, cohort(fed, 3), Seed(3)).evidence
 
 
-def test_who_does_not_count_keeps_its_weights(three, cohort, bank, step):
+def test_a_client_that_is_not_asked_keeps_its_weights(three, cohort, bank, step):
     fed, method = three(), FedSoft(step(0.5))
     state = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed), Seed(0)).state
     some = dataclasses.replace(cohort(fed, 1), available=("a", "b"))
@@ -110,7 +110,7 @@ def test_who_does_not_count_keeps_its_weights(three, cohort, bank, step):
 
 @BOTH
 @pytest.mark.parametrize(("renormalize", "at_c"), [(False, 2.25), (True, 2)])
-def test_models_are_pulled_to_all_centres_by_weight(kind, renormalize, at_c, three, cohort, bank, step):
+def test_the_proximal_terms_to_all_centers_are_weighted(kind, renormalize, at_c, three, cohort, bank, step):
     # One step of rate ½ from 1, λ = 2, σ = ¼, centers 0 and 10:  g = (1 - mean) + λ Σ_s u_s (1 - c_s)
     #   a: (1 - 5) + 2 (½·1 + ½·(-9)) = -12        1 + 6    = 7
     #   b: (1 - 2) + 2 (¾·1 + ¼·(-9)) = -4         1 + 2    = 3
@@ -119,23 +119,26 @@ def test_models_are_pulled_to_all_centres_by_weight(kind, renormalize, at_c, thr
     method = FedSoft(step(0.5), mu=2.0, sigma=0.25, selection="all", renormalize=renormalize)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed, clients="a"), Seed(0))
     assert own_models(method, out.state, fed) == pytest.approx({"a": 7, "b": 3, "c": at_c})
-    # c_s = Σ_k v_sk w_k, with v of above (u n is 0.8 and 0.2 for c where it is made to add up to 1).
+    # c_s = Σ_k v_sk w_k, with v as above (u n is 0.8 and 0.2 for c if renormalized).
     first, second = (2, 3, 0.8 if renormalize else 1), (2, 1, 0.2 if renormalize else 0.25)
     models = (7, 3, at_c)
     expected = [np.dot(v, models) / sum(v) for v in (first, second)]
     np.testing.assert_allclose(out.state.bank["w"], expected, rtol=1e-6)
     assert out.assignment == {"a": 0, "b": 0, "c": 0}
-    # Distances to the center of the largest weight; losses before the step: (2·1 + 2·81 + 3·1 + 49 + 0)/2 over nine.
+    # Distances to the center of the largest weight; losses before the step: (2·1 + 2·81 + 3·1 + 49 + 0)/2 over nine
+    # samples.
     assert out.distances == pytest.approx({k: abs(m - expected[0]) for k, m in zip("abc", models, strict=True)})
     assert out.loss == pytest.approx((2 + 2 * 81 + 3 + 49) / 2 / 9)
 
 
 @pytest.mark.parametrize("rule", ["trimmed-mean", "median", "geometric-median", "krum", "multi-krum", "norm-clip"])
-def test_robust_centres_are_those_of_clients_that_weigh_them_most(rule, numbers, quadratic, cohort, bank, step):
-    # Two of each kind, with a tenth of the other's examples and so a weight on both centers. Without a pull and with
-    # rate 1 each trains to its mean, 4 or 36; a robust rule counts all alike that it is given, and of equals is one.
+def test_with_a_robust_rule_a_client_enters_the_center_of_its_largest_weight_only(
+    rule, numbers, quadratic, cohort, bank, step
+):
+    # Two clients per true cluster, with a tenth of the other's samples and so a weight on both centers. Without a
+    # proximal term and with rate 1 each trains to its mean, 4 or 36; a robust rule of equal models returns that model.
     held = {"a": [0] * 9 + [40], "b": [40] * 9 + [0]}
-    images = numbers(**{f"{kind}{twin}": xs for kind, xs in held.items() for twin in (1, 2)})
+    images = numbers(**{f"{cluster}{i}": xs for cluster, xs in held.items() for i in (1, 2)})
     fed, method = (
         Server(Sequential(images, quadratic), aggregation=Aggregation(rule)),
         FedSoft(step(1.0), mu=0.0, selection="all"),
@@ -143,13 +146,13 @@ def test_robust_centres_are_those_of_clients_that_weigh_them_most(rule, numbers,
     out = method.round(begin(method, fed, bank(0, 40)), fed, cohort(fed), Seed(0))
     assert out.state.weights["a1"].tolist() == [0.9, 0.1]
     assert out.state.bank["w"].tolist() == pytest.approx([4, 36])
-    # A center that nobody weighs most stays where it is.
+    # A center that has no client's largest weight is kept.
     method = dataclasses.replace(method, clusters=3)
     far = method.round(begin(method, fed, bank(0, 40, 1e6 / 7)), fed, cohort(fed), Seed(0))
     assert far.state.bank["w"][2:].tobytes() == bank(1e6 / 7)["w"].tobytes()
 
 
-def test_training_goes_on_from_the_clients_own_model(tiny, cohort, bank, step):
+def test_training_continues_from_the_clients_own_model(tiny, cohort, bank, step):
     # x = 0 and a center at 8, λ = 1: g = w + (w - 8) = 2w - 8. From w_0 = 0 with rate ¼: 2, where the center follows.
     # With the center put back to 8: from 2, g = -4, 3. From w_0 it would be 2 again, from the center 8 - ¼·8 = 6.
     fed, method = tiny(a=[0]), FedSoft(step(0.25), clusters=1, mu=1.0)
@@ -161,26 +164,28 @@ def test_training_goes_on_from_the_clients_own_model(tiny, cohort, bank, step):
     assert own_models(method, second.state, fed) == {"a": 3}
 
 
-def test_a_centre_is_the_plain_mean_of_those_drawn_for_it(three, cohort, bank, step):
-    # All have a weight on both centers, and as many as there are are drawn: both centers at (7 + 3 + 2.25)/3.
+def test_a_center_is_the_uniform_mean_of_the_clients_drawn_for_it(three, cohort, bank, step):
+    # All clients have a weight on both centers, and all are drawn: both centers are at (7 + 3 + 2.25)/3.
     fed, method = three(), FedSoft(step(0.5), mu=2.0, sigma=0.25, members=3)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed), Seed(0))
     np.testing.assert_allclose(out.state.bank["w"], [(7 + 3 + 2.25) / 3] * 2, rtol=1e-6)
 
 
-def test_only_those_with_a_weight_are_drawn_and_a_centre_of_nobody_stays_to_the_bit(three, cohort, bank, step):
-    # Without σ, c has no weight on 10 and nobody has one on the third center: fewer than K come, or none.
+def test_only_clients_with_a_weight_are_drawn_and_a_center_without_clients_is_kept_to_the_bit(
+    three, cohort, bank, step
+):
+    # Without σ, c has no weight on 10, and no client has one on the third center: fewer than K are drawn, or none.
     fed, method = three(), FedSoft(step(0.5), clusters=3, mu=2.0, sigma=0.0, members=3)
     before = begin(method, fed, bank(0, 10, 1e6 / 7))
     out = method.round(before, fed, cohort(fed), Seed(0))
     # c now: (1 - 1) + 2·1·1 = 2, 1 - 1 = 0.
     np.testing.assert_allclose(out.state.bank["w"][:2], [(7 + 3 + 0) / 3, (7 + 3) / 2], rtol=1e-6)
     assert out.state.bank["w"][2:].tobytes() == before.bank["w"][2:].tobytes()
-    assert out.counts == {"empty_clusters": 2}  # nor is 10 the first choice of anybody
+    assert out.counts == {"empty_clusters": 2}  # 10 is not the largest weight of any client either
 
 
 def test_draws_follow_the_weights(tiny, cohort, bank, step):
-    # x = 0 for every client but those of n = 9 examples, who are drawn nine times as often as those with one.
+    # Clients with n = 9 samples are drawn nine times as often as those with one sample.
     many = {f"{i:02}": [0.0] * (9 if i < 10 else 1) for i in range(20)}
     fed, method = tiny(kind="vectorized", **many), FedSoft(step(0.5), clusters=1, members=1)
     state = begin(method, fed, bank(0))
@@ -190,37 +195,37 @@ def test_draws_follow_the_weights(tiny, cohort, bank, step):
         drawn += list(out.assignment)
     assert len(drawn) == 60
     large = sum(int(client) < 10 for client in drawn)
-    # Binomial with p = 0.9 and 60 draws: 54 on average, deviation 2.3; five of those are 42.
+    # Binomial with p = 0.9 and 60 draws: 54 on average, standard deviation 2.3; five of these below the mean is 42.
     assert large > 42
     again = method.round(state, fed, cohort(fed, 59), Seed(59))
     assert list(again.assignment) == drawn[-1:]
 
 
-def test_each_centre_draws_its_share_of_the_cohort_by_default(blobs, run_rounds):
+def test_each_center_draws_an_equal_share_of_the_cohort_by_default(blobs, run_rounds):
     fed, _ = blobs()
     _, rounds = run_rounds(FedSoft(LOCAL, clusters=2, sigma=1.0), fed, 3, size=5)
-    # ⌈5/2⌉ = 3 of each, some of them of both.
+    # ⌈5/2⌉ = 3 for each center; some are drawn for both.
     assert all(3 <= len(out.assignment) <= 6 for out in rounds)
 
 
-def test_stragglers_and_clients_without_examples_do_not_train(tiny, cohort, bank, step):
+def test_stragglers_and_clients_without_samples_do_not_train(tiny, cohort, bank, step):
     fed, method = tiny(a=[0], b=[], c=[8]), FedSoft(step(0.5), clusters=1, mu=0.0, members=3)
     out = method.round(begin(method, fed, bank(0)), fed, cohort(fed, efforts={"c": 0.5}), Seed(0))
     assert out.assignment == {"a": 0}
     assert out.state.bank["w"].tolist() == [0.5]
     assert out.evidence["clients"] == ["a", "c"]
     state = begin(method, fed, bank(1 / 3))
-    nobody = method.round(state, fed, dataclasses.replace(cohort(fed, clients="b"), available=("b",)), Seed(0))
-    assert tree.same(nobody.state.bank, state.bank)
-    assert nobody.assignment == {}
+    idle = method.round(state, fed, dataclasses.replace(cohort(fed, clients="b"), available=("b",)), Seed(0))
+    assert tree.same(idle.state.bank, state.bank)
+    assert idle.assignment == {}
 
 
 # Identities ----------------------------------------------------------------------------------------------------------
 
 
 @BOTH
-def test_one_client_and_one_centre_are_fedprox(kind, blobs, run_rounds):
-    # Then the client's own model is the center: μ = λ, and the model received is where training starts.
+def test_with_one_client_and_one_center_it_is_fedprox(kind, blobs, run_rounds):
+    # Then the client's own model equals the center: μ = λ, and training starts from the model received.
     fed, _ = blobs(kind=kind, clients=1, clusters=1)
     mine, rounds = run_rounds(FedSoft(LOCAL, clusters=1, mu=0.5), fed, 3)
     theirs, others = run_rounds(FedProx(LOCAL, mu=0.5), fed, 3)
@@ -228,7 +233,7 @@ def test_one_client_and_one_centre_are_fedprox(kind, blobs, run_rounds):
     assert [r.loss for r in rounds] == pytest.approx([r.loss for r in others], rel=1e-5)
 
 
-def test_without_a_pull_everyone_trains_alone(blobs, run_rounds):
+def test_without_proximal_term_it_is_local_training(blobs, run_rounds):
     fed, _ = blobs()
     n = len(fed.clients)
     method = FedSoft(LOCAL, mu=0.0, selection="all")
@@ -236,13 +241,13 @@ def test_without_a_pull_everyone_trains_alone(blobs, run_rounds):
     theirs, _ = run_rounds(Local(LOCAL, rounds=3, clients_per_round=n, clients=n), fed, 3)
     adapt = method.place(mine, fed.evaluating(), fed.clients, Seed(0)).adapt
     got = fed.evaluating().ask(fed.clients, adapt.work, Seed(0), **adapt.sent)["params"]
-    expected = fed.evaluating().ask(fed.clients, alone.recall, Seed(0), start=Cached(theirs.start))["params"]
+    expected = fed.evaluating().ask(fed.clients, local.recall, Seed(0), start=Cached(theirs.start))["params"]
     assert tree.same(got, expected)
 
 
 @BOTH
-def test_clients_of_one_kind_each_are_as_if_their_kinds_were_apart(kind, tiny, run_rounds, bank):
-    # One-hot weights: all examples of a and b lie near the first center, those of c and d near the second.
+def test_with_one_hot_weights_clusters_train_independently(kind, tiny, run_rounds, bank):
+    # One-hot weights: all samples of a and b lie near the first center, those of c and d near the second.
     held = {"a": [0.0, 1], "b": [2.0], "c": [100.0, 103], "d": [101.0]}
     local = LocalSGD(epochs=2, batch_size=1, learning_rate=0.1)
     method = FedSoft(local, clusters=2, mu=0.5, sigma=0.0, selection="all")
@@ -259,8 +264,8 @@ def test_clients_of_one_kind_each_are_as_if_their_kinds_were_apart(kind, tiny, r
 
 
 @pytest.mark.slow
-def test_planted_kinds_are_told_apart(tiny, run_rounds, bank, step):
-    # Two populations forty apart, a tenth of whose examples are the other's; centers start between them.
+def test_planted_clusters_are_recovered(tiny, run_rounds, bank, step):
+    # Two populations forty apart, with a tenth of the samples from the other one; centers start between them.
     scores, shares = [], []
     for seed in range(10):
         noise = Seed(seed).fold("x").uniform(16)
@@ -275,12 +280,12 @@ def test_planted_kinds_are_told_apart(tiny, run_rounds, bank, step):
     assert sum(gap < 1e-6 for gap in shares) >= 9, shares
 
 
-# Placing, bytes, settings --------------------------------------------------------------------------------------------
+# Placement, traffic, settings ----------------------------------------------------------------------------------------
 
 
 @BOTH
-def test_everyone_is_served_its_own_model_or_the_centre_nearest_to_its_examples(kind, tiny, cohort, bank, step):
-    # a trained: 1 - ½ (1 - 0) = ½. b has weights and no model, the newcomer neither, and empty no example.
+def test_clients_are_served_their_own_model_or_the_center_nearest_to_their_samples(kind, tiny, cohort, bank, step):
+    # a trained: 1 - ½ (1 - 0) = ½. b has weights but no model, the newcomer neither, and `empty` has no sample.
     fed = tiny(kind=kind, a=[0], b=[9, 9, 0], empty=[], newcomer=[11])
     method = FedSoft(step(0.5), mu=0.0)
     state = begin(method, fed, bank(0, 10))
@@ -301,7 +306,7 @@ def test_everyone_is_served_its_own_model_or_the_centre_nearest_to_its_examples(
     assert method.place(state, fed.evaluating(), [], Seed(0)).row == {}
 
 
-def test_centres_go_to_all_who_count_and_to_those_who_train_and_one_model_comes_back(blobs, run_rounds):
+def test_counting_and_training_clients_are_sent_all_centers_and_training_ones_send_one_model(blobs, run_rounds):
     fed, _ = blobs()
     state, rounds = run_rounds(FedSoft(LOCAL, clusters=3, estimate_every=2), fed, 3, size=6)
     model, n = 4 * tree.size(state.start), len(fed.clients)
@@ -312,7 +317,7 @@ def test_centres_go_to_all_who_count_and_to_those_who_train_and_one_model_comes_
         assert ("estimate" in sent) == estimates
         if estimates:
             assert sent["estimate"] == {"down": 3 * n * model, "up": 0}
-    # w_0 once to each who ever trained.
+    # w_0 once to each client that trained.
     ever = len({client for out in rounds for client in out.assignment})
     assert fed.traffic.by_purpose()["base"] == {"down": ever * model, "up": 0}
 
@@ -323,12 +328,12 @@ def test_centres_go_to_all_who_count_and_to_those_who_train_and_one_model_comes_
         ({"clusters": 0}, "method.clusters must be at least 1, got 0"),
         ({"estimate_every": 0}, "method.estimate_every must be at least 1, got 0"),
         ({"members": -1}, "method.members must be at least 0, got -1"),
-        ({"mu": -0.1}, "method.mu must be a finite number of at least 0, got -0.1"),
-        ({"sigma": 2.0}, "method.sigma must lie between 0 and 1, got 2.0"),
+        ({"mu": -0.1}, "method.mu must be at least 0, got -0.1"),
+        ({"sigma": 2.0}, "method.sigma must be between 0 and 1, got 2.0"),
         ({"selection": "some"}, "method.selection must be one of 'drawn', 'all', got 'some'"),
         ({"serve": "mean"}, "method.serve must be one of 'own', 'center', got 'mean'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(given, text):
+def test_invalid_settings_are_refused(given, text):
     with pytest.raises(SpecError, match=f"^{text}$"):
         FedSoft(**given)

@@ -1,4 +1,4 @@
-"""FeSEM: E and M by hand, its options, its identities, and where its start goes wrong."""
+"""FeSEM: E-step and M-step by hand, options, identities, and its degenerate start."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 @pytest.fixture(scope="session")
 def four(tiny):
-    """F_i(w) = ½(w - x_i)², so one step of rate ½ halves the distance to x_i = 0, 10, 12, 20; c has two examples."""
-    return lambda **how: tiny(a=[0], b=[10], c=[12, 12], d=[20], **how)
+    """F_i(w) = ½(w - x_i)², so one step of rate ½ halves the distance to x_i = 0, 10, 12, 20; c has two samples."""
+    return lambda **options: tiny(a=[0], b=[10], c=[12, 12], d=[20], **options)
 
 
 def begin(method, fed, bank, w0=0.0, **known):
@@ -42,9 +42,9 @@ def begin(method, fed, bank, w0=0.0, **known):
 
 
 @BOTH
-def test_clients_train_the_centre_nearest_to_their_last_model(kind, four, cohort, bank, step):
+def test_clients_train_the_center_nearest_to_their_last_model(kind, four, cohort, bank, step):
     # Centers 1 and 8.   a: last at 2, nearest 1 → 0.5    b: last at 7, nearest 8 → 9    c: last at 9, 8 → 10
-    # (9 + 10)/2 = 9.5, although c has twice b's examples.
+    # (9 + 10)/2 = 9.5, although c has twice the samples of b.
     fed, method = four(kind=kind), FeSEM(step(0.5), clusters=2)
     out = method.round(begin(method, fed, bank(1, 8), a=2, b=7, c=9), fed, cohort(fed, clients="abc"), Seed(0))
     assert out.assignment == {"a": 0, "b": 1, "c": 1}
@@ -54,15 +54,16 @@ def test_clients_train_the_centre_nearest_to_their_last_model(kind, four, cohort
     assert out.loss == (0.5 + 2 + 2 * 8) / 4
 
 
-def test_weights_by_examples_count_examples(four, cohort, bank, step):
+def test_clients_can_be_weighted_by_samples(four, cohort, bank, step):
     # (9 + 2·10) / 3
     fed, method = four(), FeSEM(step(0.5), clusters=2, weights="samples")
     out = method.round(begin(method, fed, bank(1, 8), a=2, b=7, c=9), fed, cohort(fed, clients="abc"), Seed(0))
     np.testing.assert_allclose(out.state.bank["w"], [0.5, 29 / 3], rtol=1e-6)
 
 
-def test_all_members_count_with_their_last_models(four, cohort, bank, step):
-    # d is not asked; its last model 14 is nearest to 8: (9 + 10 + 14)/3 = 11. It may change sides without being asked.
+def test_all_members_are_averaged_with_their_last_models(four, cohort, bank, step):
+    # d is not asked; its last model 14 is nearest to 8: (9 + 10 + 14)/3 = 11. It can change its center without being
+    # asked.
     fed, method = four(), FeSEM(step(0.5), clusters=2, members="all")
     state = begin(method, fed, bank(1, 8), a=2, b=7, c=9, d=14)
     out = method.round(state, fed, cohort(fed, clients="abc"), Seed(0))
@@ -72,8 +73,8 @@ def test_all_members_count_with_their_last_models(four, cohort, bank, step):
     assert method.round(state, fed, cohort(fed, clients="abc"), Seed(0)).state.bank["w"].tolist() == [1, 9.5]
 
 
-def test_the_first_client_of_a_centre_may_stand_for_all_as_in_flexcfls_code(four, cohort, bank, step):
-    # b comes before c: center 1 goes to b's 9, and c's 10 does not count.
+def test_a_center_can_be_its_first_client_as_in_the_code_of_flexcfl(four, cohort, bank, step):
+    # b comes before c: center 1 moves to b's 9, and c's 10 is ignored.
     fed, method = four(), FeSEM(step(0.5), clusters=2, agg="first_only")
     out = method.round(begin(method, fed, bank(1, 8), a=2, b=7, c=9), fed, cohort(fed, clients="abc"), Seed(0))
     assert out.state.bank["w"].tolist() == [0.5, 9]
@@ -81,7 +82,7 @@ def test_the_first_client_of_a_centre_may_stand_for_all_as_in_flexcfls_code(four
 
 
 @BOTH
-def test_between_two_e_steps_everyone_stays_where_it_is(kind, four, cohort, bank, step):
+def test_between_two_e_steps_clients_keep_their_center(kind, four, cohort, bank, step):
     # Centers 1 and 8, E in rounds 0, 2, …; last models: b 7, d 4.
     # Round 0, with b: b belongs to 8, d (|4 - 1| = 3) to 1. b trains 8 → 9, and center 1 is at 9.
     fed, method = four(kind=kind), FeSEM(step(0.5), clusters=2, recluster_every=2)
@@ -89,13 +90,13 @@ def test_between_two_e_steps_everyone_stays_where_it_is(kind, four, cohort, bank
     out = method.round(state, fed, cohort(fed, 0, "b"), Seed(0))
     assert dict(out.state.assignment) == {"b": 1, "d": 0}
     assert out.state.bank["w"].tolist() == [1, 9]
-    # Round 1, with a, who is new (w_0 = 0, nearest to 1), and d, who stays with 0: 1 → 0.5 and 1 → 10.5, mean 5.5.
+    # Round 1, with a, which is new (w_0 = 0, nearest to 1), and d, which stays with 0: 1 → 0.5 and 1 → 10.5, mean 5.5.
     out = method.round(out.state, fed, cohort(fed, 1, "ad"), Seed(1))
     assert out.assignment == {"a": 0, "d": 0}
     assert out.state.bank["w"].tolist() == [5.5, 9]
     # d's last model, 10.5, is nearer to 9; it is served by 5.5 until the next E-step. c is new.
     assert method.place(out.state, fed, fed.clients, Seed(0)).row == {"a": 0, "b": 1, "c": 0, "d": 0}
-    # Round 2, with b: all are assigned anew, d to 9.
+    # Round 2, with b: all are assigned again, d to 9.
     out = method.round(out.state, fed, cohort(fed, 2, "b"), Seed(2))
     assert dict(out.state.assignment) == {"a": 0, "b": 1, "d": 1}
 
@@ -105,7 +106,7 @@ def test_an_e_step_in_every_round_keeps_no_assignment(blobs, run_rounds):
     assert not state.assignment
 
 
-def test_ties_go_to_the_lowest_centre_and_unchosen_ones_stay_to_the_bit(four, cohort, bank, step):
+def test_ties_go_to_the_lowest_center_and_empty_centers_are_kept_to_the_bit(four, cohort, bank, step):
     fed, method = four(), FeSEM(step(0.5), clusters=3)
     state = begin(method, fed, bank(2, 8, 1e6 / 7), a=5)
     out = method.round(state, fed, cohort(fed, clients="a"), Seed(0))
@@ -116,13 +117,13 @@ def test_ties_go_to_the_lowest_centre_and_unchosen_ones_stay_to_the_bit(four, co
     assert tree.same(late.state.bank, state.bank)
 
 
-def test_who_never_trained_counts_as_the_start(four, bank, step):
+def test_a_client_that_never_trained_is_placed_by_w0(four, bank, step):
     fed, method = four(), FeSEM(step(0.5), clusters=2)
     state = begin(method, fed, bank(1, 8), w0=6, a=2)
     assert method.place(state, fed, fed.clients, Seed(0)).row == {"a": 0, "b": 1, "c": 1, "d": 1}
 
 
-def test_distances_may_be_those_of_the_last_layer(two_layers, step):
+def test_distances_can_be_limited_to_the_last_layer(two_layers, step):
     # a's last model: wide 0, head 5. Centers (wide, head): (0, 0) and (9, 5).
     for layers, nearest in (("all", 0), ("last", 1)):
         method = FeSEM(step(0.5), clusters=2, layers=layers)
@@ -134,7 +135,7 @@ def test_distances_may_be_those_of_the_last_layer(two_layers, step):
         assert state.nearest(["a"]) == {"a": nearest}
 
 
-def test_the_first_round_puts_all_into_one_centre(blobs, run_rounds):
+def test_the_first_round_assigns_all_clients_to_one_center(blobs, run_rounds):
     # The degenerate start that the papers report.
     fed, _ = blobs()
     _, rounds = run_rounds(FeSEM(LOCAL, clusters=3), fed, 3)
@@ -142,7 +143,7 @@ def test_the_first_round_puts_all_into_one_centre(blobs, run_rounds):
     assert all(out.counts == {"empty_clusters": 2} for out in rounds)
 
 
-def test_the_objective_does_not_grow_in_the_e_step(blobs, run_rounds):
+def test_the_e_step_does_not_increase_the_objective(blobs, run_rounds):
     fed, _ = blobs()
     method = FeSEM(LOCAL, clusters=2, warm_start=True)
     state = None
@@ -151,10 +152,10 @@ def test_the_objective_does_not_grow_in_the_e_step(blobs, run_rounds):
         distances = np.square(state.distances(fed.clients))
         before = rounds[-1].assignment
         after = state.nearest(fed.clients)
-        places = np.arange(len(fed.clients))
+        rows = np.arange(len(fed.clients))
         assert (
-            distances[places, [after[c] for c in fed.clients]].sum()
-            <= distances[places, [before[c] for c in fed.clients]].sum()
+            distances[rows, [after[c] for c in fed.clients]].sum()
+            <= distances[rows, [before[c] for c in fed.clients]].sum()
         )
 
 
@@ -168,17 +169,17 @@ def test_a_warm_start_by_hand(kind, four, cohort, bank, step):
     fed, method = four(kind=kind), FeSEM(step(0.5), clusters=2, warm_start=True)
     out = method.round(begin(method, fed, bank(-50, -60), w0=8), fed, cohort(fed), Seed(0))
     assert out.assignment == {"a": 0, "b": 1, "c": 1, "d": 1}
-    # Then half way from the centers 4 and 11: a: 2; b: 10.5, c: 11.5, d: 15.5, whose mean is 12.5.
+    # Then halfway from the centers 4 and 11: a: 2; b: 10.5, c: 11.5, d: 15.5, whose mean is 12.5.
     assert out.state.bank["w"].tolist() == [2, 12.5]
     assert out.state.warmed
 
 
-def test_who_is_not_heard_in_a_warm_start_counts_as_the_start_once_there_are_centres(
+def test_a_client_whose_warm_start_is_lost_is_assigned_by_w0_once_there_are_centers(
     numbers, quadratic, cohort, bank, step
 ):
     class Losing(Sequential):
-        def carry(self, order):
-            return iter(()) if order.work.name == "update" else super().carry(order)
+        def carry(self, request):
+            return iter(()) if request.work.name == "update" else super().carry(request)
 
     fed = Server(Losing(numbers(a=[0], b=[10]), quadratic))
     method = FeSEM(step(0.5), clusters=2, warm_start=True)
@@ -191,7 +192,7 @@ def test_who_is_not_heard_in_a_warm_start_counts_as_the_start_once_there_are_cen
     assert out.state.bank["w"].tolist() == [1, 6.5]
 
 
-def test_a_warm_start_is_one_more_exchange_for_each_client_once(blobs, run_rounds):
+def test_a_warm_start_costs_each_client_one_exchange(blobs, run_rounds):
     fed, _ = blobs()
     state, _ = run_rounds(FeSEM(LOCAL, clusters=2, warm_start=True), fed, 4)
     model, n = 4 * tree.size(state.w0), len(fed.clients)
@@ -201,7 +202,7 @@ def test_a_warm_start_is_one_more_exchange_for_each_client_once(blobs, run_round
 
 @pytest.mark.slow
 @pytest.mark.parametrize("members", ["cohort", "all"])
-def test_far_apart_populations_are_told_apart_after_a_warm_start(members, tiny, run_rounds, step):
+def test_distant_populations_are_separated_after_a_warm_start(members, tiny, run_rounds, step):
     scores = []
     for seed in range(10):
         noise = Seed(seed).fold("x").uniform(16)
@@ -218,7 +219,7 @@ def test_far_apart_populations_are_told_apart_after_a_warm_start(members, tiny, 
 
 @BOTH
 @pytest.mark.parametrize("weights", ["uniform", "samples"])
-def test_one_centre_is_fedavg(kind, weights, blobs, run_rounds):
+def test_one_center_is_fedavg(kind, weights, blobs, run_rounds):
     fed, _ = blobs(kind=kind)
     mine, rounds = run_rounds(FeSEM(LOCAL, clusters=1, weights=weights), fed, 3, size=5, stragglers=1)
     theirs, others = run_rounds(FedAvg(LOCAL, weights=weights), fed, 3, size=5, stragglers=1)
@@ -226,7 +227,7 @@ def test_one_centre_is_fedavg(kind, weights, blobs, run_rounds):
     np.testing.assert_allclose([r.loss for r in rounds], [r.loss for r in others], rtol=1e-5)
 
 
-def test_nothing_more_is_sent_than_in_fedavg(blobs, run_rounds):
+def test_traffic_equals_that_of_fedavg(blobs, run_rounds):
     # 2 K T models.
     fed, _ = blobs()
     state, _ = run_rounds(FeSEM(LOCAL, clusters=3), fed, 3, size=5)
@@ -236,7 +237,7 @@ def test_nothing_more_is_sent_than_in_fedavg(blobs, run_rounds):
     assert set(sent) == {"train", "control"}
 
 
-def test_running_statistics_are_no_distance():
+def test_running_statistics_do_not_enter_distances():
     task = models.Task(
         name="with statistics",
         init=lambda seed: {"kernel": np.zeros(2, np.float32), "norm": {"stats": {"mean": np.zeros(3, np.float32)}}},
@@ -248,7 +249,7 @@ def test_running_statistics_are_no_distance():
     assert FeSEM(clusters=2).start(task, Seed(0)).counted.tolist() == [True, True, False, False, False]
 
 
-def test_what_cannot_be_meant_is_refused():
+def test_invalid_settings_are_refused():
     for settings, text in (
         ({"clusters": 0}, "clusters must be at least 1, got 0"),
         ({"recluster_every": 0}, "recluster_every must be at least 1, got 0"),

@@ -1,4 +1,4 @@
-"""FeSEM-MIG: FeSEM to the bit, with shifts counted."""
+"""FeSEM-MIG: FeSEM to the bit, with drifts counted."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TINY = {
 
 
 def finished(method):
-    run_rounds, steps = build(Spec.of({**TINY, "method": method})).session, []
-    while run_rounds.t < 5:
-        steps.append(run_rounds.step())
-    return run_rounds, steps
+    session, steps = build(Spec.of({**TINY, "method": method})).session, []
+    while session.t < 5:
+        steps.append(session.step())
+    return session, steps
 
 
-def test_it_is_fesem_to_the_bit_and_sends_no_model_more():
+def test_it_is_fesem_to_the_bit_and_sends_no_additional_models():
     same = {"clusters": 2, "warm_start": True}
     one, _ = finished({"name": "fesem", **same})
     other, steps = finished({"name": "fesem-mig", **same})
@@ -39,26 +39,26 @@ def test_it_is_fesem_to_the_bit_and_sends_no_model_more():
     }
 
 
-def test_whom_the_detector_names_is_flagged():
+def test_drifted_clients_are_flagged():
     _, steps = finished({"name": "fesem-mig", "clusters": 2})
     assert [len(step.round.flagged) for step in steps] == [step.round.counts["shifts"] for step in steps]
     assert all(set(step.round.flagged) <= set(step.shifted) for step in steps)
 
 
-def test_between_two_e_steps_who_shifted_is_assigned_anew_and_the_others_stay():
-    # E in rounds 0 and 3; from round 1 on all who are known shift before each round.
+def test_between_two_e_steps_drifted_clients_are_assigned_again_and_the_others_stay():
+    # E-steps in rounds 0 and 3; from round 1 on all known clients drift before each round.
     same = {"clusters": 2, "warm_start": True, "recluster_every": 3}
     (_, plain), (_, steps) = finished({"name": "fesem", **same}), finished({"name": "fesem-mig", **same})
-    for before, now in itertools.pairwise(plain[:3]):
-        kept, after = before.round.state.assignment, now.round.state.assignment
-        assert {client: after[client] for client in kept} == dict(kept)
-    for before, now in itertools.pairwise(step.round for step in steps[:3]):
-        nearest = before.state.nearest(now.flagged)
+    for before, after in itertools.pairwise(plain[:3]):
+        kept, later = before.round.state.assignment, after.round.state.assignment
+        assert {client: later[client] for client in kept} == dict(kept)
+    for before, after in itertools.pairwise(step.round for step in steps[:3]):
+        nearest = before.state.nearest(after.flagged)
         assert nearest
-        assert {client: now.state.assignment[client] for client in nearest} == nearest
+        assert {client: after.state.assignment[client] for client in nearest} == nearest
 
 
-def test_what_cannot_be_meant_is_refused():
+def test_invalid_settings_are_refused():
     for settings, text in (({"tau": -1}, "tau must be"), ({"clusters": 0}, "clusters must be at least 1")):
         with pytest.raises(SpecError, match=text):
             FeSEMMig(**settings)

@@ -1,4 +1,4 @@
-"""FlexCFL: the detector by hand, migrations, what they cost, and FedGroup where nobody migrates."""
+"""FlexCFL: the detector by hand, migrations and their traffic, and equality with FedGroup without migrations."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from coterie.shift import SHIFTS
 BOTH = pytest.mark.parametrize("make", [sequential, vectorized], ids=["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
 
-# One input that is always 1 and two classes: a model learns which class is the more frequent.
+# One input that is always 1, and two classes: a model learns which class is more frequent.
 TASK = models.build("mclr", (1,), 2)
 
 
-# A hundred examples of each class for each of a dozen clients: of these they hold some.
+# A pool of a hundred samples of each class for each of twelve clients.
 POOL = data.from_arrays(
     {f"{i:02}": (np.ones((200, 1), np.float32), np.repeat(np.arange(2, dtype=np.int32), 100)) for i in range(12)},
     test={},
@@ -39,29 +39,29 @@ POOL = data.from_arrays(
 
 
 def labeled(**clients):
-    """`labeled(a=(10, 0))`: data of clients with so many examples of each class, out of one pool."""
+    """`labeled(a=(10, 0))`: clients with these numbers of samples of each class, from one pool."""
     held = []
-    for place, counts in enumerate(clients.values()):
-        own, labels = POOL.fit.of(place), POOL.y[POOL.fit.of(place)]
+    for position, counts in enumerate(clients.values()):
+        own, labels = POOL.fit.of(position), POOL.y[POOL.fit.of(position)]
         held.append(np.concatenate([own[labels == label][:count] for label, count in enumerate(counts)]))
     none = Index.from_lists([np.zeros(0, np.int64)] * len(clients))
     return dataclasses.replace(POOL, clients=tuple(clients), fit=Index.from_lists(held), test=none)
 
 
-def look(fed, clients="a", renew=0, **detector):
+def drifted(fed, clients="a", renew=0, **detector):
     rows = PerClient(np.array([renew], np.int32), dict.fromkeys(clients, 0))
     return fed.ask(clients, watch, Seed(0), renew=rows, detector=Detector(**detector)).by_client("shifted")
 
 
 @pytest.fixture
-def kinds():
-    """a, b, e know class 0 only, c, d, f class 1 only."""
+def held():
+    """Label counts in two true clusters: a, b, e have class 0 only; c, d, f class 1 only."""
     return {"a": (10, 0), "b": (12, 0), "c": (0, 10), "d": (0, 12), "e": (9, 0), "f": (0, 9)}
 
 
 @pytest.fixture
 def flex():
-    """`flex(...)`: two groups founded on whoever is available."""
+    """`flex(...)`: FlexCFL with two groups formed from all available clients."""
 
     def make(**settings):
         return FlexCFL(
@@ -81,21 +81,21 @@ def flex():
 
 @BOTH
 @pytest.mark.parametrize(("kind", "shifted"), [("label", 1), ("sorted_counts", 0)])
-def test_exchanged_classes_are_a_shift_that_sorted_counts_cannot_see(make, kind, shifted):
+def test_exchanged_classes_are_a_drift_that_sorted_counts_cannot_detect(make, kind, shifted):
     # h_ref = (10, 0), h = (0, 10), n = 10, L = 2: D = 10 > τ = 1 class by class, and 0 between sorted counts.
     fed = make(labeled(a=(10, 0)), TASK)
-    assert look(fed, kind=kind) == {"a": 0}  # takes its bearings
+    assert drifted(fed, kind=kind) == {"a": 0}  # sets its reference counts
     fed.move(labeled(a=(0, 10)))
-    assert look(fed, kind=kind) == {"a": shifted}
+    assert drifted(fed, kind=kind) == {"a": shifted}
 
 
 @pytest.mark.parametrize("kind", ["label", "sorted_counts"])
-def test_twice_the_counts_are_a_shift_for_both(kind):
+def test_doubled_counts_are_a_drift_for_both_detectors(kind):
     # D = n/L > 0.2 n/L.
     fed = sequential(labeled(a=(6, 4)), TASK)
-    look(fed, kind=kind)
+    drifted(fed, kind=kind)
     fed.move(labeled(a=(12, 8)))
-    assert look(fed, kind=kind) == {"a": 1}
+    assert drifted(fed, kind=kind) == {"a": 1}
 
 
 @BOTH
@@ -103,55 +103,55 @@ def test_twice_the_counts_are_a_shift_for_both(kind):
     ("now", "shifted"), [((5, 7), 0), ((5, 8), 1), ((6, 4), 0), ((7, 3), 1), ((5, 3), 0), ((5, 2), 1)]
 )
 def test_the_threshold_is_strict(make, now, shifted):
-    # n = 10, so L·τ = 2: two examples more or less, or one exchanged, reach it exactly and are none.
+    # n = 10, so L·τ = 2: two samples more or less, or one exchanged, reach it exactly and are not a drift.
     fed = make(labeled(a=(5, 5)), TASK)
-    look(fed)
+    drifted(fed)
     fed.move(labeled(a=now))
-    assert look(fed) == {"a": shifted}
+    assert drifted(fed) == {"a": shifted}
 
 
-def test_small_drifts_add_up_until_they_are_seen():
-    # (10, 10), n = 20, L·τ = 4: by (11, 9), 2; (12, 8), 4; (13, 7), 6. Then from there, where 4 is none again.
+def test_small_drifts_add_up_until_they_are_detected():
+    # (10, 10), n = 20, L·τ = 4: by (11, 9), 2; (12, 8), 4; (13, 7), 6. Then from there, where 4 is not a drift.
     fed = sequential(labeled(a=(10, 10)), TASK)
-    look(fed)
+    drifted(fed)
     found = []
     for now in ((11, 9), (12, 8), (13, 7), (11, 9), (10, 10)):
         fed.move(labeled(a=now))
-        found.append(look(fed)["a"])
+        found.append(drifted(fed)["a"])
     assert found == [0, 0, 1, 0, 1]
 
 
-def test_the_size_in_the_threshold_is_the_first_one():
-    # n stays 10 after growing to 100: then 3 more are seen, 2 are not.
+def test_the_threshold_uses_the_initial_number_of_samples():
+    # n stays 10 after growing to 100: 3 more are detected, 2 are not.
     fed = sequential(labeled(a=(5, 5)), TASK)
-    look(fed)
+    drifted(fed)
     fed.move(labeled(a=(50, 50)))
-    assert look(fed) == {"a": 1}
+    assert drifted(fed) == {"a": 1}
     for now, shifted in (((52, 50), 0), ((53, 50), 1)):
         fed.move(labeled(a=now))
-        assert look(fed) == {"a": shifted}
+        assert drifted(fed) == {"a": shifted}
 
 
-def test_renewing_takes_new_bearings_and_is_no_shift():
+def test_renewing_sets_the_reference_counts_and_is_not_a_drift():
     fed = sequential(labeled(a=(10, 0)), TASK)
-    look(fed)
+    drifted(fed)
     fed.move(labeled(a=(0, 10)))
-    assert look(fed, renew=1) == {"a": 0}
-    assert look(fed) == {"a": 0}
+    assert drifted(fed, renew=1) == {"a": 0}
+    assert drifted(fed) == {"a": 0}
 
 
 # Migration -----------------------------------------------------------------------------------------------------------
 
 
 @BOTH
-def test_who_shifted_migrates_whether_in_the_cohort_or_not(make, kinds, flex, run_rounds, cohort):
-    fed, method = make(labeled(**kinds), TASK), flex()
+def test_drifted_clients_migrate_in_the_cohort_or_not(make, held, flex, run_rounds, cohort):
+    fed, method = make(labeled(**held), TASK), flex()
     state, _ = run_rounds(method, fed, 0)
     assert dict(state.assignment) == {"a": 0, "b": 0, "c": 1, "d": 1, "e": 0, "f": 1}
     quiet = method.round(state, fed, cohort(fed, 0, "bc"), Seed(1))
     assert quiet.counts == {"shifts": 0, "migrations": 0}
-    # a and c exchange their data; b gets more of the same: a shift, but no migration.
-    fed.move(labeled(**kinds | {"a": (0, 10), "c": (10, 0), "b": (20, 0)}))
+    # a and c exchange their data; b gets more of the same class: a drift, but no migration.
+    fed.move(labeled(**held | {"a": (0, 10), "c": (10, 0), "b": (20, 0)}))
     out = method.round(quiet.state, fed, cohort(fed, 1, "bd"), Seed(2))
     assert out.counts == {"shifts": 3, "migrations": 2}
     assert out.flagged == ("a", "b", "c")
@@ -160,15 +160,15 @@ def test_who_shifted_migrates_whether_in_the_cohort_or_not(make, kinds, flex, ru
     assert out.assignment == {"a": 1, "b": 0, "c": 0, "d": 1}
     again = method.round(out.state, fed, cohort(fed, 2, "bd"), Seed(3))
     assert again.counts == {"shifts": 0, "migrations": 0}
-    # Each is served by its new group, and by no other.
+    # Each client is served by its new group.
     assert method.place(again.state, fed.evaluating(), fed.clients, Seed(0)).row == dict(out.state.assignment)
 
 
-def test_a_migration_downloads_nothing(kinds, flex, run_rounds, cohort):
-    fed, method = sequential(labeled(**kinds), TASK), flex(alpha=2)
+def test_a_migration_downloads_nothing(held, flex, run_rounds, cohort):
+    fed, method = sequential(labeled(**held), TASK), flex(alpha=2)
     state, _ = run_rounds(method, fed, 1)
     assert len(state.initial_clients) == 4
-    fed.move(labeled(**{name: counts[::-1] for name, counts in kinds.items()}))
+    fed.move(labeled(**{name: counts[::-1] for name, counts in held.items()}))
     out = method.round(state, fed, cohort(fed, 7, ["a"]), Seed(2))
     assert out.counts == {"shifts": 6, "migrations": 6}
     model = 4 * tree.size(state.w0)
@@ -177,64 +177,64 @@ def test_a_migration_downloads_nothing(kinds, flex, run_rounds, cohort):
     assert sent["train"] == {"down": model, "up": model}
 
 
-def test_sorted_counts_leave_them_where_they_are(kinds, flex, run_rounds, cohort):
-    fed, method = sequential(labeled(**kinds), TASK), flex(detector="sorted_counts")
+def test_with_sorted_counts_clients_with_exchanged_classes_do_not_migrate(held, flex, run_rounds, cohort):
+    fed, method = sequential(labeled(**held), TASK), flex(detector="sorted_counts")
     state, _ = run_rounds(method, fed, 0)
-    fed.move(labeled(**{name: counts[::-1] for name, counts in kinds.items()}))
+    fed.move(labeled(**{name: counts[::-1] for name, counts in held.items()}))
     out = method.round(state, fed, cohort(fed), Seed(2))
     assert out.counts == {"shifts": 0, "migrations": 0}
     assert dict(out.state.assignment) == dict(state.assignment)
 
 
-def test_cold_clients_are_not_watched_but_take_their_bearings_when_they_join(kinds, flex, run_rounds, cohort):
-    fed, method = sequential(labeled(**kinds), TASK), flex(alpha=2)
+def test_clients_without_a_group_set_their_reference_counts_when_they_join(held, flex, run_rounds, cohort):
+    fed, method = sequential(labeled(**held), TASK), flex(alpha=2)
     state, _ = run_rounds(method, fed, 0)
-    cold = sorted(set(fed.clients).difference(state.initial_clients))
-    assert len(cold) == 2
-    # Their data change before they join: no shift, neither now nor later.
-    fed.move(labeled(**kinds | {name: kinds[name][::-1] for name in cold}))
-    out = method.round(state, fed, cohort(fed, 0, cold), Seed(1))
+    new = sorted(set(fed.clients).difference(state.initial_clients))
+    assert len(new) == 2
+    # Their data change before they join: no drift, neither now nor later.
+    fed.move(labeled(**held | {name: held[name][::-1] for name in new}))
+    out = method.round(state, fed, cohort(fed, 0, new), Seed(1))
     assert out.counts == {"shifts": 0, "migrations": 0}
-    after = method.round(out.state, fed, cohort(fed, 1, cold), Seed(2))
+    after = method.round(out.state, fed, cohort(fed, 1, new), Seed(2))
     assert after.counts == {"shifts": 0, "migrations": 0}
-    groups = {kind: state.assignment[next(c for c in state.initial_clients if kinds[c][kind])] for kind in (0, 1)}
-    for name in cold:
-        assert out.state.assignment[name] == groups[0 if kinds[name][1] else 1]
+    groups = {label: state.assignment[next(c for c in state.initial_clients if held[c][label])] for label in (0, 1)}
+    for name in new:
+        assert out.state.assignment[name] == groups[0 if held[name][1] else 1]
 
 
 def test_a_migration_is_never_random(flex, run_rounds, cohort):
-    kinds = {f"{kind}{i}": counts for kind, counts in (("a", (10, 0)), ("b", (0, 10))) for i in range(6)}
-    fed, method = sequential(labeled(**kinds), TASK), flex(alpha=2, assignment="random")
+    held = {f"{cluster}{i}": counts for cluster, counts in (("a", (10, 0)), ("b", (0, 10))) for i in range(6)}
+    fed, method = sequential(labeled(**held), TASK), flex(alpha=2, assignment="random")
     state, _ = run_rounds(method, fed, 1)
     assert len(state.assignment) == 12
-    fed.move(labeled(**{name: counts[::-1] for name, counts in kinds.items()}))
+    fed.move(labeled(**{name: counts[::-1] for name, counts in held.items()}))
     out = method.round(state, fed, cohort(fed, 1), Seed(3))
     assert out.counts["shifts"] == 12
-    assert adjusted_rand(dict(out.state.assignment), {name: int(name[0] == "a") for name in kinds}) == 1
+    assert adjusted_rand(dict(out.state.assignment), {name: int(name[0] == "a") for name in held}) == 1
 
 
 @pytest.fixture
-def losing(kinds):
-    """`losing(work, "a")`: a federation that loses a's replies to this work, once `fed.lose` is set."""
+def losing(held):
+    """`losing(work, "a")`: a federation that loses a's replies to this work, and a switch for the losses."""
 
     def make(work, *lost):
         class Losing(Sequential):
             on = False
 
-            def carry(self, order):
-                gone = lost if Losing.on and order.work.name == work else ()
-                return (block for block in super().carry(order) if block.clients[0] not in gone)
+            def carry(self, request):
+                gone = lost if Losing.on and request.work.name == work else ()
+                return (batch for batch in super().carry(request) if batch.clients[0] not in gone)
 
-        fed = Server(Losing(labeled(**kinds), TASK))
+        fed = Server(Losing(labeled(**held), TASK))
         return fed, lambda on: setattr(Losing, "on", on)
 
     return make
 
 
-def test_a_shift_whose_news_was_lost_is_told_again(losing, kinds, flex, run_rounds, cohort):
+def test_a_drift_whose_reply_was_lost_is_detected_again(losing, held, flex, run_rounds, cohort):
     fed, lose = losing("flexcfl.watch", "a")
     state, _ = run_rounds(flex(), fed, 0)
-    fed.move(labeled(**kinds | {"a": (0, 10)}))
+    fed.move(labeled(**held | {"a": (0, 10)}))
     lose(True)
     out = flex().round(state, fed, cohort(fed, 0, "b"), Seed(1))
     assert out.counts == {"shifts": 0, "migrations": 0}
@@ -243,10 +243,12 @@ def test_a_shift_whose_news_was_lost_is_told_again(losing, kinds, flex, run_roun
     assert out.counts == {"shifts": 1, "migrations": 1}
 
 
-def test_a_migrant_whose_choice_was_lost_is_cold_until_it_is_in_a_cohort(losing, kinds, flex, run_rounds, cohort):
+def test_a_drifted_client_whose_choice_was_lost_has_no_group_until_it_is_in_a_cohort(
+    losing, held, flex, run_rounds, cohort
+):
     fed, lose = losing("fedgroup.choose", "a")
     state, _ = run_rounds(flex(), fed, 0)
-    fed.move(labeled(**kinds | {"a": (0, 10), "c": (10, 0)}))
+    fed.move(labeled(**held | {"a": (0, 10), "c": (10, 0)}))
     lose(True)
     out = flex().round(state, fed, cohort(fed, 0, "b"), Seed(1))
     assert out.counts == {"shifts": 2, "migrations": 1}
@@ -258,10 +260,10 @@ def test_a_migrant_whose_choice_was_lost_is_cold_until_it_is_in_a_cohort(losing,
 
 
 @pytest.mark.parametrize("work", ["fedgroup.choose", "flexcfl.watch"])
-def test_a_lone_migrant_that_is_not_heard_costs_nobody_the_round(work, losing, kinds, flex, run_rounds, cohort):
-    fed, lose = losing(work, *kinds)
+def test_lost_replies_of_drifted_clients_do_not_skip_the_round(work, losing, held, flex, run_rounds, cohort):
+    fed, lose = losing(work, *held)
     state, _ = run_rounds(flex(), fed, 0)
-    fed.move(labeled(**kinds | {"a": (0, 10)}))
+    fed.move(labeled(**held | {"a": (0, 10)}))
     lose(True)
     out = flex().round(state, fed, cohort(fed, 0, "bc"), Seed(1))
     assert set(out.distances) == {"b", "c"}
@@ -271,10 +273,10 @@ def test_a_lone_migrant_that_is_not_heard_costs_nobody_the_round(work, losing, k
     assert out.state.assignment["a"] == 1
 
 
-def test_a_skipped_round_forgets_the_shift_on_both_sides(losing, kinds, flex, run_rounds, cohort):
+def test_a_skipped_round_undoes_the_detection_on_server_and_client(losing, held, flex, run_rounds, cohort):
     fed, lose = losing("fit", "b")
     state, _ = run_rounds(flex(), fed, 0)
-    fed.move(labeled(**kinds | {"a": (0, 10)}))
+    fed.move(labeled(**held | {"a": (0, 10)}))
     lose(True)
     fed.begin()
     with pytest.raises(TooFewReplies):
@@ -294,10 +296,10 @@ TINY = {
 
 
 def finished(method, **sections):
-    run_rounds = build(Spec.of({**TINY, **sections, "method": method})).session
-    while run_rounds.stage == "prepare" or run_rounds.t < 4:
-        run_rounds.step()
-    return run_rounds
+    session = build(Spec.of({**TINY, **sections, "method": method})).session
+    while session.stage == "prepare" or session.t < 4:
+        session.step()
+    return session
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -311,7 +313,7 @@ def test_without_migration_it_is_fedgroup_byte_for_byte_under_every_shift(shift)
     assert one.save() == other.save()
 
 
-def test_where_nothing_shifts_it_is_fedgroup_but_for_the_looking(blobs, run_rounds):
+def test_without_drift_it_is_fedgroup_except_for_the_detection(blobs, run_rounds):
     fed, _ = blobs()
     settings = {"clusters": 2, "alpha": 2, "pretrain_steps": 5}
     one, rounds = run_rounds(FlexCFL(LOCAL, **settings), fed, 3, size=5)
@@ -320,31 +322,31 @@ def test_where_nothing_shifts_it_is_fedgroup_but_for_the_looking(blobs, run_roun
     assert all(r.counts == {"shifts": 0, "migrations": 0} for r in rounds[1:])
 
 
-def test_eager_it_is_fedgroups_default(blobs, run_rounds):
+def test_with_eager_assignment_and_without_migration_it_is_fedgroup(blobs, run_rounds):
     fed, _ = blobs()
     one, _ = run_rounds(FlexCFL(LOCAL, clusters=2, alpha=2, assign="eager", migration=False), fed, 2)
     other, _ = run_rounds(FedGroup(LOCAL, clusters=2, alpha=2), blobs()[0], 2)
     assert codec.encode(one) == codec.encode(other)
 
 
-def test_what_cannot_be_meant_is_refused(quadratic):
+def test_invalid_settings_are_refused(quadratic):
     for settings, text in (
-        ({"tau": -1.0}, "tau must be a finite number"),
+        ({"tau": -1.0}, "tau must be at least 0, got -1.0"),
         ({"detector": "emd"}, "detector must be one of 'label', 'sorted_counts'"),
         ({"clusters": 0}, "clusters must be at least 1"),
     ):
         with pytest.raises(SpecError, match=text):
             FlexCFL(**settings)
-    with pytest.raises(SpecError, match="there are none in regression"):
+    with pytest.raises(SpecError, match="this task is a regression"):
         FlexCFL().start(quadratic, Seed(0))
     assert dataclasses.asdict(FlexCFL(migration=False).start(quadratic, Seed(0)))
 
 
-# The ledger ----------------------------------------------------------------------------------------------------------
+# Traffic -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_the_ledger_gives_the_papers_ratio_on_its_setting():
+def test_traffic_has_the_ratio_of_the_paper_in_its_setting():
     # MNIST in the paper: K = 20, T = 300, m = 3, N = 1000, α = 20: (12000 + 3000 + 120) / 12000 = 1.26.
     n, k, t, m, alpha = 1000, 20, 300, 3, 20
     two = (np.ones((2, 1), np.float32), np.arange(2, dtype=np.int32))

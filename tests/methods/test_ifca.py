@@ -1,4 +1,4 @@
-"""IFCA: its equations by hand, its variants, its identities, and planted clusters that it finds."""
+"""IFCA: equations by hand, variants, identities, and recovery of planted clusters."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def three(tiny):
     F_i(θ) = ½(θ - x_i)², so one step of rate ½ halves the distance to x_i. Centers start at 1 and 8.
         a: x = 0,  chooses 1 → 0.5         losses ½·1², ½·8²         gradient  1
         b: x = 10, chooses 8 → 9           losses ½·9², ½·2²         gradient -2
-        c: x = 12, chooses 8 → 10          losses ½·11², ½·4²        gradient -4        with two examples
+        c: x = 12, chooses 8 → 10          losses ½·11², ½·4²        gradient -4        with two samples
     """
-    return lambda **how: tiny(a=[0], b=[10], c=[12, 12], **how)
+    return lambda **options: tiny(a=[0], b=[10], c=[12, 12], **options)
 
 
 # (a), (b), (c) ------------------------------------------------------------------------------------------------------
@@ -48,17 +48,17 @@ def three(tiny):
 
 @BOTH
 def test_each_cluster_moves_to_the_mean_of_its_own_clients(kind, three, cohort, bank, step):
-    # (9 + 10) / 2 = 9.5, although c has twice b's examples.
+    # (9 + 10) / 2 = 9.5, although c has twice the samples of b.
     fed, method = three(kind=kind), IFCA(step(0.5), clusters=2)
     out = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed), Seed(0))
     assert out.assignment == {"a": 0, "b": 1, "c": 1}
     assert out.state.banks[0]["w"].tolist() == [0.5, 9.5]
     assert out.distances == {"a": 0, "b": 0.5, "c": 0.5}
-    # The losses before the step, by examples: (½·1 + ½·4 + 2·½·16) / 4.
+    # The losses before the step, weighted by samples: (½·1 + ½·4 + 2·½·16) / 4.
     assert out.loss == (0.5 + 2 + 2 * 8) / 4
 
 
-def test_a_round_shows_the_losses_on_which_it_decided(three, cohort, bank, step):
+def test_a_round_reports_the_losses_behind_the_choices(three, cohort, bank, step):
     fed, method = three(), IFCA(step(0.5), clusters=2)
     out = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed), Seed(0))
     assert out.evidence["clients"] == ["a", "b", "c"]
@@ -66,7 +66,7 @@ def test_a_round_shows_the_losses_on_which_it_decided(three, cohort, bank, step)
 
 
 @BOTH
-def test_weights_by_examples_count_examples(kind, three, cohort, bank, step):
+def test_clients_can_be_weighted_by_samples(kind, three, cohort, bank, step):
     # (9 + 2·10) / 3
     fed, method = three(kind=kind), IFCA(step(0.5), clusters=2, weights="samples")
     out = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed), Seed(0))
@@ -74,19 +74,21 @@ def test_weights_by_examples_count_examples(kind, three, cohort, bank, step):
 
 
 @BOTH
-def test_the_first_client_of_a_cluster_may_stand_for_all_as_in_flexcfls_code(kind, three, cohort, bank, step):
-    # b comes before c: cluster 1 goes to b's 9, and c's 10 does not count.
+def test_a_cluster_can_be_its_first_client_as_in_the_code_of_flexcfl(kind, three, cohort, bank, step):
+    # b comes before c: cluster 1 moves to b's 9, and c's 10 is ignored.
     fed, method = three(kind=kind), IFCA(step(0.5), clusters=2, agg="first_only")
     out = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed), Seed(0))
     assert out.assignment == {"a": 0, "b": 1, "c": 1}
     assert out.state.banks[0]["w"].tolist() == [0.5, 9]
     assert out.distances == {"a": 0, "b": 0, "c": 1}
-    with pytest.raises(SpecError, match="no balanced first round, no agg"):
+    with pytest.raises(
+        SpecError, match="averaging='gradients' needs the defaults of shared, members, first_round and agg"
+    ):
         IFCA(agg="first_only", averaging="gradients")
 
 
 @BOTH
-def test_gradients_are_divided_by_the_cohort(kind, three, cohort, bank, step):
+def test_gradients_are_divided_by_the_size_of_the_cohort(kind, three, cohort, bank, step):
     # θ_j - (γ/|M|) Σ_i s_ij g_i with γ = ½ and |M| = 3:    1 - ½·1/3 = 5/6,    8 + ½·(2 + 4)/3 = 9
     fed, method = three(kind=kind), IFCA(step(0.5), clusters=2, averaging="gradients")
     out = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed), Seed(0))
@@ -95,14 +97,14 @@ def test_gradients_are_divided_by_the_cohort(kind, three, cohort, bank, step):
     assert out.loss == (0.5 + 2 + 2 * 8) / 4
 
 
-def test_gradients_may_be_divided_by_the_cluster(three, cohort, bank, step):
+def test_gradients_can_be_divided_by_the_size_of_the_cluster(three, cohort, bank, step):
     # 1 - ½·1 = 0.5,    8 + ½·(2 + 4)/2 = 9.5
     fed, method = three(), IFCA(step(0.5), clusters=2, averaging="gradients", normalizer="cluster")
     out = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed), Seed(0))
     assert out.state.banks[0]["w"].tolist() == [0.5, 9.5]
 
 
-def test_the_rate_of_gradients_decays_too(three, cohort, bank, step):
+def test_the_learning_rate_of_gradients_decays_too(three, cohort, bank, step):
     # γ = ½·½ in round 1: 1 - ¼·1 = 0.75, 8 + ¼·3 = 8.75
     fed = three()
     method = IFCA(step(0.5, lr_decay=0.5), clusters=2, averaging="gradients", normalizer="cluster")
@@ -121,7 +123,7 @@ def test_ties_go_to_the_lowest_index(kind, tiny, cohort, bank, step):
 
 @BOTH
 @pytest.mark.parametrize("averaging", ["models", "gradients"])
-def test_a_cluster_that_nobody_chose_is_kept_to_the_bit_and_counted(kind, averaging, three, cohort, bank, step):
+def test_a_cluster_that_no_client_chose_is_kept_to_the_bit_and_counted(kind, averaging, three, cohort, bank, step):
     fed, method = three(kind=kind), IFCA(step(0.5), clusters=4, averaging=averaging)
     start = bank(1 / 3, 1e6 / 7, 8, -1e-30)
     out = method.round(begin(method, fed.task, start), fed, cohort(fed), Seed(0))
@@ -132,8 +134,8 @@ def test_a_cluster_that_nobody_chose_is_kept_to_the_bit_and_counted(kind, averag
     assert out.counts == {"empty_clusters": 2}
 
 
-def test_where_one_start_is_better_for_everybody_the_others_never_move(three, run_rounds, bank, step):
-    # The failure that the paper's restarts are for: all are nearer to 6 than to -100, now and ever after.
+def test_if_one_initial_model_is_best_for_all_clients_the_others_never_change(three, run_rounds, bank, step):
+    # The failure that the paper's restarts address: all clients are nearer to 6 than to -100, in every round.
     fed, method = three(), IFCA(step(0.5), clusters=2)
     state, rounds = run_rounds(method, fed, 5, state=begin(method, fed.task, bank(6, -100)))
     assert state.banks[0]["w"][1] == -100
@@ -152,7 +154,7 @@ def test_a_cohort_of_stragglers_only_changes_nothing(three, cohort, bank, step):
 
 @pytest.mark.parametrize(
     ("averaging", "expected"),
-    # Without b: c alone takes cluster 1 to 10; with gradients |M| = 2: 1 - ½·½ = 0.75, 8 + ½·4/2 = 9.
+    # Without b: c alone moves cluster 1 to 10; with gradients |M| = 2: 1 - ½·½ = 0.75, 8 + ½·4/2 = 9.
     [("models", [0.5, 10]), ("gradients", [0.75, 9])],
 )
 def test_stragglers_are_dropped(averaging, expected, three, cohort, bank, step):
@@ -166,9 +168,9 @@ def test_clients_outside_the_cohort_keep_their_last_assignment(three, cohort, ba
     fed, method = three(), IFCA(step(0.5), clusters=2)
     first = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed, clients="ab"), Seed(0)).state
     assert first.assignment == {"a": 0, "b": 1}
-    # Then a alone, with the models the other way round.
-    turned = dataclasses.replace(first, banks=(bank(8, 1),))
-    assert method.round(turned, fed, cohort(fed, 1, clients="a"), Seed(1)).state.assignment == {"a": 1, "b": 1}
+    # Then a alone, with the models exchanged.
+    exchanged = dataclasses.replace(first, banks=(bank(8, 1),))
+    assert method.round(exchanged, fed, cohort(fed, 1, clients="a"), Seed(1)).state.assignment == {"a": 1, "b": 1}
 
 
 @settings(max_examples=10, deadline=None)
@@ -215,7 +217,7 @@ def test_one_cluster_is_fedavg_to_the_bit(kind, weights, blobs, run_rounds):
 @BOTH
 @pytest.mark.parametrize("options", [{"first_round": "balanced"}, {"members": 12}, {"shared": "averaged"}])
 def test_one_cluster_is_fedavg_in_every_variant(kind, options, blobs, run_rounds):
-    # Everyone takes part, so that drawing members draws everyone.
+    # All clients take part, so that drawing members draws all of them.
     fed, _ = blobs(kind=kind)
     state, _ = run_rounds(IFCA(LOCAL, clusters=1, **options), fed, 2)
     plain, _ = run_rounds(FedAvg(LOCAL, weights="uniform"), fed, 2)
@@ -223,8 +225,8 @@ def test_one_cluster_is_fedavg_in_every_variant(kind, options, blobs, run_rounds
 
 
 @BOTH
-def test_gradients_are_one_full_step_where_everyone_chooses_the_same_cluster(kind, blobs, run_rounds):
-    # θ - (γ/|M|) Σ g_i = (1/|M|) Σ (θ - γ g_i). The two are rounded to float32 at different places: some units of
+def test_gradients_are_one_full_step_if_all_clients_choose_the_same_cluster(kind, blobs, run_rounds):
+    # θ - (γ/|M|) Σ g_i = (1/|M|) Σ (θ - γ g_i). The two are rounded to float32 at different points: some units of
     # 6e-8, relative to parameters below 1, after three rounds.
     fed, _ = blobs(kind=kind)
     local = LocalSGD(steps=1, batch_size=0, learning_rate=0.5)
@@ -243,19 +245,20 @@ def test_gradients_are_one_full_step_where_everyone_chooses_the_same_cluster(kin
 
 
 @BOTH
-def test_a_balanced_first_round_deals_clients_out_evenly(kind, tiny, run_rounds, step):
-    # 7 clients among 3 clusters: sizes 3, 2, 2, whatever they hold; in one step of rate 1 each to the mean of its own.
+def test_a_balanced_first_round_assigns_clients_evenly(kind, tiny, run_rounds, step):
+    # 7 clients among 3 clusters: sizes 3, 2, 2, whatever their data; one step of rate 1 moves each to the mean of its
+    # clients.
     held = {f"c{i}": [float(i)] for i in range(7)}
     fed, method = tiny(kind=kind, **held), IFCA(step(1.0), clusters=3, first_round="balanced")
-    dealt = set()
+    assignments = set()
     for seed in range(3):
         state, (first,) = run_rounds(method, fed, 1, seed=seed)
         assert sorted(Counter(first.assignment.values()).values()) == [2, 2, 3]
         for j in range(3):
             own = [held[client][0] for client, cluster in first.assignment.items() if cluster == j]
             assert state.banks[0]["w"][j] == pytest.approx(np.mean(own))
-        dealt.add(tuple(sorted(first.assignment.items())))
-    assert len(dealt) == 3
+        assignments.add(tuple(sorted(first.assignment.items())))
+    assert len(assignments) == 3
 
 
 @settings(max_examples=25, deadline=None)
@@ -263,10 +266,10 @@ def test_a_balanced_first_round_deals_clients_out_evenly(kind, tiny, run_rounds,
 def test_balanced_sizes_differ_by_at_most_one(size, clusters, seed, tiny, cohort, step):
     fed = tiny(**{f"c{i}": [0] for i in range(9)})
     method = IFCA(step(1.0), clusters=clusters, first_round="balanced")
-    who = cohort(fed, clients=fed.clients[:size])
-    out = method.round(method.start(fed.task, Seed(0)), fed, who, Seed(seed))
+    asked = cohort(fed, clients=fed.clients[:size])
+    out = method.round(method.start(fed.task, Seed(0)), fed, asked, Seed(seed))
     sizes = np.bincount(list(out.assignment.values()), minlength=clusters)
-    assert set(out.assignment) == set(who)
+    assert set(out.assignment) == set(asked)
     assert sizes.max() - sizes.min() <= 1
     assert out.counts == {"empty_clusters": max(0, clusters - size)}
 
@@ -283,17 +286,18 @@ def test_after_a_balanced_first_round_clients_choose_by_loss(three, cohort, bank
 
 @BOTH
 def test_members_are_drawn_among_all_clients_of_each_cluster(kind, tiny, cohort, bank, step):
-    # Near 0: a, b, c; near 100: d. The cohort is d alone, yet all choose, and at most two of each cluster train.
+    # Near 0: a, b, c; near 100: d. The cohort is d alone, but all clients choose, and at most two of each cluster
+    # train.
     held = {"a": [-1.0], "b": [0.0], "c": [4.0], "d": [100.0]}
     fed, method = tiny(kind=kind, **held), IFCA(step(1.0), clusters=2, members=2)
     drawn = set()
     for seed in range(8):
-        who = cohort(fed, clients="d", seed=seed)
-        out = method.round(begin(method, fed.task, bank(1, 90)), fed, who, Seed(0))
+        asked = cohort(fed, clients="d", seed=seed)
+        out = method.round(begin(method, fed.task, bank(1, 90)), fed, asked, Seed(0))
         near = [client for client, j in out.assignment.items() if j == 0]
         assert len(near) == 2
         assert [client for client, j in out.assignment.items() if j == 1] == ["d"]
-        # One step of rate 1 lands on the mean of those who were drawn.
+        # One step of rate 1 moves to the mean of the drawn clients.
         assert out.state.banks[0]["w"].tolist() == [sum(held[client][0] for client in near) / 2, 100]
         assert out.evidence["clients"] == ["a", "b", "c", "d"]
         assert out.evidence["losses"].shape == (4, 2)
@@ -301,15 +305,15 @@ def test_members_are_drawn_among_all_clients_of_each_cluster(kind, tiny, cohort,
     assert len(drawn) > 1
 
 
-def test_members_of_a_cluster_that_nobody_chose_are_none(three, cohort, bank, step):
+def test_a_cluster_that_no_client_chose_has_no_members(three, cohort, bank, step):
     fed, method = three(), IFCA(step(0.5), clusters=3, members=5)
     out = method.round(begin(method, fed.task, bank(1, 8, 1000)), fed, cohort(fed), Seed(0))
     assert out.state.banks[0]["w"].tolist() == [0.5, 9.5, 1000]
     assert out.counts == {"empty_clusters": 1}
 
 
-def test_stragglers_are_dropped_among_members_too(three, cohort, bank, step):
-    # As without members: c alone takes cluster 1 to 10, and b does not count with a part of its work.
+def test_stragglers_among_the_members_are_dropped_too(three, cohort, bank, step):
+    # As without members: c alone moves cluster 1 to 10, and the partial work of b is ignored.
     fed, method = three(), IFCA(step(0.5), clusters=2, members=3)
     out = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed, efforts={"b": 0.9}), Seed(0))
     assert out.assignment == {"a": 0, "c": 1}
@@ -317,9 +321,9 @@ def test_stragglers_are_dropped_among_members_too(three, cohort, bank, step):
 
 
 @BOTH
-def test_warm_rounds_are_fedavg_in_equal_groups_that_stay(kind, tiny, run_rounds, step):
+def test_warm_rounds_are_fedavg_in_fixed_groups_of_equal_size(kind, tiny, run_rounds, step):
     # Steps of rate ½ towards x_i from the group's model θ: its mean halves its distance to the group's mean x̄, so that
-    # after three rounds it is x̄ + (θ - x̄)/8. Groups that changed from step to step would not get there.
+    # after three rounds it is x̄ + (θ - x̄)/8. Groups that change from step to step would not reach this value.
     held = {f"c{i}": [float(10**i)] for i in range(6)}
     fed, method = tiny(kind=kind, **held), IFCA(step(0.5), clusters=2, warm_rounds=3)
     state, rounds = run_rounds(method, fed, 0)
@@ -333,8 +337,8 @@ def test_warm_rounds_are_fedavg_in_equal_groups_that_stay(kind, tiny, run_rounds
         assert state.banks[0]["w"][j] == pytest.approx(mean + (first[j] - mean) / 8, rel=1e-6)
 
 
-def test_warm_rounds_do_not_count_as_first(tiny, run_rounds, step):
-    # A balanced first round comes after them, then all choose by loss.
+def test_warm_rounds_do_not_count_as_the_first_round(tiny, run_rounds, step):
+    # A balanced first round follows them, then all clients choose by loss.
     fed = tiny(**{f"c{i}": [0] for i in range(4)})
     _, rounds = run_rounds(IFCA(step(0.5), clusters=2, warm_rounds=1, first_round="balanced"), fed, 2)
     sizes = [sorted(Counter(r.assignment.values()).values()) for r in rounds]
@@ -342,7 +346,8 @@ def test_warm_rounds_do_not_count_as_first(tiny, run_rounds, step):
 
 
 def test_restarts_serve_the_run_with_the_lowest_training_loss(three, cohort, bank, step):
-    # Training losses by examples: from 100 and 200 about ½·90²; from 1 and 8 (0.5 + 2 + 2·8)/4; from 1 and 50 more.
+    # Training losses weighted by samples: from 100 and 200 about ½·90²; from 1 and 8 (0.5 + 2 + 2·8)/4; from 1 and 50
+    # more.
     fed, method = three(), IFCA(step(0.5), clusters=2, restarts=3)
     state = begin(method, fed.task, bank(100, 200), bank(1, 8), bank(1, 50))
     assert state.best == 0
@@ -350,7 +355,7 @@ def test_restarts_serve_the_run_with_the_lowest_training_loss(three, cohort, ban
     assert out.state.best == 1
     assert out.state.losses[1] == out.loss == (0.5 + 2 + 2 * 8) / 4
     assert out.assignment == {"a": 0, "b": 1, "c": 1}
-    # All three have moved on: 100 halves its distance to 0, 10 and 12: (50 + 55 + 56)/3.
+    # All three restarts have trained: 100 halves its distance to 0, 10 and 12: (50 + 55 + 56)/3.
     assert out.state.banks[1]["w"].tolist() == [0.5, 9.5]
     np.testing.assert_allclose(out.state.banks[0]["w"], [161 / 3, 200], rtol=1e-6)
     placement = method.place(out.state, fed, fed.clients, Seed(0))
@@ -358,7 +363,7 @@ def test_restarts_serve_the_run_with_the_lowest_training_loss(three, cohort, ban
     assert placement.row == {"a": 0, "b": 1, "c": 1}
 
 
-def test_the_first_of_several_restarts_is_the_run_without(blobs, run_rounds):
+def test_the_first_restart_equals_the_run_without_restarts(blobs, run_rounds):
     fed, _ = blobs()
     several, _ = run_rounds(IFCA(LOCAL, clusters=2, restarts=2), fed, 2, 5)
     one, _ = run_rounds(IFCA(LOCAL, clusters=2), fed, 2, 5)
@@ -369,8 +374,8 @@ def test_the_first_of_several_restarts_is_the_run_without(blobs, run_rounds):
 # Balanced starts ----------------------------------------------------------------------------------------------------
 
 
-def test_starts_are_drawn_again_until_they_are_balanced(tiny, run_rounds, step):
-    # Of two starts the boundary is their mean: with clients at -½ and ½ they are balanced if it lies between.
+def test_initial_models_are_redrawn_until_they_are_balanced(tiny, run_rounds, step):
+    # The boundary between two models is their mean: with clients at -½ and ½ they are balanced if it lies in between.
     fed, method = tiny(a=[-0.5], b=[0.5]), IFCA(step(0.5), clusters=2, balanced_share=0.5)
     kept = 0
     for seed in range(12):
@@ -384,7 +389,7 @@ def test_starts_are_drawn_again_until_they_are_balanced(tiny, run_rounds, step):
     assert 0 < kept < 12
 
 
-def test_every_restart_is_balanced_by_itself(tiny, run_rounds, step):
+def test_every_restart_is_balanced(tiny, run_rounds, step):
     fed, method = tiny(a=[-0.5], b=[0.5]), IFCA(step(0.5), clusters=2, balanced_share=0.5, restarts=3)
     for seed in range(4):
         state, _ = run_rounds(method, fed, 0, seed=seed)
@@ -392,14 +397,14 @@ def test_every_restart_is_balanced_by_itself(tiny, run_rounds, step):
         assert len({float(bank["w"][0]) for bank in state.banks}) == 3
 
 
-def test_starts_that_cannot_be_balanced_are_an_error(tiny, run_rounds, step):
-    # Clients that hold the same number choose the same model.
+def test_initial_models_that_cannot_be_balanced_are_an_error(tiny, run_rounds, step):
+    # Clients with the same data choose the same model.
     fed = tiny(a=[3], b=[3])
-    with pytest.raises(SpecError, match=r"100 starts .* a share of 0\.4; lower balanced_share"):
+    with pytest.raises(SpecError, match=r"100 starts .* a share of 0\.4; lower method\.balanced_share"):
         run_rounds(IFCA(step(0.5), clusters=2, balanced_share=0.4), fed, 0)
 
 
-def test_a_cluster_with_just_its_share_is_balanced(tiny, cohort, bank, step):
+def test_a_cluster_with_exactly_its_share_is_balanced(tiny, cohort, bank, step):
     # 7, 9 and 9 of 25 clients, and 0.28·25 is 7.000000000000001 in floating point.
     fed = tiny(**{f"c{i:02}": [0 if i < 7 else 10 if i < 16 else 20] for i in range(25)})
     method = IFCA(step(0.5), clusters=3, balanced_share=0.28)
@@ -427,11 +432,11 @@ def layers(wide, head):
         ({"shared": "averaged"}, [8.5 / 3, 8.5 / 3], [-1.5, 7.5]),  # (1.5 + 3 + 4)/3 over the whole cohort
         ({"shared": "averaged", "weights": "samples"}, [12.5 / 4, 12.5 / 4], [-1.5, 23 / 3]),  # c counts twice
         ({"shared": "frozen"}, [2, 2], [-1.5, 7.5]),
-        ({"shared": "averaged", "head_layers": 2}, [1.5, 3.5], [-1.5, 7.5]),  # both are the cluster's own
+        ({"shared": "averaged", "head_layers": 2}, [1.5, 3.5], [-1.5, 7.5]),  # each cluster has both layers of its own
         ({"shared": "averaged", "members": 3}, [8.5 / 3, 8.5 / 3], [-1.5, 7.5]),
     ],
 )
-def test_lower_layers_are_shared_as_they_should_be(kind, options, wide, head, three, cohort, step, two_layers):
+def test_lower_layers_are_shared_as_set(kind, options, wide, head, three, cohort, step, two_layers):
     fed, method = three(task=two_layers, kind=kind), IFCA(step(0.5), clusters=2, **options)
     out = method.round(begin(method, two_layers, layers([2, 2], [-1, 6])), fed, cohort(fed), Seed(0))
     np.testing.assert_allclose(out.state.banks[0]["wide"], wide, rtol=1e-6)
@@ -441,7 +446,7 @@ def test_lower_layers_are_shared_as_they_should_be(kind, options, wide, head, th
 
 @BOTH
 @pytest.mark.parametrize("options", [{}, {"first_round": "balanced"}, {"members": 2}, {"weights": "samples"}])
-def test_frozen_layers_stay_to_the_bit_and_heads_move(kind, options, three, run_rounds, step, two_layers):
+def test_frozen_layers_are_kept_to_the_bit_and_heads_train(kind, options, three, run_rounds, step, two_layers):
     fed = three(task=two_layers, kind=kind)
     method = IFCA(step(0.3), clusters=2, shared="frozen", **options)
     first = method.start(two_layers, Seed(0))
@@ -453,8 +458,8 @@ def test_frozen_layers_stay_to_the_bit_and_heads_move(kind, options, three, run_
 
 @pytest.mark.parametrize("options", [{}, {"first_round": "balanced"}, {"warm_rounds": 2}, {"restarts": 2}])
 @pytest.mark.parametrize("shared", ["averaged", "frozen"])
-def test_shared_layers_are_one_and_the_same_from_the_start_on(shared, options, three, run_rounds, step, two_layers):
-    # Also before anyone has trained, in a cluster that nobody chose, and after a warm start.
+def test_shared_layers_are_equal_in_all_clusters_from_the_start(shared, options, three, run_rounds, step, two_layers):
+    # Also before any training, in a cluster that no client chose, and after a warm start.
     fed, method = three(task=two_layers), IFCA(step(0.3), clusters=3, shared=shared, **options)
     first = method.start(two_layers, Seed(0))
     _, rounds = run_rounds(method, fed, 2)
@@ -464,14 +469,15 @@ def test_shared_layers_are_one_and_the_same_from_the_start_on(shared, options, t
             assert np.unique(bank["head"]).size == 3
 
 
-def test_warm_rounds_train_the_layers_that_are_frozen_then(three, run_rounds, step, two_layers):
-    # One model of everybody for two rounds; its lower layer goes to every cluster, the heads stay as they were drawn.
+def test_warm_rounds_train_the_layers_that_are_frozen_afterwards(three, run_rounds, step, two_layers):
+    # One model for all clients for two rounds; every cluster gets its lower layer, the heads keep their initial values.
     fed, method = three(task=two_layers), IFCA(step(0.3), clusters=2, shared="frozen", warm_rounds=2)
     first = method.start(two_layers, Seed(0)).banks[0]
     state, rounds = run_rounds(method, fed, 3)
     w = tree.row(first, 0)
     for t in range(2):
-        # A step of rate 0.3 for each of x = 0, 10, 12, each counting 1: both layers move by 0.3·(22/3 - wide - head).
+        # A step of rate 0.3 for each of x = 0, 10, 12, with uniform weights: both layers move by 0.3·(22/3 - wide -
+        # head).
         move = 0.3 * (22 / 3 - float(w["wide"] + w["head"]))
         w = tree.map(lambda leaf, by=move: leaf + by, w)
         assert rounds[t].state.banks[0]["wide"] == pytest.approx([float(w["wide"])] * 2, rel=1e-5)
@@ -481,16 +487,16 @@ def test_warm_rounds_train_the_layers_that_are_frozen_then(three, run_rounds, st
 
 
 def test_warm_rounds_with_averaged_layers_average_them_over_all_groups(three, run_rounds, step, two_layers):
-    # From one common lower layer both groups move it by their own way; the common one goes the mean way.
+    # Starting from a common lower layer, each group moves it by its own update; the result is the mean update.
     fed, method = three(task=two_layers), IFCA(step(0.5), clusters=2, shared="averaged", warm_rounds=1)
     first = method.start(two_layers, Seed(0)).banks[0]
     state, (warm,) = run_rounds(method, fed, 0)
     held = {"a": 0.0, "b": 10.0, "c": 12.0}
-    ways = [0.5 * (held[c] - float(first["wide"][j] + first["head"][j])) for c, j in warm.assignment.items()]
-    assert state.banks[0]["wide"] == pytest.approx([float(first["wide"][0]) + np.mean(ways)] * 2, rel=1e-5)
+    updates = [0.5 * (held[c] - float(first["wide"][j] + first["head"][j])) for c, j in warm.assignment.items()]
+    assert state.banks[0]["wide"] == pytest.approx([float(first["wide"][0]) + np.mean(updates)] * 2, rel=1e-5)
 
 
-def test_distances_are_not_shown_where_they_would_be_to_another_model(three, cohort, step, two_layers):
+def test_distances_are_omitted_with_averaged_layers(three, cohort, step, two_layers):
     # With averaged layers a cluster's model is not the mean of its clients' models.
     fed = three(task=two_layers)
     for shared, shown in (("averaged", {}), ("frozen", {"a": 0, "b": 0.5, "c": 0.5})):
@@ -501,7 +507,7 @@ def test_distances_are_not_shown_where_they_would_be_to_another_model(three, coh
 
 @BOTH
 @pytest.mark.parametrize(("shared", "down"), [("none", 2 * 8), ("averaged", 4 + 2 * 4), ("frozen", 4 + 2 * 4)])
-def test_shared_layers_go_down_once_and_heads_k_times(kind, shared, down, three, cohort, step, two_layers):
+def test_shared_layers_are_sent_once_and_heads_k_times(kind, shared, down, three, cohort, step, two_layers):
     # Two layers of one float32 each; k = 2 whole models, or wide once and k heads, for each of three clients.
     fed, method = three(task=two_layers, kind=kind), IFCA(step(0.5), clusters=2, shared=shared)
     state = method.start(two_layers, Seed(0))
@@ -518,19 +524,19 @@ def test_shared_layers_go_down_once_and_heads_k_times(kind, shared, down, three,
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"clusters": 0}, r"method\.clusters of ifca must be at least 1, got 0"),
-        ({"restarts": 0}, r"method\.restarts of ifca must be at least 1, got 0"),
-        ({"members": -1}, r"method\.members of ifca must be at least 0, got -1"),
-        ({"head_layers": 0}, r"method\.head_layers of ifca must be at least 1, got 0"),
-        ({"warm_rounds": -2}, r"method\.warm_rounds of ifca must be at least 0, got -2"),
-        ({"clusters": 4, "balanced_share": 0.3}, r"method\.balanced_share of ifca must lie between 0 and 1/clusters"),
-        ({"balanced_share": -0.1}, r"method\.balanced_share of ifca must lie between 0 and 1/clusters"),
-        ({"averaging": "gradients", "members": 3}, "averaging='gradients' has no"),
-        ({"averaging": "gradients", "shared": "frozen"}, "averaging='gradients' has no"),
-        ({"averaging": "gradients", "first_round": "balanced"}, "averaging='gradients' has no"),
+        ({"clusters": 0}, r"method\.clusters must be at least 1, got 0"),
+        ({"restarts": 0}, r"method\.restarts must be at least 1, got 0"),
+        ({"members": -1}, r"method\.members must be at least 0, got -1"),
+        ({"head_layers": 0}, r"method\.head_layers must be at least 1, got 0"),
+        ({"warm_rounds": -2}, r"method\.warm_rounds must be at least 0, got -2"),
+        ({"clusters": 4, "balanced_share": 0.3}, r"method\.balanced_share must be at most 1/clusters, got 0\.3"),
+        ({"balanced_share": -0.1}, r"method\.balanced_share must be between 0 and 1, got -0\.1"),
+        ({"averaging": "gradients", "members": 3}, "averaging='gradients' needs the defaults of"),
+        ({"averaging": "gradients", "shared": "frozen"}, "averaging='gradients' needs the defaults of"),
+        ({"averaging": "gradients", "first_round": "balanced"}, "averaging='gradients' needs the defaults of"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(options, text):
+def test_invalid_settings_are_refused(options, text):
     with pytest.raises(SpecError, match=text):
         IFCA(**options)
 
@@ -542,13 +548,13 @@ _LINEAR = linear_regression((50,))
 
 @pytest.mark.parametrize("averaging", ["gradients", "models"])
 @pytest.mark.parametrize("seed", range(2))
-def test_from_near_the_truth_clients_are_assigned_at_once_and_the_error_decays_geometrically(
+def test_near_the_true_models_clients_are_assigned_at_once_and_the_error_decays_geometrically(
     averaging, seed, run_rounds
 ):
     # 10 of 20 clients with n = 100 in each of k = 2 clusters: the eigenvalues of a cluster's Hessian are within
     # (1 ± √(50/1000))², that is [0.60, 1.50]. The step is ½ of its gradient (γ = 1 divided by the cohort, which is
     # twice the cluster; or γ = ½ in each cluster): the error shrinks at least by 1 - ½·0.60 = 0.70 in each round; 0.8
-    # leaves room for the draw. The floor is σ √(d/1000) = 2e-4, far below 0.7·0.8¹⁰ = 0.08.
+    # allows for random variation. The floor is σ √(d/1000) = 2e-4, far below 0.7·0.8¹⁰ = 0.08.
     planted = data.load("regression", clients=20, clusters=2, dimension=50, samples=100, test_samples=0, seed=seed)
     fed = vectorized(planted, _LINEAR)
     local = LocalSGD(steps=1, batch_size=0, learning_rate=1.0 if averaging == "gradients" else 0.5)

@@ -1,4 +1,4 @@
-"""IFCA-MIG: IFCA's models, an assignment that follows shifts at once, and what that costs."""
+"""IFCA-MIG: the models of IFCA, an assignment that follows drift at once, and its traffic."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ TINY = {
 
 
 def finished(method):
-    run_rounds, steps = build(Spec.of({**TINY, "method": method})).session, []
-    while run_rounds.t < 5:
-        steps.append(run_rounds.step())
-    return run_rounds, steps
+    session, steps = build(Spec.of({**TINY, "method": method})).session, []
+    while session.t < 5:
+        steps.append(session.step())
+    return session, steps
 
 
 @pytest.fixture(scope="module")
 def both():
-    """The same run of IFCA and of IFCA-MIG, in which examples are released a quarter at a time."""
+    """The same run of IFCA and of IFCA-MIG, in which a quarter of the samples is released at a time."""
     return finished({"name": "ifca", "clusters": 2}), finished({"name": "ifca-mig", "clusters": 2})
 
 
-def test_the_models_are_ifcas_to_the_bit(both):
+def test_the_models_equal_those_of_ifca_to_the_bit(both):
     (one, _), (other, _) = both
     assert tree.same(one.state.banks[0], other.state.banks[0])
 
 
-def test_every_shift_downloads_all_models(both):
-    # (m + 1) K T + m · shifts, of which IFCA has the first.
+def test_every_drift_downloads_all_models(both):
+    # (m + 1) K T + m · shifts models; the first term is IFCA's.
     (one, _), (other, steps) = both
     shifts = sum(step.round.counts["shifts"] for step in steps)
     model = 4 * one.parameters
@@ -53,42 +53,42 @@ def test_every_shift_downloads_all_models(both):
     assert other.traffic.total(purpose="train") == ((2 + 1) * 4 * 5 + 2 * shifts) * model
 
 
-def test_who_shifted_is_assigned_again_out_of_the_cohort_too(both):
+def test_drifted_clients_outside_the_cohort_are_assigned_again_too(both):
     _, (_, steps) = both
-    beyond = [set(step.round.assignment).difference(step.cohort) for step in steps]
-    assert any(beyond)
+    outside = [set(step.round.assignment).difference(step.cohort) for step in steps]
+    assert any(outside)
     assert all(step.round.counts["migrations"] <= step.round.counts["shifts"] for step in steps)
 
 
-def test_whom_the_detector_names_is_flagged(both):
+def test_drifted_clients_are_flagged(both):
     _, (_, steps) = both
     assert [len(step.round.flagged) for step in steps] == [step.round.counts["shifts"] for step in steps]
     assert all(set(step.round.flagged) <= set(step.shifted) for step in steps)
 
 
-def test_a_lone_shift_that_is_not_heard_costs_nobody_the_round():
-    # Everyone shifts before rounds 1 to 4; no choice arrives, and all stay where they are.
+def test_lost_choices_of_drifted_clients_do_not_skip_the_round():
+    # All clients drift before rounds 1 to 4; all choices are lost, and all clients keep their cluster.
     class Losing(Sequential):
-        def carry(self, order):
-            return iter(()) if order.work.name == "closest" else super().carry(order)
+        def carry(self, request):
+            return iter(()) if request.work.name == "closest" else super().carry(request)
 
     method, transport = IFCAMig(LocalSGD(batch_size=8, learning_rate=0.1), clusters=2), Losing(tiny_data(), tiny_task())
     seed = Seed(0)
     drifting = DriftingData(tiny_data(), ShiftSettings("incremental", rounds=(1, 2, 3, 4)), seed)
-    run_rounds = Session(method, Server(transport), seed, Sampler(transport.clients, 4, seed), drifting)
-    steps = [run_rounds.step() for _ in range(3)]
+    session = Session(method, Server(transport), seed, Sampler(transport.clients, 4, seed), drifting)
+    steps = [session.step() for _ in range(3)]
     assert [step.skipped for step in steps] == [None] * 3
     assert [step.round.counts["migrations"] for step in steps] == [0, 0, 0]
     assert sum(step.round.counts["shifts"] for step in steps) > 0
 
 
-def test_the_first_client_may_stand_for_all():
+def test_a_cluster_can_be_its_first_client():
     same = {"clusters": 2, "agg": "first_only"}
     one, other = (finished({"name": name, **same})[0] for name in ("ifca", "ifca-mig"))
     assert tree.same(one.state.banks[0], other.state.banks[0])
 
 
-def test_what_cannot_be_meant_is_refused():
-    for settings, text in (({"tau": -1}, "tau must be"), ({"clusters": 0}, "clusters of ifca must be at least 1")):
+def test_invalid_settings_are_refused():
+    for settings, text in (({"tau": -1}, "tau must be"), ({"clusters": 0}, "clusters must be at least 1")):
         with pytest.raises(SpecError, match=text):
             IFCAMig(**settings)

@@ -1,4 +1,4 @@
-"""Local: every client alone, with the budget of a federated one."""
+"""Local: every client trains its own model, with the average budget of a federated client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
 
 
 def own_models(state, fed, clients=None):
-    """What each client has at home, fetched as scoring does."""
+    """The model in each client's memory, fetched as scoring does."""
     asked = fed.evaluating().ask(
         fed.clients if clients is None else clients, recall, Seed(0), start=Cached(state.start)
     )
@@ -40,16 +40,16 @@ def one_step(step):
 
 @pytest.fixture
 def losing(numbers, quadratic):
-    """`losing({1: "b"}, a=[8], b=[8])`: a federation that loses b's reply to the first ask, and so on."""
+    """`losing({1: "b"}, a=[8], b=[8])`: a federation that loses b's reply to the first ask."""
 
     class Losing(Sequential):
         def __init__(self, lost, clients):
             super().__init__(numbers(**clients), quadratic)
             self._lost = lost
 
-        def carry(self, order):
-            gone = () if order.evaluating else self._lost.get(order.id, ())
-            return (block for block in super().carry(order) if block.clients[0] not in gone)
+        def carry(self, request):
+            gone = () if request.evaluating else self._lost.get(request.id, ())
+            return (batch for batch in super().carry(request) if batch.clients[0] not in gone)
 
     return lambda lost, **clients: Server(Losing(lost, clients))
 
@@ -80,8 +80,8 @@ def test_with_one_client_it_is_the_global_model_to_the_bit(kind, blobs, run_roun
 
 
 @BOTH
-def test_each_client_goes_to_its_own_minimum(kind, tiny, run_rounds):
-    # 60 steps of rate ½: the distance to the own minimum shrinks by 2⁻⁶⁰, whatever the others hold.
+def test_each_client_converges_to_its_own_minimum(kind, tiny, run_rounds):
+    # 60 steps of rate ½: the distance to the client's own minimum shrinks by 2⁻⁶⁰, whatever the data of the others.
     fed = tiny(kind=kind, a=[0], b=[10, 14], c=[-7])
     state, rounds = run_rounds(
         Local(LocalSGD(epochs=20, batch_size=0, learning_rate=0.5), rounds=3, clients_per_round=3, clients=3), fed, 3, 1
@@ -90,7 +90,7 @@ def test_each_client_goes_to_its_own_minimum(kind, tiny, run_rounds):
     assert rounds[-1].assignment == {"a": 0, "b": 1, "c": 2}
 
 
-def test_all_clients_train_in_every_round_whoever_the_cohort_is(tiny, cohort, one_step):
+def test_all_clients_train_in_every_round_whatever_the_cohort(tiny, cohort, one_step):
     # One step of rate ½ from the common start s: (s + x)/2.
     fed = tiny(a=[0], b=[8])
     state = one_step.start(fed.task, Seed(0))
@@ -99,8 +99,8 @@ def test_all_clients_train_in_every_round_whoever_the_cohort_is(tiny, cohort, on
     assert values(state, fed) == pytest.approx({"a": s / 2, "b": (s + 8) / 2})
 
 
-def test_stragglers_of_the_cohort_have_all_their_time(tiny, cohort, step):
-    # Four steps of rate ½, also for b: nobody waits for a client that trains alone.
+def test_stragglers_do_all_their_work(tiny, cohort, step):
+    # Four steps of rate ½, also for b: the server does not wait for clients that train alone.
     fed = tiny(a=[8], b=[8])
     method = Local(step(0.5, steps=4), rounds=1, clients_per_round=2, clients=2)
     state = method.start(fed.task, Seed(0))
@@ -115,17 +115,17 @@ def test_stragglers_of_the_cohort_have_all_their_time(tiny, cohort, step):
     [
         (100, 10, 100, 5, 50),  # 100·10·5/100
         (3, 1, 100, 4, 4),  # 3·1·4/100 = 0.12 is less than one round of a federated client
-        (7, 3, 10, 2, 4),  # 7·3·2/10 = 4.2, whole
-        (8, 3, 10, 2, 5),  # 8·3·2/10 = 4.8, whole
+        (7, 3, 10, 2, 4),  # 7·3·2/10 = 4.2, rounded
+        (8, 3, 10, 2, 5),  # 8·3·2/10 = 4.8, rounded
     ],
 )
-def test_the_budget_is_that_of_a_federated_client_on_average(unit, rounds, size, clients, each, budget):
+def test_the_budget_is_the_average_budget_of_a_federated_client(unit, rounds, size, clients, each, budget):
     local = LocalSGD(**{unit: each})
     assert Local(local, rounds=rounds, clients_per_round=size, clients=clients).budget() == budget
 
 
 class Recorder:
-    """Writes down the settings of local training that it is asked with; nobody answers, nobody trains."""
+    """Records the settings of local training of each ask; no client replies or trains."""
 
     clients = ("a",)
 
@@ -158,7 +158,7 @@ def test_the_budget_is_spent_evenly_and_to_the_last_epoch(rounds, clients, size,
         state = method.round(state, fed, Cohort(t, ("a",), Seed(t), ("a",)), Seed(t)).state
         spent.append(sum(fed.asked) - before)
     assert sum(spent) == method.budget()
-    # Even: after t rounds nobody is a whole unit away from t/T of the budget, and no round is two units above another.
+    # Even: after t rounds the sum is less than one unit above t/T of the budget, and rounds differ by at most one unit.
     ahead = np.cumsum(spent) - method.budget() * np.arange(1, rounds + 1) / rounds
     assert (ahead > -1e-9).all()
     assert (ahead < 1).all()
@@ -167,25 +167,25 @@ def test_the_budget_is_spent_evenly_and_to_the_last_epoch(rounds, clients, size,
 
 
 @BOTH
-def test_no_model_ever_reaches_the_server(kind, blobs, run_rounds):
+def test_no_model_is_sent_to_the_server(kind, blobs, run_rounds):
     # Up: a loss and a number of steps, four bytes each, for each of 12 clients in each of 3 rounds.
     fed, _ = blobs(kind=kind)
     run_rounds(Local(LocalSGD(batch_size=8), rounds=3, clients_per_round=12, clients=12), fed, 3, 5)
     assert fed.traffic.total("up", "train") == 0
     assert fed.traffic.total("up") == 3 * 12 * (4 + 4)
-    # Down: the common start, once for each client and not again.
+    # Down: the initial model, once for each client.
     assert fed.traffic.total("down", "base") == 12 * tree.nbytes(fed.task.init(Seed(0)))
 
 
-def test_newcomers_are_served_the_common_start(tiny, run_rounds, step):
+def test_newcomers_are_served_the_initial_model(tiny, run_rounds, step):
     fed = tiny(a=[8], newcomer=[8])
     state, _ = run_rounds(Local(step(0.5), rounds=2, clients_per_round=1, clients=1), fed, 2, among=["a"])
     s = float(state.start["w"])
-    # Two steps of rate ½ leave a quarter of the way.
+    # Two steps of rate ½ leave a quarter of the distance.
     assert values(state, fed) == pytest.approx({"a": 8 - (8 - s) / 4, "newcomer": s})
 
 
-def test_everyone_is_served_the_model_from_its_memory(tiny, run_rounds, step):
+def test_clients_are_served_the_model_from_their_memory(tiny, run_rounds, step):
     fed = tiny(a=[0], b=[8])
     method = Local(step(1.0), rounds=1, clients_per_round=2, clients=2)
     state, _ = run_rounds(method, fed, 1)
@@ -197,7 +197,7 @@ def test_everyone_is_served_the_model_from_its_memory(tiny, run_rounds, step):
 
 def test_a_lost_reply_does_not_lose_the_model(losing, run_rounds, one_step):
     # Steps of rate ½ towards 8 from s: the distance d = 8 - s is halved in each round. The second ask loses b's reply:
-    # the server goes on from what it accepted, so b has done two steps in the end, and a three.
+    # the server continues from the state it accepted, so b has done two steps in the end, and a three.
     fed = losing({2: "b"}, a=[8], b=[8])
     state, rounds = run_rounds(one_step, fed, 2)
     d = 8 - float(state.start["w"])
@@ -209,7 +209,7 @@ def test_a_lost_reply_does_not_lose_the_model(losing, run_rounds, one_step):
 
 
 def test_the_share_of_a_skipped_round_is_made_up_in_the_next(losing, cohort, one_step):
-    # Nobody's reply to the first ask arrives. By round 1 two of three steps are due, and d = 8 - s is quartered.
+    # All replies to the first ask are lost. By round 1 two of three steps are due, and d = 8 - s is quartered.
     fed = losing({1: "ab"}, a=[8], b=[8])
     state = one_step.start(fed.task, Seed(0))
     with pytest.raises(TooFewReplies):
@@ -219,7 +219,7 @@ def test_the_share_of_a_skipped_round_is_made_up_in_the_next(losing, cohort, one
     assert values(state, fed) == pytest.approx(dict.fromkeys("ab", 8 - d / 4))
 
 
-def test_the_rate_decays_with_the_rounds(tiny, run_rounds, step):
+def test_the_learning_rate_decays_from_round_to_round(tiny, run_rounds, step):
     # Rates ½ and ¼: a distance of d becomes d·½·¾.
     fed = tiny(a=[8])
     state, _ = run_rounds(Local(step(0.5, lr_decay=0.5), rounds=2, clients_per_round=1, clients=1), fed, 2)

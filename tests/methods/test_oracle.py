@@ -20,8 +20,8 @@ LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 @BOTH
 def test_each_true_cluster_moves_to_the_mean_of_its_own_clients(kind, tiny, cohort, bank, step):
-    # Steps of rate ½ from 1 and 8: a 1 → 0.5 (x = 0); b 8 → 9 (x = 10); c 8 → 10 (x = 12, two examples).
-    # By examples (9 + 2·10) / 3, by clients (9 + 10) / 2.
+    # Steps of rate ½ from 1 and 8: a 1 → 0.5 (x = 0); b 8 → 9 (x = 10); c 8 → 10 (x = 12, two samples).
+    # By samples (9 + 2·10) / 3, uniform (9 + 10) / 2.
     fed = tiny(kind=kind, a=[0], b=[10], c=[12, 12])
     truth = {"a": 0, "b": 1, "c": 1}
     out = Oracle(step(0.5), truth=truth).round(bank(1, 8), fed, cohort(fed), Seed(0))
@@ -37,19 +37,19 @@ def test_it_is_fedavg_in_each_true_cluster_to_the_bit(kind, blobs):
     fed, truth = blobs(kind=kind)
     oracle, plain, root = Oracle(LOCAL, truth=truth), FedAvg(LOCAL), Seed(0)
     models = oracle.start(fed.task, root)
-    alone = [plain.start(fed.task, root) for _ in range(2)]
-    lonely = 0
+    separate = [plain.start(fed.task, root) for _ in range(2)]
+    empty = 0
     for t in range(4):
-        # Cohorts of two of twelve: now and then a cluster has nobody, and keeps its model.
+        # Cohorts of two of twelve: sometimes a cluster has no client and keeps its model.
         drawn = sorted(fed.clients[i] for i in root.fold("cohort", t).sample(12, 2))
-        who = Cohort(t, tuple(drawn), root.fold("cohort", t), fed.clients)
-        models = oracle.round(models, fed, who, root.fold("round", t)).state
+        asked = Cohort(t, tuple(drawn), root.fold("cohort", t), fed.clients)
+        models = oracle.round(models, fed, asked, root.fold("round", t)).state
         for j in range(2):
-            members = who.of(client for client in who if truth[client] == j)
-            lonely += len(members) == 0
-            alone[j] = plain.round(alone[j], fed, members, root.fold("round", t)).state
-    assert lonely > 0
-    assert tree.same(models, tree.stack(alone))
+            members = asked.of(client for client in asked if truth[client] == j)
+            empty += len(members) == 0
+            separate[j] = plain.round(separate[j], fed, members, root.fold("round", t)).state
+    assert empty > 0
+    assert tree.same(models, tree.stack(separate))
 
 
 @BOTH
@@ -75,7 +75,7 @@ def test_all_clusters_start_from_one_model(quadratic, step):
     assert start["w"].tolist() == [float(FedAvg(step(1.0)).start(quadratic, Seed(0))["w"])] * 3
 
 
-def test_everyone_is_served_the_truth(tiny, bank, step):
+def test_clients_are_served_the_model_of_their_true_cluster(tiny, bank, step):
     fed = tiny(a=[0], b=[10], c=[12])
     placement = Oracle(step(1.0), truth={"a": 0, "b": 1, "c": 1}).place(bank(1, 8), fed, ["a", "c"], Seed(0))
     assert placement.row == {"a": 0, "c": 1}

@@ -1,4 +1,4 @@
-"""Per-FedAvg: both variants by hand on quadratics, its batches, its adaptation at home."""
+"""Per-FedAvg: both variants by hand on quadratics, batches, adaptation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def w(value):
 
 @pytest.fixture(scope="session")
 def lines():
-    """`lines(kind, a=(2, 6, 1))`: linear regression; a has one example of input 2 and target 6.
+    """`lines(kind, a=(2, 6, 1))`: linear regression; a has one sample of input 2 and target 6.
 
     f_k(w) = ½ (2w - 6)² = ½ a (w - c)² with a = 2² and c = 6/2.
     """
@@ -52,7 +52,7 @@ def lines():
 @pytest.mark.parametrize(
     ("variant", "weights", "expected"),
     [
-        # α = 0.1, β = ½, w = 5.    p: a = 4, c = 3, one example       q: a = 1, c = 0, three examples
+        # α = 0.1, β = ½, w = 5.    p: a = 4, c = 3, one sample        q: a = 1, c = 0, three samples
         #   ∇f(w) = a (w - c)            4·2 = 8                          5
         #   w̃ = w - α ∇f(w)              4.2                              4.5
         #   g = a (w̃ - c)                4.8                              4.5
@@ -69,9 +69,9 @@ def test_one_step_by_hand(kind, batch, variant, weights, expected, lines, cohort
     local = LocalSGD(steps=1, batch_size=batch, learning_rate=0.1)
     method = PerFedAvg(local, variant=variant, beta=0.5, delta=0.01, weights=weights)
     out = method.round(w(5), fed, cohort(fed), Seed(0))
-    # δ of 0.01 leaves rounding of 6e-8·8/0.02 in h, the difference of two gradients of about 8.
+    # With δ = 0.01, h has a rounding error of 6e-8·8/0.02: it is the difference of two gradients of about 8.
     assert out.state["w"] == pytest.approx(expected, abs=2e-5)
-    # The loss of w̃ on D': p ½·4·1.2² = 2.88, q ½·4.5² = 10.125, by examples.
+    # The loss of w̃ on D': p ½·4·1.2² = 2.88, q ½·4.5² = 10.125, weighted by samples.
     assert out.loss == pytest.approx((2.88 + 3 * 10.125) / 4, rel=1e-5)
     assert out.assignment == {"p": 0, "q": 0}
 
@@ -87,7 +87,7 @@ def test_hessian_free_is_the_exact_gradient_of_the_objective_on_quadratics(a, c,
 
 
 def test_hessian_free_is_the_gradient_of_the_objective_on_images(blobs, cohort):
-    # With all examples in each batch, a step of β = 1 is -∇ f(w - α ∇f(w)), which JAX differentiates exactly.
+    # With all samples in each batch, a step of β = 1 is -∇ f(w - α ∇f(w)), which JAX differentiates exactly.
     fed, _ = blobs(kind="sequential")
     images = data.load("blobs", clients=12, clusters=2, samples=50, seed=0)
     task, (x, y), alpha = fed.task, images.examples("00"), 0.5
@@ -108,10 +108,10 @@ def test_hessian_free_is_the_gradient_of_the_objective_on_images(blobs, cohort):
         method = PerFedAvg(local, variant=variant, beta=1.0, delta=0.01)
         out = method.round(start, fed, cohort(fed, clients=["00"]), Seed(0)).state
         np.testing.assert_allclose(tree.flatten(start) - tree.flatten(out), expected, atol=1e-4 * np.abs(exact).max())
-    assert np.abs(exact - first).max() > 0.05 * np.abs(exact).max()  # else the two could not be told apart
+    assert np.abs(exact - first).max() > 0.05 * np.abs(exact).max()  # otherwise the two could not be distinguished
 
 
-def test_central_differences_become_the_hessian_as_delta_shrinks():
+def test_central_differences_converge_to_the_hessian_as_delta_shrinks():
     # f = w⁴: f' = 4w³, f'' g = 12 w² g = 24 at w = 1, g = 2. By differences: 12 w² g + 4 δ² g³ = 24 + 32 δ².
     for delta in (1.0, 0.1, 0.01):
         h = hessian_times(lambda at: {"w": 4 * at["w"] ** 3}, {"w": np.float64(1)}, {"w": np.float64(2)}, delta)
@@ -141,45 +141,45 @@ def by_hand(held, start, local, method, order):
 
 @VARIANTS
 @pytest.mark.parametrize(
-    ("n", "how"),
+    ("n", "options"),
     [
         pytest.param(12, {"batch_size": 2, "epochs": 2}, id="six batches: three pairs, two triples"),
         pytest.param(7, {"batch_size": 1, "epochs": 1}, id="one batch is left over"),
         pytest.param(7, {"batch_size": 3, "epochs": 3}, id="three batches, the last one short"),
         pytest.param(4, {"batch_size": 2, "epochs": 2}, id="two batches, too few for a triple"),
-        pytest.param(3, {"batch_size": 10, "epochs": 2}, id="one batch, used for all"),
+        pytest.param(3, {"batch_size": 10, "epochs": 2}, id="one batch, used for all parts"),
         pytest.param(12, {"batch_size": 2, "steps": 7}, id="steps that end within a pass"),
         pytest.param(12, {"batch_size": 2, "steps": 1}, id="one step"),
         pytest.param(1300, {"batch_size": 600, "epochs": 2}, id="batches of more than 512, the last one short"),
-        pytest.param(1300, {"batch_size": 0, "steps": 3}, id="all of many examples"),
+        pytest.param(1300, {"batch_size": 0, "steps": 3}, id="all of many samples"),
     ],
 )
-def test_epochs_take_their_batches_in_pairs_or_triples(variant, n, how, tiny, cohort):
-    takes_them(tiny, cohort, variant, n, how, "sequential")
+def test_epochs_take_their_batches_in_pairs_or_triples(variant, n, options, tiny, cohort):
+    check_batches(tiny, cohort, variant, n, options, "sequential")
 
 
 @VARIANTS
-@pytest.mark.parametrize("how", [{"batch_size": 2, "epochs": 2}, {"batch_size": 600, "epochs": 2}])
-def test_a_whole_cohort_takes_them_in_the_same_way(variant, how, tiny, cohort):
-    takes_them(tiny, cohort, variant, 1300, how, "vectorized")
+@pytest.mark.parametrize("options", [{"batch_size": 2, "epochs": 2}, {"batch_size": 600, "epochs": 2}])
+def test_a_vectorized_cohort_takes_the_same_batches(variant, options, tiny, cohort):
+    check_batches(tiny, cohort, variant, 1300, options, "vectorized")
 
 
-def takes_them(tiny, cohort, variant, n, how, kind):
+def check_batches(tiny, cohort, variant, n, options, kind):
     held = Seed(9).fold("held").uniform(n) * 10
-    local = LocalSGD(learning_rate=0.25, **how)
+    local = LocalSGD(learning_rate=0.25, **options)
     method = PerFedAvg(local, variant=variant, beta=0.5, delta=0.125)
     fed = tiny(kind=kind, a=held)
-    passes = how.get("epochs") or how["steps"]  # of which not all are needed
+    passes = options.get("epochs") or options["steps"]  # not all of them are needed
     order = Seed(4).fold("batches", "a").permutations(passes, n)
     at, loss, steps = by_hand(held, 3.0, local, method, order)
     got = method.round(w(3), fed, cohort(fed), Seed(4))
     assert got.state["w"] == pytest.approx(at, abs=2e-5)
     assert got.loss == pytest.approx(loss, rel=1e-4)
-    assert steps == how.get("steps", steps)
+    assert steps == options.get("steps", steps)
 
 
 @VARIANTS
-def test_a_client_without_examples_counts_nothing(variant, tiny, cohort, step):
+def test_a_client_without_samples_has_weight_zero(variant, tiny, cohort, step):
     # b alone: FO 8 → 8 - ½·½·8 = 6; HF 8 - ½·½·½·8 = 7 (α = β = ½, x = 0).
     fed = tiny(a=[], b=[0])
     method = PerFedAvg(step(0.5), variant=variant, beta=0.5)
@@ -195,7 +195,7 @@ def test_a_client_without_examples_counts_nothing(variant, tiny, cohort, step):
 
 
 @BOTH
-def test_without_a_step_at_home_it_is_fedavg_with_rate_beta(kind, blobs, run_rounds):
+def test_without_an_inner_step_it_is_fedavg_with_learning_rate_beta(kind, blobs, run_rounds):
     fed, _ = blobs(kind=kind)
     mine, rounds = run_rounds(
         PerFedAvg(LocalSGD(epochs=3, batch_size=0, learning_rate=0.0, lr_decay=0.9), beta=0.2), fed, 2, size=5
@@ -206,7 +206,7 @@ def test_without_a_step_at_home_it_is_fedavg_with_rate_beta(kind, blobs, run_rou
     assert [r.loss for r in rounds] == pytest.approx([r.loss for r in others], rel=1e-5)
 
 
-def test_momentum_does_not_leak_into_the_step_at_home(tiny, cohort, step):
+def test_momentum_does_not_affect_the_inner_step(tiny, cohort, step):
     # α = β = ½, x = 0, momentum ½. From 8: w̃ = 4, g = 4, v = 4, w = 6. Then w̃ = 3, g = 3, v = 2 + 3 = 5, w = 3.5.
     fed = tiny(a=[0])
     method = PerFedAvg(step(0.5, steps=2, momentum=0.5), beta=0.5)
@@ -215,7 +215,7 @@ def test_momentum_does_not_leak_into_the_step_at_home(tiny, cohort, step):
 
 
 @VARIANTS
-def test_weight_decay_is_part_of_what_is_minimised(variant, tiny, cohort, step):
+def test_weight_decay_is_part_of_the_objective(variant, tiny, cohort, step):
     # ½ w² + ½·1·w²: a = 2. From 8 with α = ¼: w̃ = 8 - ¼·16 = 4, g = 8, h = 16. FO: 8 - ½·8 = 4; HF: 8 - ½·4 = 6.
     fed = tiny(a=[0])
     method = PerFedAvg(step(0.25, weight_decay=1.0), variant=variant, beta=0.5, delta=0.125)
@@ -229,7 +229,7 @@ def test_beta_decays_and_alpha_does_not(tiny, cohort, step):
     assert [float(method.round(w(8), fed, cohort(fed, t), Seed(0)).state["w"]) for t in (0, 2)] == [6, 7.5]
 
 
-def test_running_statistics_are_those_of_the_batch_at_w_tilde(cohort):
+def test_running_statistics_come_from_the_batch_at_w_tilde(cohort):
     task = models.Task(
         name="with statistics",
         init=lambda seed: {"norm": {"stats": {"mean": np.zeros(1, np.float32)}}, "out": np.ones(1, np.float32)},
@@ -252,34 +252,34 @@ def test_running_statistics_are_those_of_the_batch_at_w_tilde(cohort):
     assert out["norm"]["stats"]["mean"].tolist() == [1]
 
 
-# Adapting at home ----------------------------------------------------------------------------------------------------
+# Adaptation ----------------------------------------------------------------------------------------------------
 
 
 @BOTH
 @pytest.mark.parametrize(
-    ("how", "expected"),
+    ("options", "expected"),
     [
-        # From 8 towards 0 with α = ½; two examples in batches of one are two steps an epoch.
+        # From 8 towards 0 with α = ½; two samples in batches of one are two steps per epoch.
         ({}, 2),
         ({"adapt_epochs": 2}, 0.5),
         ({"adapt_steps": 1}, 4),
         ({"adapt_steps": 3}, 1),
     ],
 )
-def test_everyone_is_served_the_model_after_training_at_home(kind, how, expected, tiny):
+def test_all_clients_are_served_the_adapted_model(kind, options, expected, tiny):
     fed = tiny(kind=kind, a=[0, 0], newcomer=[0, 0])
-    method = PerFedAvg(LocalSGD(epochs=7, batch_size=1, learning_rate=0.5), **how)
+    method = PerFedAvg(LocalSGD(epochs=7, batch_size=1, learning_rate=0.5), **options)
     placement = method.place(w(8), fed, fed.clients, Seed(0))
     assert placement.row == {"a": 0, "newcomer": 0}
     served = fed.evaluating().ask(fed.clients, placement.adapt.work, Seed(0), **placement.adapt.sent)
-    assert len(served) == 0  # to be scored nobody trains, but before it
+    assert len(served) == 0  # an evaluation never trains; the adaptation comes before it
     served = fed.ask(fed.clients, placement.adapt.work, Seed(0), **placement.adapt.sent)
     assert served["params"]["w"].tolist() == [expected, expected]
 
 
 @pytest.mark.slow
-def test_adapting_pays_where_clients_differ(blobs, run_rounds, accuracy):
-    # Two kinds of clients whose labels contradict each other: one model for all cannot serve both, a step home can.
+def test_adaptation_improves_accuracy_if_clients_differ(blobs, run_rounds, accuracy):
+    # Two clusters whose labels contradict each other: one model cannot fit both, an adapted one can.
     gains = []
     for seed in range(10):
         fed, _ = blobs(seed)
@@ -290,7 +290,7 @@ def test_adapting_pays_where_clients_differ(blobs, run_rounds, accuracy):
     assert sum(gain > 0 for gain in gains) >= 9, gains
 
 
-def test_a_round_sends_one_model_down_and_one_up_and_scoring_sends_nothing_that_counts(blobs, run_rounds, accuracy):
+def test_a_round_sends_one_model_down_and_one_up_and_scoring_is_not_counted(blobs, run_rounds, accuracy):
     fed, _ = blobs()
     method = PerFedAvg(LocalSGD(epochs=1, batch_size=8))
     state, _ = run_rounds(method, fed, 2, size=5)
@@ -306,13 +306,13 @@ def test_a_round_sends_one_model_down_and_one_up_and_scoring_sends_nothing_that_
     [
         ({"variant": "so"}, "method.variant must be one of 'fo', 'hf', got 'so'"),
         ({"weights": "equal"}, "method.weights must be one of 'uniform', 'samples', got 'equal'"),
-        ({"beta": -1.0}, "method.beta must be a finite number of at least 0, got -1.0"),
-        ({"beta": np.inf}, "method.beta must be a finite number of at least 0, got inf"),
-        ({"delta": 0.0}, "method.delta must be a finite number above 0, got 0.0"),
+        ({"beta": -1.0}, "method.beta must be at least 0, got -1.0"),
+        ({"beta": np.inf}, "method.beta must be at least 0, got inf"),
+        ({"delta": 0.0}, "method.delta must be above 0, got 0.0"),
         ({"adapt_epochs": 0}, "method.adapt_epochs must be at least 1, got 0"),
         ({"adapt_steps": -1}, "method.adapt_steps must be at least 0, got -1"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(given, text):
+def test_invalid_settings_are_refused(given, text):
     with pytest.raises(SpecError, match=f"^{text}$"):
         PerFedAvg(**given)

@@ -68,8 +68,8 @@ class State:
     def distances(self, clients: Iterable[ClientId]) -> Array:
         """||w_i - c_k|| in float64: (clients, centers)."""
         centers = tree.flatten_rows(self.bank)[:, self.counted].astype(np.float64)
-        cold = self._to(tree.flatten(self.w0), centers)
-        found = [self._to(self.models[c], centers) if c in self.models else cold for c in clients]
+        untrained = self._to(tree.flatten(self.w0), centers)
+        found = [self._to(self.models[c], centers) if c in self.models else untrained for c in clients]
         return np.array(found).reshape(-1, len(centers))
 
     def nearest(self, clients: Iterable[ClientId]) -> dict[ClientId, int]:
