@@ -7,9 +7,13 @@ import importlib
 import inspect
 from collections.abc import Mapping
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coterie.errors import SpecError, unknown
+
+if TYPE_CHECKING:
+    from coterie.clients import LocalSGD
+    from coterie.methods.protocol import Method
 
 __all__ = ["METHODS", "build", "descriptions", "documentation", "method_class", "names", "settings_of"]
 
@@ -61,25 +65,27 @@ def documentation(name: str) -> str:
     return inspect.cleandoc(importlib.import_module(kind.__module__).__doc__ or kind.__doc__ or "")
 
 
-def method_class(name: str) -> Any:
+def method_class(name: str) -> type[Any]:
     """The class of this name; the table takes precedence over entry points."""
     if name in METHODS:
         module, attribute = METHODS[name].split(":")
-        return getattr(importlib.import_module(module), attribute)
+        found: type[Any] = getattr(importlib.import_module(module), attribute)
+        return found
     for point in metadata.entry_points(group="coterie.methods"):
         if point.name == name:
-            return point.load()
+            found = point.load()
+            return found
     raise SpecError(unknown("method", name, names()))
 
 
-def settings_of(kind: Any) -> dict[str, dataclasses.Field[Any]]:
+def settings_of(kind: type[Any]) -> dict[str, dataclasses.Field[Any]]:
     """The settings of a method: all fields except `local` and those that come from the run."""
     return {
         field.name: field for field in dataclasses.fields(kind) if field.name != "local" and "run" not in field.metadata
     }
 
 
-def build(name: str, local: Any, given: Mapping[str, Any], /, **options: Any) -> Any:
+def build(name: str, local: LocalSGD, given: Mapping[str, object], /, **options: object) -> Method[Any]:
     """Create the method of this name.
 
     Args:
@@ -94,4 +100,5 @@ def build(name: str, local: Any, given: Mapping[str, Any], /, **options: Any) ->
         if option not in known:
             raise SpecError(unknown(f"setting of method {name}", option, known))
     injected = {f.name: given[f.metadata["run"]] for f in dataclasses.fields(kind) if "run" in f.metadata}
-    return kind(local=local, **options, **injected)
+    method: Method[Any] = kind(local=local, **options, **injected)
+    return method

@@ -23,14 +23,15 @@ class FedGroupSettings:
         max_clusters: With `auto`: the largest number of groups to consider.
         rule: With `auto`: the score that decides the number of groups.
         alpha: Pre-training clients per group (α).
-        measure: Similarity of updates: decomposed cosine (EDC) or pairwise differences of cosines (MADC).
+        measure: Distance between updates: EDC (Euclidean distance of decomposed cosine similarity) or MADC (mean
+            absolute difference of pairwise cosine similarities).
         pretrain_steps: Steps of pre-training; 0: use `pretrain_epochs`.
         pretrain_epochs: Epochs of pre-training if `pretrain_steps` is 0.
         assign: When clients are assigned to groups: all before the first round, or each in its first cohort.
         eta_g: Learning rate of mixing between groups (η_g); 0: no mixing.
         mix: Mixing normalized by the sum of the weights, as in the authors' code, or as printed in the paper.
         centers: Groups formed by clustering, or each from one random client (RCC).
-        assignment: Clients outside of the initial ones join the nearest group, or a random one (RAC).
+        assignment: Clients other than the initial ones join the nearest group, or a random one (RAC).
         mu: Weight of the proximal term (μ); above 0, stragglers contribute partial work. 0: `local.mu` applies.
         weights: Client weight: number of samples, or uniform.
     """
