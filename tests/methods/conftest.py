@@ -5,6 +5,8 @@ The helpers are fixtures because test files cannot import from each other; each 
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 
 from coterie import data, models
 from coterie.clients import LocalSGD, score
+from coterie.data.federated import Index
 from coterie.errors import TooFewReplies
 from coterie.federation import Cohort, PerClient, Sequential, Server, sequential, vectorized
 from coterie.models import Normalize
@@ -185,6 +188,37 @@ def digits():
 def groups(digits):
     """`groups(seed)`: digits of twenty clients in five groups with two labels each, and client → group."""
     return lambda seed=0, clients=20: digits(clients=clients, partition="groups", alpha=1.0, seed=seed)
+
+
+# A pool of a hundred samples of each of two classes for each of twelve clients; the input is always 1, so that a model
+# learns which class is more frequent.
+_POOL = data.from_arrays(
+    {f"{i:02}": (np.ones((200, 1), np.float32), np.repeat(np.arange(2, dtype=np.int32), 100)) for i in range(12)},
+    test={},
+    classes=2,
+)
+
+
+@pytest.fixture(scope="session")
+def two_classes():
+    """Logistic regression with one input and two classes."""
+    return models.build("mclr", (1,), 2)
+
+
+@pytest.fixture(scope="session")
+def labeled():
+    """`labeled(a=(10, 0))`: clients with these numbers of samples of each class, from one pool."""
+
+    def make(**clients):
+        held = []
+        for position, counts in enumerate(clients.values()):
+            own = _POOL.fit.of(position)
+            labels = _POOL.y[own]
+            held.append(np.concatenate([own[labels == label][:count] for label, count in enumerate(counts)]))
+        none = Index.from_lists([np.zeros(0, np.int64)] * len(clients))
+        return dataclasses.replace(_POOL, clients=tuple(clients), fit=Index.from_lists(held), test=none)
+
+    return make
 
 
 class _Losing(Sequential):

@@ -10,12 +10,10 @@ import pytest
 import coterie
 from coterie import codec, data, models, tree
 from coterie.clients import LocalSGD
-from coterie.data.federated import Index
 from coterie.errors import SpecError, TooFewReplies
-from coterie.federation import PerClient, Sequential, Server, sequential, vectorized
+from coterie.federation import Sequential, Server, sequential, vectorized
 from coterie.methods.fedgroup import FedGroup
 from coterie.methods.flexcfl import FlexCFL
-from coterie.methods.migration import Detector, watch
 from coterie.metrics import adjusted_rand
 from coterie.models import Normalize
 from coterie.runs.build import build
@@ -25,32 +23,6 @@ from coterie.shift import SHIFTS
 
 BOTH = pytest.mark.parametrize("make", [sequential, vectorized], ids=["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
-
-# One input that is always 1, and two classes: a model learns which class is more frequent.
-TASK = models.build("mclr", (1,), 2)
-
-
-# A pool of a hundred samples of each class for each of twelve clients.
-POOL = data.from_arrays(
-    {f"{i:02}": (np.ones((200, 1), np.float32), np.repeat(np.arange(2, dtype=np.int32), 100)) for i in range(12)},
-    test={},
-    classes=2,
-)
-
-
-def labeled(**clients):
-    """`labeled(a=(10, 0))`: clients with these numbers of samples of each class, from one pool."""
-    held = []
-    for position, counts in enumerate(clients.values()):
-        own, labels = POOL.fit.of(position), POOL.y[POOL.fit.of(position)]
-        held.append(np.concatenate([own[labels == label][:count] for label, count in enumerate(counts)]))
-    none = Index.from_lists([np.zeros(0, np.int64)] * len(clients))
-    return dataclasses.replace(POOL, clients=tuple(clients), fit=Index.from_lists(held), test=none)
-
-
-def drifted(fed, clients="a", renew=0, **detector):
-    rows = PerClient(np.array([renew], np.int32), dict.fromkeys(clients, 0))
-    return fed.ask(clients, watch, Seed(0), renew=rows, detector=Detector(**detector)).by_client("shifted")
 
 
 @pytest.fixture
@@ -76,76 +48,12 @@ def flex():
     return make
 
 
-# The detector --------------------------------------------------------------------------------------------------------
-
-
-@BOTH
-@pytest.mark.parametrize(("kind", "shifted"), [("label", 1), ("sorted_counts", 0)])
-def test_exchanged_classes_are_a_drift_that_sorted_counts_cannot_detect(make, kind, shifted):
-    # h_ref = (10, 0), h = (0, 10), n = 10, L = 2: D = 10 > τ = 1 class by class, and 0 between sorted counts.
-    fed = make(labeled(a=(10, 0)), TASK)
-    assert drifted(fed, kind=kind) == {"a": 0}  # sets its reference counts
-    fed.move(labeled(a=(0, 10)))
-    assert drifted(fed, kind=kind) == {"a": shifted}
-
-
-@pytest.mark.parametrize("kind", ["label", "sorted_counts"])
-def test_doubled_counts_are_a_drift_for_both_detectors(kind):
-    # D = n/L > 0.2 n/L.
-    fed = sequential(labeled(a=(6, 4)), TASK)
-    drifted(fed, kind=kind)
-    fed.move(labeled(a=(12, 8)))
-    assert drifted(fed, kind=kind) == {"a": 1}
-
-
-@BOTH
-@pytest.mark.parametrize(
-    ("now", "shifted"), [((5, 7), 0), ((5, 8), 1), ((6, 4), 0), ((7, 3), 1), ((5, 3), 0), ((5, 2), 1)]
-)
-def test_the_threshold_is_strict(make, now, shifted):
-    # n = 10, so L·τ = 2: two samples more or less, or one exchanged, reach it exactly and are not a drift.
-    fed = make(labeled(a=(5, 5)), TASK)
-    drifted(fed)
-    fed.move(labeled(a=now))
-    assert drifted(fed) == {"a": shifted}
-
-
-def test_small_drifts_add_up_until_they_are_detected():
-    # (10, 10), n = 20, L·τ = 4: by (11, 9), 2; (12, 8), 4; (13, 7), 6. Then from there, where 4 is not a drift.
-    fed = sequential(labeled(a=(10, 10)), TASK)
-    drifted(fed)
-    found = []
-    for now in ((11, 9), (12, 8), (13, 7), (11, 9), (10, 10)):
-        fed.move(labeled(a=now))
-        found.append(drifted(fed)["a"])
-    assert found == [0, 0, 1, 0, 1]
-
-
-def test_the_threshold_uses_the_initial_number_of_samples():
-    # n stays 10 after growing to 100: 3 more are detected, 2 are not.
-    fed = sequential(labeled(a=(5, 5)), TASK)
-    drifted(fed)
-    fed.move(labeled(a=(50, 50)))
-    assert drifted(fed) == {"a": 1}
-    for now, shifted in (((52, 50), 0), ((53, 50), 1)):
-        fed.move(labeled(a=now))
-        assert drifted(fed) == {"a": shifted}
-
-
-def test_renewing_sets_the_reference_counts_and_is_not_a_drift():
-    fed = sequential(labeled(a=(10, 0)), TASK)
-    drifted(fed)
-    fed.move(labeled(a=(0, 10)))
-    assert drifted(fed, renew=1) == {"a": 0}
-    assert drifted(fed) == {"a": 0}
-
-
 # Migration -----------------------------------------------------------------------------------------------------------
 
 
 @BOTH
-def test_drifted_clients_migrate_in_the_cohort_or_not(make, held, flex, run_rounds, cohort):
-    fed, method = make(labeled(**held), TASK), flex()
+def test_drifted_clients_migrate_in_the_cohort_or_not(make, held, flex, run_rounds, cohort, labeled, two_classes):
+    fed, method = make(labeled(**held), two_classes), flex()
     state, _ = run_rounds(method, fed, 0)
     assert dict(state.assignment) == {"a": 0, "b": 0, "c": 1, "d": 1, "e": 0, "f": 1}
     quiet = method.round(state, fed, cohort(fed, 0, "bc"), Seed(1))
@@ -164,8 +72,8 @@ def test_drifted_clients_migrate_in_the_cohort_or_not(make, held, flex, run_roun
     assert method.place(again.state, fed.evaluating(), fed.clients, Seed(0)).row == dict(out.state.assignment)
 
 
-def test_a_migration_downloads_nothing(held, flex, run_rounds, cohort):
-    fed, method = sequential(labeled(**held), TASK), flex(alpha=2)
+def test_a_migration_downloads_nothing(held, flex, run_rounds, cohort, labeled, two_classes):
+    fed, method = sequential(labeled(**held), two_classes), flex(alpha=2)
     state, _ = run_rounds(method, fed, 1)
     assert len(state.initial_clients) == 4
     fed.move(labeled(**{name: counts[::-1] for name, counts in held.items()}))
@@ -177,8 +85,10 @@ def test_a_migration_downloads_nothing(held, flex, run_rounds, cohort):
     assert sent["train"] == {"down": model, "up": model}
 
 
-def test_with_sorted_counts_clients_with_exchanged_classes_do_not_migrate(held, flex, run_rounds, cohort):
-    fed, method = sequential(labeled(**held), TASK), flex(detector="sorted_counts")
+def test_with_sorted_counts_clients_with_exchanged_classes_do_not_migrate(
+    held, flex, run_rounds, cohort, labeled, two_classes
+):
+    fed, method = sequential(labeled(**held), two_classes), flex(detector="sorted_counts")
     state, _ = run_rounds(method, fed, 0)
     fed.move(labeled(**{name: counts[::-1] for name, counts in held.items()}))
     out = method.round(state, fed, cohort(fed), Seed(2))
@@ -186,8 +96,10 @@ def test_with_sorted_counts_clients_with_exchanged_classes_do_not_migrate(held, 
     assert dict(out.state.assignment) == dict(state.assignment)
 
 
-def test_clients_without_a_group_set_their_reference_counts_when_they_join(held, flex, run_rounds, cohort):
-    fed, method = sequential(labeled(**held), TASK), flex(alpha=2)
+def test_clients_without_a_group_set_their_reference_counts_when_they_join(
+    held, flex, run_rounds, cohort, labeled, two_classes
+):
+    fed, method = sequential(labeled(**held), two_classes), flex(alpha=2)
     state, _ = run_rounds(method, fed, 0)
     new = sorted(set(fed.clients).difference(state.initial_clients))
     assert len(new) == 2
@@ -202,9 +114,9 @@ def test_clients_without_a_group_set_their_reference_counts_when_they_join(held,
         assert out.state.assignment[name] == groups[0 if held[name][1] else 1]
 
 
-def test_a_migration_is_never_random(flex, run_rounds, cohort):
+def test_a_migration_is_never_random(flex, run_rounds, cohort, labeled, two_classes):
     held = {f"{cluster}{i}": counts for cluster, counts in (("a", (10, 0)), ("b", (0, 10))) for i in range(6)}
-    fed, method = sequential(labeled(**held), TASK), flex(alpha=2, assignment="random")
+    fed, method = sequential(labeled(**held), two_classes), flex(alpha=2, assignment="random")
     state, _ = run_rounds(method, fed, 1)
     assert len(state.assignment) == 12
     fed.move(labeled(**{name: counts[::-1] for name, counts in held.items()}))
@@ -214,7 +126,7 @@ def test_a_migration_is_never_random(flex, run_rounds, cohort):
 
 
 @pytest.fixture
-def losing(held):
+def losing(held, labeled, two_classes):
     """`losing(work, "a")`: a federation that loses a's replies to this work, and a switch for the losses."""
 
     def make(work, *lost):
@@ -225,13 +137,13 @@ def losing(held):
                 gone = lost if Losing.on and request.work.name == work else ()
                 return (batch for batch in super().carry(request) if batch.clients[0] not in gone)
 
-        fed = Server(Losing(labeled(**held), TASK))
+        fed = Server(Losing(labeled(**held), two_classes))
         return fed, lambda on: setattr(Losing, "on", on)
 
     return make
 
 
-def test_a_drift_whose_reply_was_lost_is_detected_again(losing, held, flex, run_rounds, cohort):
+def test_a_drift_whose_reply_was_lost_is_detected_again(losing, held, flex, run_rounds, cohort, labeled):
     fed, lose = losing("flexcfl.watch", "a")
     state, _ = run_rounds(flex(), fed, 0)
     fed.move(labeled(**held | {"a": (0, 10)}))
@@ -244,7 +156,7 @@ def test_a_drift_whose_reply_was_lost_is_detected_again(losing, held, flex, run_
 
 
 def test_a_drifted_client_whose_choice_was_lost_has_no_group_until_it_is_in_a_cohort(
-    losing, held, flex, run_rounds, cohort
+    losing, held, flex, run_rounds, cohort, labeled
 ):
     fed, lose = losing("fedgroup.choose", "a")
     state, _ = run_rounds(flex(), fed, 0)
@@ -260,7 +172,7 @@ def test_a_drifted_client_whose_choice_was_lost_has_no_group_until_it_is_in_a_co
 
 
 @pytest.mark.parametrize("work", ["fedgroup.choose", "flexcfl.watch"])
-def test_lost_replies_of_drifted_clients_do_not_skip_the_round(work, losing, held, flex, run_rounds, cohort):
+def test_lost_replies_of_drifted_clients_do_not_skip_the_round(work, losing, held, flex, run_rounds, cohort, labeled):
     fed, lose = losing(work, *held)
     state, _ = run_rounds(flex(), fed, 0)
     fed.move(labeled(**held | {"a": (0, 10)}))
@@ -273,7 +185,7 @@ def test_lost_replies_of_drifted_clients_do_not_skip_the_round(work, losing, hel
     assert out.state.assignment["a"] == 1
 
 
-def test_a_skipped_round_undoes_the_detection_on_server_and_client(losing, held, flex, run_rounds, cohort):
+def test_a_skipped_round_undoes_the_detection_on_server_and_client(losing, held, flex, run_rounds, cohort, labeled):
     fed, lose = losing("fit", "b")
     state, _ = run_rounds(flex(), fed, 0)
     fed.move(labeled(**held | {"a": (0, 10)}))
@@ -346,7 +258,7 @@ def test_invalid_settings_are_refused(quadratic):
 
 
 @pytest.mark.slow
-def test_traffic_has_the_ratio_of_the_paper_in_its_setting():
+def test_traffic_has_the_ratio_of_the_paper_in_its_setting(two_classes):
     # MNIST in the paper: K = 20, T = 300, m = 3, N = 1000, α = 20: (12000 + 3000 + 120) / 12000 = 1.26.
     n, k, t, m, alpha = 1000, 20, 300, 3, 20
     two = (np.ones((2, 1), np.float32), np.arange(2, dtype=np.int32))
@@ -356,7 +268,7 @@ def test_traffic_has_the_ratio_of_the_paper_in_its_setting():
         "local": {"batch_size": 0},
         "run": {"rounds": t, "clients_per_round": k, "sampler": "sweep", "evaluate_every": t},
     }
-    record = coterie.run(spec, data=clients, task=TASK)
+    record = coterie.run(spec, data=clients, task=two_classes)
     sent = record.summary["traffic"]["by_purpose"]
     models_of = {purpose: (way["down"] + way["up"]) / (4 * 4) for purpose, way in sent.items()}
     assert models_of["train"] == 2 * k * t
