@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
-from coterie.errors import SpecError
 from coterie.federation.protocol import Adapt, Cohort, Federation
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -85,15 +84,6 @@ class Method(Protocol[State]):
 
     def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
         """The model for each of these clients, including newcomers."""
-
-
-def check_choices(method: Any) -> None:
-    """Validate the settings of `Literal` type; for the `__post_init__` of a method."""
-    for name, kind in get_type_hints(type(method)).items():
-        allowed = get_args(kind)
-        if get_origin(kind) is Literal and getattr(method, name) not in allowed:
-            choices = ", ".join(map(repr, allowed))
-            raise SpecError(f"method.{name} must be one of {choices}, got {getattr(method, name)!r}")
 
 
 def with_settings_of(method: DataclassInstance, kind: type[Built]) -> Built:
