@@ -44,7 +44,7 @@ METHODS: dict[str, str] = {
 }
 
 #: Methods that only change the defaults of another one. Their class has its own documentation.
-PRESETS = frozenset({"fedgrouprox"})
+_PRESETS = frozenset({"fedgrouprox"})
 
 
 def names() -> list[str]:
@@ -60,7 +60,7 @@ def descriptions() -> dict[str, str]:
 def documentation(name: str) -> str:
     """The text about a method: the docstring of its module, or of its class for a preset."""
     kind = method_class(name)
-    if name in PRESETS:
+    if name in _PRESETS:
         return inspect.cleandoc(kind.__doc__ or "").partition("\n\nAttributes:\n")[0]
     return inspect.cleandoc(importlib.import_module(kind.__module__).__doc__ or kind.__doc__ or "")
 
