@@ -38,7 +38,7 @@ def plain_screen(monkeypatch, tmp_path):
     for name, value in {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("COTERIE_DATA", os.devnull)  # what is at hand must not depend on the machine,
-    monkeypatch.setattr(files, "cache", lambda: tmp_path / "data")  # nor on what was downloaded before
+    monkeypatch.setattr(files, "cache_folder", lambda: tmp_path / "data")  # nor on what was downloaded before
     import typer.rich_utils
 
     monkeypatch.setattr(typer.rich_utils, "FORCE_TERMINAL", False)

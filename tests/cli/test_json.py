@@ -70,10 +70,10 @@ def test_lists_are_name_and_line(what, coterie):
     assert all(isinstance(line, str) and line for line in found.values())
 
 
-def test_the_list_of_data_says_what_is_at_hand(coterie):
+def test_the_list_of_data_says_which_files_are_on_disk(coterie):
     found = strict(coterie("data", "--json").stdout)
-    assert found["digits"]["at_hand"] is True
-    assert found["mnist-powerlaw"]["at_hand"] is False
+    assert found["digits"]["available"] is True
+    assert found["mnist-powerlaw"]["available"] is False
     assert found["mnist-powerlaw"]["needs"] == ["mnist.npz"]
     assert {"description", "clients", "samples", "classes", "source"} <= set(found["mnist-powerlaw"])
 

@@ -1,13 +1,13 @@
-"""Where files are looked for."""
+"""Files of data sets: where they are looked for, downloads, and error messages."""
 
 from __future__ import annotations
 
 from pathlib import Path
-
 import pytest
-
 from coterie.data import files, load
 from coterie.errors import DataError
+from coterie.data import files, load, sources
+from coterie.data.publishers.listing import PUBLISHED
 
 
 def test_the_named_folder_comes_first_and_the_cache_second(folders):
@@ -48,3 +48,120 @@ def test_a_variable_that_is_not_set_is_said_to_be_so(folders, monkeypatch):
     monkeypatch.delenv("COTERIE_DATA")
     with pytest.raises(DataError, match=r"COTERIE_DATA \(it is not set\)"):
         files.find("svhn.npz")
+
+
+MNIST = [file.name for file in PUBLISHED["mnist.npz"].files]
+
+
+def put(folder, *names):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    return [folder / name for name in names]
+
+
+@pytest.mark.parametrize("archive", PUBLISHED)
+def test_every_publishers_file_has_an_address_and_checksums_are_of_a_known_kind(archive):
+    published = PUBLISHED[archive]
+    assert bool(published.files) != bool(published.pattern)
+    for file in published.files:
+        assert all(address.startswith("http") and address.endswith(f"/{file.name}") for address in file.addresses)
+        if file.checksum is not None:
+            kind, _, digits = file.checksum.partition(":")
+            assert {"sha256": 64, "md5": 32}[kind] == len(digits)
+            assert set(digits) <= set("0123456789abcdef")
+
+
+@pytest.mark.parametrize("place", ["mnist", "MNIST/raw"])
+def test_files_of_a_publisher_are_found_in_its_sub_folders(folders, place):
+    put(folders / "data", "mnist.npz")
+    paths = put(folders / "data" / place, *MNIST)
+    found = sources.found("mnist.npz")
+    assert list(found.paths) == paths
+    assert str(found) == "train-images-idx3-ubyte.gz and 3 more, as published"
+
+
+def test_files_whose_names_are_their_own_are_also_found_without_a_sub_folder(folders):
+    (path,) = put(folders / "data", "cifar-10-python.tar.gz")
+    assert sources.found("cifar10.npz").paths == (path,)
+    assert str(sources.found("cifar10.npz")) == "cifar-10-python.tar.gz, as published"
+    put(folders / "data", "train_32x32.mat", "test_32x32.mat")
+    assert str(sources.found("svhn.npz")) == "train_32x32.mat and test_32x32.mat, as published"
+
+
+def test_an_archive_in_the_named_folder_comes_before_files_in_the_cache(folders):
+    put(files.cache() / "mnist", *MNIST)
+    assert sources.found("mnist.npz").published is not None
+    put(folders / "data", "mnist.npz")
+    assert sources.found("mnist.npz").paths == (folders / "data" / "mnist.npz",)
+
+
+def test_some_of_the_files_are_not_the_data_set(folders):
+    put(folders / "data" / "mnist", *MNIST[:3])
+    assert sources.found("mnist.npz") is None
+    put(files.cache() / "mnist", MNIST[3])
+    found = sources.found("mnist.npz")
+    assert [path.parent for path in found.paths] == [folders / "data" / "mnist"] * 3 + [files.cache() / "mnist"]
+
+
+def test_offline_the_error_names_address_file_and_place(folders):
+    with pytest.raises(DataError) as caught:
+        load("mnist-powerlaw")
+    text = str(caught.value)
+    for file in PUBLISHED["mnist.npz"].files:  # all four are missing, not only the one that was tried
+        assert f"{file.name} ({' or '.join(file.addresses)})" in text
+    for part in ("no connection", str(folders / "data" / "mnist")):
+        assert part in text
+    assert len(text.splitlines()) == 2
+    assert caught.value.exit_code == 3
+    assert not list(folders.rglob("*.gz*"))
+
+
+def test_only_what_is_missing_is_named(folders):
+    put(folders / "data" / "mnist", *MNIST[:3])
+    with pytest.raises(DataError) as caught:
+        load("mnist")
+    assert MNIST[3] in str(caught.value)
+    assert not any(name in str(caught.value) for name in MNIST[:3])
+
+
+def test_an_archive_that_somebody_made_says_from_what(folders):
+    with pytest.raises(
+        DataError, match=r"There is no file chars74k_hnd\.npz.* github\.com/aparrish/chars74k-json-dump"
+    ):
+        load("chars74k")
+    assert "github.com/aparrish/chars74k-json-dump" in sources.advice("chars74k_hnd.npz")
+
+
+def test_a_variable_that_is_not_set_is_explained(folders, monkeypatch):
+    monkeypatch.delenv("COTERIE_DATA")
+    with pytest.raises(DataError) as caught:
+        load("svhn")
+    assert f"test_32x32.mat) into {files.cache() / 'svhn'}" in str(caught.value)
+    assert "set COTERIE_DATA to that folder" in str(caught.value)
+
+
+def test_what_has_no_address_says_how_it_is_made(folders):
+    with pytest.raises(DataError) as caught:
+        load("femnist")
+    for part in ("all_data*.json", str(folders / "data" / "femnist"), "preprocess.sh", "github.com/TalwalkarLab/leaf"):
+        assert part in str(caught.value)
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize("archive", [*PUBLISHED, "chars74k_hnd.npz"])
+def test_there_is_advice_for_everything(archive):
+    assert "$COTERIE_DATA" in sources.advice(archive)
+    assert bool(sources.whole(archive)) == (archive in PUBLISHED)
+
+
+@pytest.mark.parametrize("archive", PUBLISHED)
+def test_the_page_about_files_names_every_file_and_folder(archive):
+    page = (Path(__file__).parents[2] / "docs" / "data-files.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| `{archive}`")]
+    published = PUBLISHED[archive]
+    names = published.pattern.split(" and ") if published.pattern else [file.name for file in published.files]
+    for name in [] if archive == "fashion_mnist.npz" else names:  # which are the same four names as MNIST's
+        assert f"`{name}`" in row
+    for folder in published.folders:
+        assert (f"`{folder}`" if folder else "none") in row

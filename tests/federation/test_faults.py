@@ -10,7 +10,7 @@ import pytest
 
 from coterie import codec, data
 from coterie.clients import LocalSGD, Values, Work, label_counts
-from coterie.data.blobs import prototypes
+from coterie.data.datasets.blobs import prototypes
 from coterie.errors import SpecError
 from coterie.federation import Faults, Faulty, Server, Vectorized
 from coterie.federation.messages import ReplyBatch, Request

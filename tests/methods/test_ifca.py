@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from coterie import data, tree
 from coterie.clients import LocalSGD
-from coterie.data.regression import planted_weights
+from coterie.data.datasets.regression import planted_weights
 from coterie.errors import SpecError
 from coterie.federation import vectorized
 from coterie.methods.fedavg import FedAvg

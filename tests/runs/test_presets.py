@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 import coterie
-from coterie.data import presets
-from coterie.data.loading import loader_options
+from coterie.data.catalog import CATALOG
+from coterie.data.loading import available, loader_options
 
 
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.parametrize("name", sorted(presets.PRESETS))
+@pytest.mark.parametrize("name", sorted(CATALOG))
 def test_a_preset_runs_three_rounds(name):
-    if not presets.at_hand(name):
-        pytest.skip(f"{name} needs files that are not in $COTERIE_DATA: {', '.join(presets.PRESETS[name].needs)}")
+    if not available(name):
+        pytest.skip(f"{name} needs files that are not in $COTERIE_DATA: {', '.join(each.archive for each in CATALOG[name].files)}")
     local = {"steps": 2, "batch_size": 10, "learning_rate": 0.01}
-    few = {"max_clusters": 40} if "most" in loader_options(name) else {}  # of what takes long to score
+    few = {"max_samples": 40} if "max_samples" in loader_options(name) else {}  # evaluation would take long
     record = coterie.run(
         {
             "data": {"name": name, **few},

@@ -9,15 +9,15 @@ import pytest
 
 import coterie
 from coterie.data import load
-from coterie.data.presets import at_hand
+from coterie.data.loading import available
 
 
 @pytest.mark.slow
 @pytest.mark.data
 def test_fifty_roles_learn_more_than_the_most_frequent_character():
-    if not at_hand("shakespeare"):
+    if not available("shakespeare"):
         pytest.skip("shakespeare.json.gz is not in the folder that COTERIE_DATA names")
-    few = {"name": "shakespeare", "clients": 50, "max_clusters": 200}
+    few = {"name": "shakespeare", "clients": 50, "max_samples": 200}
     data = load(**few)
     frequent = np.bincount(data.y[data.fit.order]).argmax()
     tested = data.y[data.test.order]

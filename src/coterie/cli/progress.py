@@ -50,7 +50,7 @@ class Ticker:
         )
         self._progress.start()
         self._task = self._progress.add_task(self._waiting, total=None, note="")
-        from coterie.data.watching import watched
+        from coterie.data.progress import watched
 
         self._until_end.enter_context(watched(self.watch))
         return self

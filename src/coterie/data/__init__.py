@@ -1,8 +1,7 @@
-"""Where examples come from: load by name or path, deal out among clients, describe.
+"""Federated data: load by name or path, make from arrays, partition among clients.
 
-`load` knows the data sets in `DATASETS` and reads folders and tables of your own; `from_arrays` takes arrays;
-`partition` deals the examples of one array out among clients in the ways of the papers. Which data sets are of which
-paper, and which are at hand, is in `coterie.data.presets`.
+`load` loads the data sets in `DATASETS` and reads your own folders and tables; `from_arrays` takes arrays; `partition`
+splits the examples of one array among clients as in the papers. All data sets are described in `coterie.data.catalog`.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from coterie.data.checks import check_ids, classes_of, first_bad_label, first_bad_row, label_text
+from coterie.data.checks import check_ids, check_share, classes_of, first_bad_label, first_bad_row, label_text
 from coterie.data.federated import FederatedData, Index, Integers, aligned
-from coterie.data.splitting import check_share, split
+from coterie.data.partition.assembling import split
 from coterie.errors import DataError
 from coterie.seeds import Seed
 from coterie.types import Array, ClientId
@@ -18,10 +18,10 @@ from coterie.types import Array, ClientId
 
 @dataclass(frozen=True)
 class _Piece:
-    """Examples of one client as they were given: to be split, all for training, or all for testing."""
+    """Examples of one client as given."""
 
     client: str
-    what: str  # for errors: "" or "test "
+    what: str  # for error messages: "" or "test "
     x: Array
     y: Array
 
@@ -39,16 +39,16 @@ def from_arrays(
 ) -> FederatedData:
     """Federated data from the arrays of each client.
 
-    A client may have no training examples, a single one, a single class, or no test examples. Numbers in float64 are
-    stored as float32, in which models compute, and 64-bit whole numbers as `FederatedData` says.
+    A client may have no training examples, a single one, a single class, or no test examples. float64 is stored as
+    float32, 64-bit integers as described in `FederatedData`.
 
     Args:
-        clients: id → (x, y), of which a share becomes test examples; or id → (x, y, x_test, y_test), kept as given.
-        test: id → (x, y), test examples; then no client's examples are split, and a client missing here has none.
-        name: What to call the data.
-        test_share: Share of the examples of an (x, y) client that is set aside for testing, after a shuffle.
-        seed: Fixes the shuffle, and which examples are held for validation.
-        classes: Number of classes; None: one more than the largest label, or targets if `y` holds floats.
+        clients: id → (x, y), split into training and test examples; or id → (x, y, x_test, y_test), used as given.
+        test: id → (x, y), test examples. If given, no client's examples are split; a client missing here has none.
+        name: Name of the data.
+        test_share: Fraction of a client's examples used for testing, after a shuffle, if it has no test examples.
+        seed: Random seed of the shuffle and of the validation split.
+        classes: Number of classes. None: one more than the largest label, or regression if `y` holds floats.
         truth: The true cluster of each client, by id or in the order of `clients`.
         source: Where the data come from, in a sentence.
     """
@@ -57,9 +57,9 @@ def from_arrays(
     if not ids:
         raise DataError("There are no clients. Give at least one, as {id: (x, y)}")
     check_ids(ids)
-    strangers = {str(client) for client in test or {}} - set(ids)
-    if strangers:
-        raise DataError(f"Test examples for {min(strangers)!r}, which is not among the clients. Add it there, too")
+    unknown_ids = {str(client) for client in test or {}} - set(ids)
+    if unknown_ids:
+        raise DataError(f"Test examples for {min(unknown_ids)!r}, which is not one of the clients. Add it to clients")
     pieces: list[_Piece] = []
     fit: list[Integers] = []
     tested: list[Integers] = []
@@ -93,7 +93,7 @@ def from_arrays(
 
 
 def _pieces(client: str, parts: Sequence[npt.ArrayLike], test: Sequence[npt.ArrayLike] | None) -> list[_Piece]:
-    """The one or two pairs of arrays of a client, each checked by itself."""
+    """The one or two pairs of arrays of a client, each checked."""
     if not isinstance(parts, tuple | list) or len(parts) not in (2, 4) or (test is not None and len(parts) == 4):
         allowed = "(x, y)" if test is not None else "(x, y) or (x, y, x_test, y_test)"
         got = f"{len(parts)} values" if isinstance(parts, tuple | list) else type(parts).__name__
@@ -122,7 +122,7 @@ def _piece(client: str, what: str, x_like: npt.ArrayLike, y_like: npt.ArrayLike)
         if row is not None:
             raise DataError(
                 f"Client {client!r}: {what}{field} is NaN or infinite in row {row}."
-                " Remove such examples or fill the values in"
+                " Remove such examples or fill in the values"
             )
     return _Piece(client, what, x, y)
 
@@ -142,7 +142,7 @@ def _joined(pieces: list[_Piece], classes: int | None) -> tuple[Array, Array, in
         if classes is None and (piece.y.dtype.kind == "f") != (first.y.dtype.kind == "f"):
             raise DataError(
                 f"Client {piece.client!r}: {piece.what}y is {piece.y.dtype}, but client {first.client!r} has"
-                f" {first.y.dtype}. Use whole numbers for labels, floats for targets, and one of them for all"
+                f" {first.y.dtype}. Use integers for labels or floats for regression targets, the same for all clients"
             )
     if classes is None and first.y.dtype.kind != "f":
         classes = classes_of(np.concatenate([piece.y for piece in filled]))
@@ -153,7 +153,7 @@ def _joined(pieces: list[_Piece], classes: int | None) -> tuple[Array, Array, in
     dtype = np.result_type(*{piece.x.dtype for piece in filled})
     dtype = np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize > 4 else dtype
     x = aligned(np.empty((sum(len(piece.y) for piece in filled), *first.x.shape[1:]), dtype))
-    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite and is found by the check of x
+    with np.errstate(over="ignore"):  # values too large for float32 become infinite and are found by the check of x
         np.concatenate([piece.x for piece in filled], out=x, casting="same_kind")
     y = np.concatenate([piece.y for piece in filled]).astype(np.float32 if classes is None else np.int32)
     return x, y, classes
@@ -166,7 +166,7 @@ def _truth(ids: tuple[ClientId, ...], truth: Mapping[str, int] | Sequence[int] |
         by_id = {str(client): cluster for client, cluster in truth.items()}
         missing = [client for client in ids if client not in by_id]
         if missing:
-            raise DataError(f"truth does not say the cluster of client {missing[0]!r}. Give one for every client")
+            raise DataError(f"truth has no cluster for client {missing[0]!r}. Give one for every client")
         truth = [by_id[client] for client in ids]
     if len(truth) != len(ids):
         raise DataError(f"truth must give one cluster for each of the {len(ids)} clients, got {len(truth)}")

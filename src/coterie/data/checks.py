@@ -1,4 +1,4 @@
-"""What must hold for federated data; each check raises a `DataError` that names the client at fault."""
+"""Checks of settings, which raise a `SpecError`, and of federated data, which raise a `DataError` naming the client."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from coterie.data.transforms import TRANSFORMS, TURNS
-from coterie.errors import DataError, unknown
+from coterie.data.transforms import ROTATIONS, TRANSFORMS
+from coterie.errors import DataError, SpecError, unknown
 from coterie.types import Array
 
 if TYPE_CHECKING:
@@ -18,13 +18,43 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_BLOCK = 1 << 22  # numbers looked at in one go, so that a check needs little memory
+_BLOCK = 1 << 22  # numbers checked at a time, to save memory
 _INT32 = np.iinfo(np.int32)
-_CODES = 1000  # labels above this, and above ten times their number, are codes rather than numbers of classes
+_CODES = 1000  # labels above this and above ten times the number of classes are taken for codes
+
+
+def at_least(name: str, value: float, minimum: float, why: str = "") -> None:
+    """Check that a setting is at least `minimum`."""
+    if not value >= minimum:
+        raise SpecError(f"{name} must be at least {minimum}{why and f', {why}'}, got {value}")
+
+
+def at_most(name: str, value: float, maximum: float, why: str) -> None:
+    """Check that a setting is at most `maximum`."""
+    if not value <= maximum:
+        raise SpecError(f"{name} must be at most {maximum}, {why}, got {value}")
+
+
+def above(name: str, value: float, bound: float) -> None:
+    """Check that a setting is more than `bound`."""
+    if not value > bound:
+        raise SpecError(f"{name} must be more than {bound}, got {value}")
+
+
+def check_share(test_share: float) -> None:
+    """Check that a test share leaves training examples."""
+    if not 0 <= test_share < 1:
+        raise SpecError(f"test_share must be at least 0 and less than 1, got {test_share}")
+
+
+def check_clusters(clients: int, clusters: int) -> None:
+    """Check that every cluster has a client."""
+    if clients < clusters:
+        raise SpecError(f"data.clients must be at least data.clusters ({clusters}), got {clients}")
 
 
 def is_text(name: str) -> bool:
-    """Whether a name can be written as UTF-8; bytes of another encoding come from the file system as what cannot."""
+    """Whether a name can be encoded as UTF-8; file names in other encodings cannot."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -33,19 +63,19 @@ def is_text(name: str) -> bool:
 
 
 def check_ids(clients: Sequence[str]) -> None:
-    """Names that can be written, for draws and records go by them."""
+    """Ids must be valid UTF-8: random draws and records use them."""
     if not is_text("".join(clients)):
         bad = next(client for client in clients if not is_text(client))
-        raise DataError(f"The client id {bad!a} is no text that can be written as UTF-8. Rename the client")
+        raise DataError(f"The client id {bad!a} cannot be encoded as UTF-8. Rename the client")
 
 
 def fits_int32(numbers: Array) -> bool:
-    """Whether none of these numbers is beyond 32 bits."""
+    """Whether all numbers fit into 32 bits."""
     return not numbers.size or bool(numbers.min() >= _INT32.min and numbers.max() <= _INT32.max)
 
 
 def classes_of(labels: Array) -> int:
-    """One more than the largest label; codes are refused, since every number up to the largest would be a class."""
+    """One more than the largest label; arbitrary codes are rejected, as every number up to the largest is a class."""
     largest = int(labels.max()) if len(labels) else 0
     if largest > _CODES and largest > 10 * (distinct := len(np.unique(labels))):
         raise DataError(
@@ -55,7 +85,7 @@ def classes_of(labels: Array) -> int:
 
 
 def first_bad_row(x: Array) -> int | None:
-    """The first row that holds NaN or infinity, or None."""
+    """The first row that contains NaN or infinity, or None."""
     if x.dtype.kind != "f" or x.size == 0:
         return None
     step = max(1, _BLOCK // max(1, x[0].size))
@@ -67,25 +97,25 @@ def first_bad_row(x: Array) -> int | None:
 
 
 def check_examples(data: FederatedData) -> None:
-    """Real, finite numbers."""
+    """Examples must be real, finite numbers."""
     if data.x.ndim < 2:
-        raise DataError(f"x must have a row for each example, of at least one number, got shape {data.x.shape}")
+        raise DataError(f"x must have one row per example with at least one number, got shape {data.x.shape}")
     if data.x.dtype.kind not in "biuf":
         raise DataError(f"x must hold real numbers, got {data.x.dtype}. Convert it, for example to float32")
     row = first_bad_row(data.x)
     if row is not None:
-        raise DataError(f"{_whose(data, row)}: x is NaN or infinite. Remove or fill in such values first")
+        raise DataError(f"{_owner(data, row)}: x is NaN or infinite. Remove or fill in such values first")
 
 
 def check_labels(data: FederatedData) -> None:
-    """Whole numbers 0..classes-1, or finite targets."""
+    """Labels must be integers 0..classes-1, or finite regression targets."""
     y = data.y
     if data.classes is None:
         if y.dtype.kind not in "iuf":
             raise DataError(f"Targets must be numbers, got {y.dtype}")
         row = first_bad_row(y)
         if row is not None:
-            raise DataError(f"{_whose(data, row)}: the target is NaN or infinite. Remove such examples first")
+            raise DataError(f"{_owner(data, row)}: the target is NaN or infinite. Remove such examples first")
         return
     if data.classes < 1:
         raise DataError(f"classes must be at least 1, got {data.classes}")
@@ -93,45 +123,46 @@ def check_labels(data: FederatedData) -> None:
         raise DataError(f"classes must be at most {_INT32.max}, got {data.classes}. Number the classes from 0")
     row = first_bad_label(y, data.classes)
     if row is not None:
-        raise DataError(f"{_whose(data, row)}: {label_text(y[row], data.classes)}")
+        raise DataError(f"{_owner(data, row)}: {label_text(y[row], data.classes)}")
 
 
 def first_bad_label(y: Array, classes: int) -> int | None:
-    """The first place where y is not a whole number in 0..classes-1, or None."""
+    """The first index where y is not an integer in 0..classes-1, or None."""
     if y.dtype.kind not in "iuf":
         return 0 if len(y) else None
-    bad = ~((y >= 0) & (y < classes) & (y == np.floor(y)))  # the negation catches NaN too
+    bad = ~((y >= 0) & (y < classes) & (y == np.floor(y)))  # negated, so that NaN is found as well
     return int(np.argmax(bad)) if bad.any() else None
 
 
 def label_text(label: object, classes: int) -> str:
-    """What is wrong with a label, and what to do."""
-    return f"the label is {label}; labels must be whole numbers 0..{classes - 1}. Number the classes from 0"
+    """Error message for a label."""
+    return f"the label is {label}; labels must be integers 0..{classes - 1}. Number the classes from 0"
 
 
 def note_targets(what: str, y: Array) -> None:
-    """Say so where numbers that are taken as targets look like labels: nine in ten of them are whole numbers."""
+    """Log a warning if regression targets look like labels: at least 90 % of them are integers."""
     odd = np.flatnonzero(y != np.floor(y))
     if len(odd) > len(y) / 10 or len(y) == 0:
         return
-    why = "labels are whole numbers written as floats, and"
+    why = "labels are integers written as floats, and"
     if len(odd):
-        why = f"{len(odd)} of {len(y)} labels {'is' if len(odd) == 1 else 'are'} not whole, such as {y[odd[0]]}, so all"
-    log.warning("%s: %s are taken as numbers to predict; for classes set data.classes=N", what, why)
+        verb = "is" if len(odd) == 1 else "are"
+        why = f"{len(odd)} of {len(y)} labels {verb} not integers, such as {y[odd[0]]}, so all"
+    log.warning("%s: %s are used as regression targets; for classes set data.classes=N", what, why)
 
 
 def check_index(data: FederatedData, part: Literal["fit", "test"]) -> None:
-    """One piece for each client, and only examples that exist."""
+    """The index must have one part per client and only rows that exist."""
     index = data.fit if part == "fit" else data.test
     order, offsets = index.order, index.offsets
     if order.dtype.kind != "i" or offsets.dtype.kind != "i" or order.ndim != 1 or offsets.ndim != 1:
-        raise DataError(f"The {part} index must be two lists of whole numbers, got {order.dtype} and {offsets.dtype}")
+        raise DataError(f"The {part} index must be two lists of integers, got {order.dtype} and {offsets.dtype}")
     if len(offsets) != len(data.clients) + 1:
         raise DataError(
             f"The {part} index must have {len(data.clients) + 1} offsets, one more than clients, got {len(offsets)}"
         )
     if offsets[0] != 0 or offsets[-1] != len(order) or (np.diff(offsets) < 0).any():
-        raise DataError(f"The {part} offsets must rise from 0 to {len(order)}, the length of the order")
+        raise DataError(f"The {part} offsets must increase from 0 to {len(order)}, the length of the order")
     if len(order) and not (order.min() >= 0 and order.max() < len(data.x)):
         entry = int(np.argmax((order < 0) | (order >= len(data.x))))
         client = data.clients[int(np.searchsorted(offsets, entry, side="right")) - 1]
@@ -139,21 +170,23 @@ def check_index(data: FederatedData, part: Literal["fit", "test"]) -> None:
 
 
 def check_transforms(data: FederatedData) -> None:
-    """Known names, one for each client, that the examples' shape allows; and one true cluster for each client."""
+    """Transforms must be known and fit the examples' shape; each client has one transform and one true cluster."""
     for name in data.transforms:
         if name not in TRANSFORMS:
             raise DataError(unknown("transform", name, TRANSFORMS))
-    turns = [name for name in data.transforms if name in TURNS]
-    if turns and (data.x.ndim < 3 or data.x.shape[1] != data.x.shape[2]):
-        raise DataError(f"{turns[0]} needs square images (rows, side, side[, channels]), got shape {data.x.shape}")
+    rotations = [name for name in data.transforms if name in ROTATIONS]
+    if rotations and (data.x.ndim < 3 or data.x.shape[1] != data.x.shape[2]):
+        raise DataError(f"{rotations[0]} needs square images (rows, side, side[, channels]), got shape {data.x.shape}")
     if data.tokens is not None and data.transforms != ("identity",):
-        raise DataError(f"Ids of tokens are no images: leave transforms out, got {', '.join(data.transforms)}")
+        raise DataError(
+            f"Transforms cannot be applied to token ids: leave transforms out, got {', '.join(data.transforms)}"
+        )
     _check_numbers(data, "transform", data.transform, len(data.transforms))
     _check_numbers(data, "truth", data.truth, None)
 
 
-def check_normalise(data: FederatedData) -> None:
-    """Finite numbers that broadcast over one example, and a deviation above 0."""
+def check_normalize(data: FederatedData) -> None:
+    """Mean and deviation must be finite and broadcast over one example; the deviation must be above 0."""
     if data.normalize is None:
         return
     mean, deviation = (np.asarray(part, np.float64) for part in data.normalize)
@@ -172,16 +205,16 @@ def check_normalise(data: FederatedData) -> None:
 
 
 def check_tokens(data: FederatedData) -> None:
-    """Ids below the number of tokens, which nothing scales, and a finite vector for each where there is a table."""
+    """Token ids must be below the number of tokens and are not normalized; a table needs a finite vector for each."""
     if data.tokens is None:
         if data.table is not None:
-            raise DataError("A table of vectors needs tokens: say how many ids there are, as many as it has rows")
+            raise DataError("A table of vectors needs tokens: set it to the number of rows of the table")
         return
     top = min(data.tokens - 1, _INT32.max)
     if data.x.dtype.kind not in "iu" or (data.x.size and not 0 <= int(data.x.min()) <= int(data.x.max()) <= top):
-        raise DataError(f"x must hold ids of tokens, whole numbers 0..{top}, got {_range(data.x)}")
+        raise DataError(f"x must hold token ids, integers 0..{top}, got {_range(data.x)}")
     if data.normalize is not None:
-        raise DataError("Ids of tokens are no quantities: leave normalize out")
+        raise DataError("Token ids cannot be normalized: leave normalize out")
     if data.table is not None:
         if data.table.ndim != 2 or len(data.table) != data.tokens or data.table.dtype.kind != "f":
             raise DataError(
@@ -204,7 +237,7 @@ def _check_numbers(data: FederatedData, field: str, numbers: npt.NDArray[Any] | 
         return
     if numbers.shape != (len(data.clients),) or numbers.dtype.kind not in "iu":
         raise DataError(
-            f"{field} must be a whole number for each of the {len(data.clients)} clients,"
+            f"{field} must be an integer for each of the {len(data.clients)} clients,"
             f" got {numbers.dtype} of shape {numbers.shape}"
         )
     if len(numbers) and (numbers.min() < 0 or (below is not None and numbers.max() >= below)):
@@ -213,11 +246,11 @@ def _check_numbers(data: FederatedData, field: str, numbers: npt.NDArray[Any] | 
         raise DataError(f"Client {data.clients[bad]!r}: {field} must be at least 0{top}, got {numbers[bad]}")
 
 
-def _whose(data: FederatedData, row: int) -> str:
-    """Whose example this is, for an error."""
+def _owner(data: FederatedData, row: int) -> str:
+    """The client of an example, for error messages."""
     for index in (data.fit, data.test):
         entries = np.flatnonzero(index.order == row)
         if len(entries):
             position = int(np.searchsorted(index.offsets, entries[0], side="right")) - 1
             return f"Client {data.clients[position]!r}, example {row}"
-    return f"Example {row}, which no client has"
+    return f"Example {row}, which belongs to no client"

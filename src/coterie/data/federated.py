@@ -1,11 +1,11 @@
-"""Examples of many clients: one flat array, and for each client a list of example numbers and a transform.
+"""Examples of many clients: one flat array, and for each client a list of row indices and a transform.
 
-Nothing is stored per client but its id, two offsets and a byte, so a hundred thousand clients cost little more than
-their examples. A shift of the data swaps index lists or transforms (`FederatedData.rearranged`); images never move.
+Per client only the id, two offsets and a byte are stored, so a hundred thousand clients cost little more than their
+examples. A simulated drift replaces index lists or transforms (`FederatedData.rearranged`); the examples never move.
 
-Text is stored as ids of tokens. Where frozen vectors stand for the tokens, such as GloVe's, their `table` lies here,
-beside the examples, since every client looks its own words up: models take the vectors as inputs and do not know where
-they come from, so the table is no parameter, is never sent and is in no record.
+Text is stored as token ids. If tokens are represented by frozen vectors such as GloVe's, the `table` of vectors is
+stored here, with the examples, because each client looks up its own words. Models take the vectors as inputs; the table
+is not a parameter, is never sent and is not part of a record.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from coterie.data.checks import (
     check_ids,
     check_index,
     check_labels,
-    check_normalise,
+    check_normalize,
     check_tokens,
     check_transforms,
     fits_int32,
@@ -37,13 +37,13 @@ from coterie.types import PARTS, Array, ClientId, Part
 
 Integers = npt.NDArray[np.signedinteger[Any]]
 
-_ALIGNMENT = 64  # bytes; compiled code can then share the memory of NumPy instead of copying it
+_ALIGNMENT = 64  # bytes; compiled code can then use NumPy's memory without copying it
 _ROOT = Seed(0)
-_SEARCHED = 10_000  # ids among which a near miss is looked for
+_SEARCHED = 10_000  # ids that are searched for a similar one
 
 
 def aligned(array: Array) -> Array:
-    """The array in C order and native bytes, from a 64-byte boundary on: itself if it is so already, or a copy."""
+    """The array in C order and native byte order, aligned to 64 bytes: itself if it already is, else a copy."""
     if array.flags.c_contiguous and array.dtype.isnative and array.ctypes.data % _ALIGNMENT == 0:
         return array
     buffer = np.empty(array.nbytes + _ALIGNMENT, dtype=np.uint8)
@@ -55,7 +55,7 @@ def aligned(array: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """The example numbers of all clients, one client after the other.
+    """The row indices of all clients, one client after the other.
 
     Client i has `order[offsets[i]:offsets[i + 1]]`.
     """
@@ -65,7 +65,7 @@ class Index:
 
     @classmethod
     def from_lists(cls, lists: Sequence[Integers]) -> Index:
-        """The index of one list a client."""
+        """The index from one list per client."""
         sizes = np.fromiter((len(numbers) for numbers in lists), dtype=np.int64, count=len(lists))
         order = np.concatenate([np.asarray(n, dtype=np.int64) for n in lists]) if lists else np.zeros(0, np.int64)
         return cls.from_sizes(order, sizes)
@@ -76,15 +76,15 @@ class Index:
         return cls(order, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)]))
 
     def __len__(self) -> int:
-        """How many clients."""
+        """Number of clients."""
         return len(self.offsets) - 1
 
     def of(self, position: int) -> Integers:
-        """The example numbers of one client, as a view."""
+        """The row indices of one client, as a view."""
         return self.order[self.offsets[position] : self.offsets[position + 1]]
 
     def sizes(self) -> npt.NDArray[np.int64]:
-        """How many examples each client has."""
+        """Number of examples of each client."""
         return np.diff(self.offsets)
 
     def owners(self) -> npt.NDArray[np.int64]:
@@ -97,24 +97,24 @@ class FederatedData:
     """The examples of all clients.
 
     Attributes:
-        name: What the data set is called.
-        x: (examples, *shape), of any real type, as it is read; normalization belongs to the task. Whole numbers of 64
-            bits, which models would cut off, and uint32 are stored as int32, or as float32 where one does not fit.
-        y: (examples,) labels 0..classes-1 as int32, or targets as float32.
-        clients: The ids; a client's place here is its position everywhere else.
+        name: Name of the data set.
+        x: (examples, *shape), of any real type, as read; normalization belongs to the task. 64-bit integers and uint32
+            are stored as int32, or as float32 if a value does not fit.
+        y: (examples,) labels 0..classes-1 as int32, or regression targets as float32.
+        clients: Client ids; the order defines each client's position.
         fit: Training examples of each client.
         test: Test examples of each client.
-        classes: Number of classes, or None if `y` holds targets.
-        transforms: Names of the transforms that occur.
-        transform: (clients,) which of `transforms` each client's examples undergo; None: the first, for all.
-        truth: (clients,) the true cluster, where it is known.
-        held_share: Share of a client's training examples that is kept for validation; 0 keeps none.
-        held_seed: Fixes which.
+        classes: Number of classes, or None for regression.
+        transforms: Names of the transforms in use.
+        transform: (clients,) index into `transforms` for each client; None: the first for all clients.
+        truth: (clients,) the true cluster, if known.
+        held_share: Fraction of each client's training examples that is held out for validation; 0 for none.
+        held_seed: Random seed of that split.
         source: Where the data come from, in a sentence.
-        normalize: Mean and deviation with which the data were published, where they were: numbers, or arrays that
-            broadcast over one example, in units of `x` as stored. Nothing here applies them; a task may.
-        tokens: `x` holds ids of tokens, 0..tokens-1; None: it holds quantities.
-        table: (tokens, width) float32, the vector that clients see for each id; None: they see the ids.
+        normalize: Published mean and standard deviation, if any: numbers, or arrays that broadcast over one example,
+            in units of `x` as stored. They are applied by the task, not here.
+        tokens: Number of tokens if `x` holds token ids 0..tokens-1; None otherwise.
+        table: (tokens, width) float32, the vector of each token; None: models see the ids.
     """
 
     name: str
@@ -135,7 +135,7 @@ class FederatedData:
     table: Array | None = None
 
     def __post_init__(self) -> None:
-        """Check everything once, and bring `x` and `y` into their types and places without copying if they fit."""
+        """Check all fields once, and convert `x` and `y` to their types and alignment, without a copy if possible."""
         if len(self.x) != len(self.y) or self.y.ndim != 1:
             raise DataError(
                 f"y must hold one label for each of the {len(self.x)} examples in x, got shape {self.y.shape}"
@@ -150,7 +150,7 @@ class FederatedData:
         check_examples(self)
         check_labels(self)
         check_transforms(self)
-        check_normalise(self)
+        check_normalize(self)
         check_tokens(self)
         object.__setattr__(self, "x", aligned(_computable(self.x)))
         if self.table is not None:
@@ -168,9 +168,9 @@ class FederatedData:
         transform: npt.NDArray[np.uint8] | None = None,
         truth: npt.NDArray[np.int64] | None = None,
     ) -> FederatedData:
-        """The same examples and clients, dealt out differently; only what is new is checked.
+        """The same examples and clients with other index lists or transforms; only these are checked.
 
-        `dataclasses.replace` would read all examples again, which is much work for one step of a simulated drift.
+        `dataclasses.replace` would check all examples again, which is slow for one step of a simulated drift.
         """
         new = copy.copy(self)
         given = {"fit": fit, "test": test, "transforms": transforms, "transform": transform, "truth": truth}
@@ -187,7 +187,7 @@ class FederatedData:
         return {client: position for position, client in enumerate(self.clients)}
 
     def position(self, client: str) -> int:
-        """Where this client stands among the clients."""
+        """Position of a client in `clients`."""
         found = self._positions.get(ClientId(client))
         if found is None:
             near = difflib.get_close_matches(str(client), self.clients[:_SEARCHED], n=1)
@@ -197,7 +197,7 @@ class FederatedData:
         return found
 
     def rows(self, position: int, part: Part = "fit") -> Integers:
-        """The example numbers of one client's part."""
+        """The row indices of one part of a client's examples."""
         if part == "test":
             return self.test.of(position)
         fit = self.fit.of(position)
@@ -210,7 +210,7 @@ class FederatedData:
         return fit[order[:held]] if part == "held" else fit[np.sort(order[held:])]
 
     def sizes(self, part: Part = "fit") -> npt.NDArray[np.int64]:
-        """How many examples each client has in this part."""
+        """Number of examples of each client in this part."""
         if part == "test":
             return self.test.sizes()
         if part not in PARTS:
@@ -220,32 +220,32 @@ class FederatedData:
         return {"fit": fit, "held": held, "rest": fit - held}[part]
 
     def examples(self, client: str, part: Part = "fit") -> tuple[Array, Array]:
-        """Copies of one client's examples and labels, transformed as the client sees them."""
+        """Copies of one client's examples and labels, with its transform applied."""
         position = self.position(client)
         rows = self.rows(position, part)
         return np.ascontiguousarray(transforming.apply(self.transform_of(position), self.inputs(rows))), self.y[rows]
 
     def inputs(self, rows: Any) -> Array:
-        """The examples of these numbers as clients see them before any transform: vectors where there is a table."""
+        """The examples in these rows before any transform; with a table, the vectors of the tokens."""
         stored: Array = self.x[rows]
         return stored if self.table is None else self.table[stored]
 
     def transform_of(self, position: int) -> str:
-        """The name of the transform that this client's examples undergo."""
+        """The name of a client's transform."""
         return self.transforms[0 if self.transform is None else int(self.transform[position])]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one example as clients see it."""
+        """The shape of one input of a model."""
         return self.x.shape[1:] if self.table is None else (*self.x.shape[1:], self.table.shape[1])
 
     @property
     def ids(self) -> int | None:
-        """Of how many tokens clients see the ids; None: they see quantities."""
+        """Number of tokens if models see token ids; None otherwise."""
         return self.tokens if self.table is None else None
 
     def describe(self) -> dict[str, Any]:
-        """A summary in plain numbers: how many clients, examples and classes, and how they are spread."""
+        """A summary in plain numbers: clients, examples, classes and their spread over clients."""
         summary: dict[str, Any] = {
             "name": self.name,
             "source": self.source,
@@ -265,9 +265,9 @@ class FederatedData:
         return summary
 
     def label_counts(self, part: Part = "fit") -> npt.NDArray[np.int64]:
-        """(clients, classes): how many training or test examples of each class a client has."""
+        """(clients, classes) numbers of training or test examples per class."""
         if self.classes is None:
-            raise DataError(f"{self.name} has targets, not classes; there are no labels to count")
+            raise DataError(f"{self.name} is a regression data set; there are no labels to count")
         if part not in ("fit", "test"):
             raise DataError(f"Labels are counted for the parts fit and test, got {part!r}")
         index = self.fit if part == "fit" else self.test
@@ -277,17 +277,17 @@ class FederatedData:
 
 
 def _computable(x: Array) -> Array:
-    """Examples in a type in which models compute; what they cannot hold would wrap round without a word."""
+    """Examples in a type that models compute in: larger integers would overflow silently."""
     if x.dtype.kind not in "iu" or np.can_cast(x.dtype, np.int32):
         return x
     return x.astype(np.int32 if fits_int32(x) else np.float32)
 
 
 def _held(sizes: npt.NDArray[np.int64], share: float) -> npt.NDArray[np.int64]:
-    """How many of so many training examples are held back: a share, at least one, but one stays for training."""
+    """Numbers of training examples held out: a fraction, at least one, but at least one remains for training."""
     if share == 0:
         return np.zeros_like(sizes)
-    # A hair less than the product: 0.07·100 is 7.000000000000001 in floating point.
+    # Slightly less than the product: 0.07·100 is 7.000000000000001 in floating point.
     wanted = np.maximum(1, np.ceil(share * sizes - 1e-9)).astype(np.int64)
     return np.where(sizes < 2, 0, np.minimum(wanted, sizes - 1))
 

@@ -1,7 +1,7 @@
-"""Ways to deal the examples of one array out among clients.
+"""Partitions of the examples of one array among clients.
 
-Each function takes labels or counts and gives index lists; `assemble` makes federated data of them and the arrays,
-without copying an image. All are deterministic by their seed.
+Each function takes labels or counts and returns index lists; `assemble` makes federated data from them and the arrays,
+without copying examples. All results are determined by the seed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from coterie.data.partition.assembling import assemble, numbered
 from coterie.data.partition.chunks import by_column, clustered, iid, inversions, rotations
 from coterie.data.partition.classes import by_classes, by_lognormal, by_shares
 from coterie.data.partition.groups import Groups, dirichlet, label_groups
-from coterie.data.partition.testing import local_view, matched
+from coterie.data.partition.labels import local_view, matched
 
 __all__ = [
     "Groups",

@@ -1,23 +1,40 @@
-"""Federated data from arrays and index lists; images are put one pool after the other once, and never again."""
+"""Federated data from arrays and index lists, and the split of a client's examples into training and test examples."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from coterie.data.checks import check_ids, classes_of
-from coterie.data.federated import FederatedData, Index, aligned
-from coterie.data.splitting import check_share, split
+from coterie.data.checks import check_ids, check_share, classes_of
+from coterie.data.federated import FederatedData, Index, Integers, aligned
 from coterie.errors import DataError
 from coterie.seeds import Seed
 from coterie.types import Array, ClientId
 
 
+def train_count(n: int, test_share: float) -> int:
+    """Number of training examples among n examples.
+
+    At least one, and with two or more examples at least one is for testing, unless the share is 0.
+    """
+    # Slightly more than the product: (1 - 0.1)·n can fall short of an integer in floating point.
+    wanted = min(n, max(1, math.floor((1 - test_share) * n + 1e-9)))
+    return wanted if test_share == 0 or n < 2 else min(wanted, n - 1)
+
+
+def split(rows: Integers, test_share: float, seed: Seed) -> tuple[Integers, Integers]:
+    """Training and test examples of a client, after a shuffle."""
+    shuffled = rows[seed.permutation(len(rows))]
+    fit = train_count(len(rows), test_share)
+    return shuffled[:fit], shuffled[fit:]
+
+
 def numbered(clients: int) -> tuple[ClientId, ...]:
-    """Ids 0..clients-1 with leading zeros, so that their order as text is their order as numbers."""
+    """Ids 0..clients-1 with leading zeros, so that sorting them as text sorts them as numbers."""
     width = len(str(max(0, clients - 1)))
     return tuple(ClientId(f"{i:0{width}d}") for i in range(clients))
 
@@ -45,23 +62,22 @@ def assemble(
     """Federated data from one or two pools of examples.
 
     Args:
-        name: What to call the data.
-        train: x and y of the training pool; without `test` it is used in place if it is aligned.
-        fit: Numbers into the training pool, for each client.
+        name: Name of the data.
+        train: x and y of the training pool; without `test` it is used without a copy if it is aligned.
+        fit: Rows of the training pool, for each client.
         test: x and y of the test pool.
-        tested: Numbers into the test pool, for each client; without `test`, into the training pool itself, which then
-            holds the examples for testing too.
-        test_share: Without `tested`, the share of each client's examples that is set aside after a shuffle.
-        seed: Fixes that shuffle, and which examples are held for validation.
+        tested: Rows of the test pool, for each client; without `test`, rows of the training pool.
+        test_share: Without `tested`, the fraction of each client's examples used for testing, after a shuffle.
+        seed: Random seed of that shuffle and of the validation split.
         classes: Number of classes; None: one more than the largest label.
-        targets: Whether y holds targets instead of labels.
-        clients: The ids. None: numbers.
-        transforms: Names of the transforms that occur.
-        transform: (clients,) which of them each client's examples undergo.
+        targets: Whether y holds regression targets instead of labels.
+        clients: Client ids; None: numbers.
+        transforms: Names of the transforms in use.
+        transform: (clients,) index into `transforms` for each client.
         truth: (clients,) the true clusters.
-        normalize: Mean and deviation of the inputs, where they are published.
-        tokens: Of how many tokens x holds the ids; None: it holds quantities.
-        table: The vectors that stand for the tokens.
+        normalize: Published mean and standard deviation of the inputs.
+        tokens: Number of tokens if x holds token ids; None otherwise.
+        table: Vectors of the tokens.
         source: Where the data come from, in a sentence.
     """
     ids = numbered(len(fit)) if clients is None else tuple(ClientId(str(client)) for client in clients)
@@ -71,7 +87,7 @@ def assemble(
     x, y = np.asarray(train[0]), np.asarray(train[1])
     if test is not None:
         if tested is None:
-            raise DataError("A test pool needs index lists into it: give tested too, or leave test out")
+            raise DataError("A test pool needs index lists: give tested as well, or leave test out")
         tested = Index(tested.order + len(y), tested.offsets)
         x, y = _joined(x, np.asarray(test[0])), np.concatenate([y, np.asarray(test[1])])
     if tested is None:

@@ -1,20 +1,20 @@
-"""Equal pieces, with or without clusters, and pieces by a column such as the writer."""
+"""Equal parts, with or without clusters, and parts by a column such as the writer."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from coterie.data.checks import at_least, at_most
 from coterie.data.federated import Index
-from coterie.data.partition.counting import at_least, at_most
 from coterie.errors import DataError, SpecError
 from coterie.seeds import Seed
 from coterie.types import Array
 
-_TURNS = ("identity", "rot90", "rot180", "rot270")
+_ROTATIONS = ("identity", "rot90", "rot180", "rot270")
 
 
 def iid(examples: int, clients: int, *, seed: int = 0) -> Index:
-    """A random order of all examples, cut into pieces whose sizes differ by one at most."""
+    """A random order of all examples, cut into parts whose sizes differ by at most one."""
     at_least("clients", clients, 1)
     return Index.from_lists(np.array_split(Seed(seed).fold("iid").permutation(examples), clients))
 
@@ -22,23 +22,23 @@ def iid(examples: int, clients: int, *, seed: int = 0) -> Index:
 def clustered(
     examples: int, clients: int, clusters: int, *, whole: bool = False, chunks: int | None = None, seed: int = 0
 ) -> Index:
-    """Pieces for clients of which client i is in cluster i mod `clusters`.
+    """Equal parts; client i is in cluster i mod `clusters`.
 
     Args:
-        examples: How many there are.
+        examples: Number of examples.
         clients: Number of clients.
         clusters: Number of clusters.
-        whole: False deals the examples out once (SR-FCA's MNIST); True deals all of them out in every cluster by
-            itself (IFCA's MNIST), so that an example occurs once in each.
-        chunks: With `whole`, pieces into which a cluster cuts the examples; its clients get some at random and the
-            others stay unused (SR-FCA's CIFAR-10 keeps 8 of 16). None: as many as the cluster has clients.
-        seed: Fixes the order.
+        whole: False: the examples are split among all clients (SR-FCA's MNIST). True: each cluster splits all examples
+            among its clients (IFCA's MNIST), so that an example occurs once per cluster.
+        chunks: With `whole`, number of parts into which a cluster cuts the examples; its clients get some of them at
+            random and the others are unused (SR-FCA's CIFAR-10 uses 8 of 16). None: one per client of the cluster.
+        seed: Random seed.
     """
     at_least("clusters", clusters, 1)
     at_least("clients", clients, clusters, "the number of clusters")
     if not whole:
         if chunks is not None:
-            raise SpecError("chunks goes with whole=True only; leave it out")
+            raise SpecError("chunks can be used with whole=True only; leave it out")
         return iid(examples, clients, seed=seed)
     lists: dict[int, Array] = {}
     for cluster in range(clusters):
@@ -53,27 +53,27 @@ def clustered(
 
 
 def rotations(clusters: int, *, step: int = 90) -> tuple[str, ...]:
-    """The transforms that turn cluster j by j·`step` degrees; MNIST is turned by 90, CIFAR-10 by 180."""
+    """The transforms that rotate cluster j by j·`step` degrees; the step is 90 for MNIST, 180 for CIFAR-10."""
     if step not in (90, 180, 270):
         raise SpecError(f"step must be 90, 180 or 270 degrees, got {step}")
-    at_most("clusters", clusters, 2 if step == 180 else 4, f"for a step of {step}° comes round again")
-    return tuple(_TURNS[j * step // 90 % 4] for j in range(clusters))
+    at_most("clusters", clusters, 2 if step == 180 else 4, f"since steps of {step}° then repeat")
+    return tuple(_ROTATIONS[j * step // 90 % 4] for j in range(clusters))
 
 
 def inversions(clusters: int = 2, *, levels: int = 256) -> tuple[str, ...]:
-    """The transforms that invert the images of cluster 1: there are two clusters.
+    """The transforms that invert the images of cluster 1; there are two clusters.
 
     `levels` is 256 for bytes and floats, 17 for scikit-learn's digits.
     """
     if clusters != 2:
-        raise SpecError(f"Inverted images make 2 clusters, got clusters={clusters}. Set clusters=2")
+        raise SpecError(f"Inversion gives 2 clusters, got clusters={clusters}. Set clusters=2")
     if levels not in (17, 256):
         raise SpecError(f"levels must be 17 or 256, got {levels}")
     return ("identity", "invert16" if levels == 17 else "invert")
 
 
 def by_column(values: Array) -> tuple[Index, list[str]]:
-    """The examples of each value of a column, such as the writer, and the values in sorted order as client ids."""
+    """The examples of each value of a column, such as the writer, and the sorted values as client ids."""
     values = np.asarray(values)
     if values.ndim != 1 or len(values) == 0:
         raise DataError(f"A column must be a list of at least one value, got shape {values.shape}")

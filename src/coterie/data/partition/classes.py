@@ -1,6 +1,6 @@
 """A few neighboring classes for each client, in unequal amounts.
 
-Client u owns the classes (u + j) mod C for j = 0..c-1; the generators differ in how many examples of each it gets.
+Client u owns the classes (u + j) mod C for j = 0..c-1; the generators differ in the number of examples per class.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from coterie.data.checks import at_least, at_most
 from coterie.data.federated import Index, Integers
-from coterie.data.partition.counting import at_least, at_most, by_label, labels_of
+from coterie.data.partition.labels import by_label, labels_of
 from coterie.errors import DataError
 from coterie.seeds import Seed
 from coterie.types import Array
 
-#: How often sizes are drawn again to come near a wanted spread.
+#: Maximum number of draws to reach a given spread of sizes.
 DRAWS = 5000
 
 
@@ -27,20 +28,20 @@ def by_classes(
     spread: float | None = None,
     seed: int = 0,
 ) -> Index:
-    """FedProx's generator: a few examples for everyone, the rest by a power law, none twice.
+    """FedProx's generator: a few examples for every client, the rest by a power law; no example is used twice.
 
     Each client first takes `base` consecutive examples of each class that it owns. Then it takes int(P[l, u div C, j])
-    more of its class l, where P is drawn from LogNormal(0, 2) and scaled for each class to the examples left; if so
-    many are not left any more, it takes none.
+    more of its class l, where P is drawn from LogNormal(0, 2) and scaled for each class to the examples left. If fewer
+    are left, it takes none.
 
     Args:
         labels: (examples,) of the pool; examples are taken in their order.
         clients: Number of clients.
-        per_client: Classes for each client, c. With all of them the labels are alike and only the sizes differ.
-        base: Examples of each class to begin with. None: 10 div c, at least 1.
-        spread: Wanted standard deviation of the clients' sizes over their mean: P is drawn until it is met to a tenth,
-            or the nearest of 5,000 draws is taken. None: the first draw, whose spread varies a great deal.
-        seed: Fixes the draw.
+        per_client: Classes per client, c. With all classes, clients differ in size only.
+        base: Examples of each class that a client takes first. None: 10 div c, at least 1.
+        spread: Standard deviation of the clients' sizes divided by their mean: P is drawn again until it is within
+            10 %, and the closest of 5,000 draws is used otherwise. None: the first draw, whose spread varies a lot.
+        seed: Random seed.
     """
     labels, classes = labels_of(labels)
     _check(clients, per_client, classes)
@@ -54,7 +55,7 @@ def by_classes(
     if len(short):
         raise DataError(
             f"Class {short[0]} has {counts[short[0]]} examples, but {given[short[0]]} are needed to give {base} to each"
-            f" client that owns it. Take fewer clients or a smaller base"
+            f" client that owns it. Use fewer clients or a smaller base"
         )
     extra = _power_law(owned, counts - given, base * per_client, spread, Seed(seed).fold("sizes"))
     lists: list[list[Integers]] = [[] for _ in range(clients)]
@@ -71,7 +72,7 @@ def by_classes(
 
 
 def _power_law(owned: Integers, left: Integers, base: int, spread: float | None, seed: Seed) -> Integers:
-    """How many more of each of its classes a client is to have: (clients, c), from the examples left of each class."""
+    """(clients, c) numbers of further examples of each owned class, from the examples left of each class."""
     clients, per_client = owned.shape
     stream = seed.generator()
     nearest: Integers = np.zeros_like(owned)
@@ -97,11 +98,11 @@ def by_lognormal(
     Args:
         labels: (examples,) of the pool.
         clients: Number of clients.
-        per_client: Classes for each client, c.
-        compat_prefix: False takes examples in turn, so that one is used again only when its class is exhausted. True
-            is what the published script does: every client takes the first examples of its classes, and the same
-            image sits in many clients' training and test sets.
-        seed: Fixes the sizes.
+        per_client: Classes per client, c.
+        compat_prefix: False: examples are used in turn, and again only when their class is exhausted. True, as in the
+            published script: every client takes the first examples of its classes, so that the same image is in the
+            training and test sets of many clients.
+        seed: Random seed of the sizes.
     """
     labels, classes = labels_of(labels)
     _check(clients, per_client, classes)
@@ -118,21 +119,21 @@ def by_lognormal(
 def by_shares(
     labels: Array, test_labels: Array, clients: int = 500, *, per_client: int = 5, seed: int = 0
 ) -> tuple[Index, Index]:
-    """Ditto's generator: sizes and shares by log-normal draws, training and test examples from their own pools.
+    """Ditto's generator: sizes and class shares by log-normal draws, training and test examples from separate pools.
 
-    Client u is to have n_u = n·s_u/Σs examples, s ~ LogNormal(3, 1) + 10, and of class j the share p_j, LogNormal(1, 1)
-    and normalized: int(p_j·n_u) + 1 for training, int(p_j·n_u·n_test/n) + 1 for testing. They are taken in turn; at
-    the end of a class the count goes on from its beginning, so an example can belong to several clients.
+    Client u has about n_u = n·s_u/Σs examples, s ~ LogNormal(3, 1) + 10, a share p_j of class j, LogNormal(1, 1) and
+    normalized: int(p_j·n_u) + 1 for training, int(p_j·n_u·n_test/n) + 1 for testing. Examples of a class are used in
+    turn, and again from the first when they are exhausted, so an example can belong to several clients.
 
     Args:
         labels: (examples,) of the training pool.
         test_labels: (examples,) of the test pool.
         clients: Number of clients.
-        per_client: Classes for each client.
-        seed: Fixes the draw.
+        per_client: Classes per client.
+        seed: Random seed.
 
     Returns:
-        Numbers into the training pool, and numbers into the test pool.
+        Rows of the training pool and rows of the test pool.
     """
     labels, classes = labels_of(labels)
     test_labels, test_classes = labels_of(test_labels)
@@ -157,7 +158,7 @@ def by_shares(
 
 
 def _in_turn(members: list[npt.NDArray[np.int64]], owned: Integers, amounts: Integers) -> Index:
-    """So many examples of each owned class, the next ones each time, round and round within the class."""
+    """These amounts of each owned class, taken in turn and from the first again when a class is exhausted."""
     next_of = np.zeros(len(members), np.int64)
     lists = []
     for own, amount in zip(owned, amounts, strict=True):
@@ -172,7 +173,7 @@ def _in_turn(members: list[npt.NDArray[np.int64]], owned: Integers, amounts: Int
 def _none_empty(members: list[npt.NDArray[np.int64]], what: str) -> list[npt.NDArray[np.int64]]:
     for label, numbers in enumerate(members):
         if len(numbers) == 0:
-            raise DataError(f"Class {label} has no {what}examples. Each class below the largest label needs one")
+            raise DataError(f"Class {label} has no {what}examples. Each class up to the largest label needs one")
     return members
 
 

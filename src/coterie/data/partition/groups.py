@@ -1,4 +1,4 @@
-"""FLAG's two partitions: groups of clients with their own labels, and a label distribution for each client."""
+"""FLAG's two partitions: groups of clients that own labels, and a label distribution for each client."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from coterie.data.checks import above, at_least, at_most
 from coterie.data.federated import Index, Integers
-from coterie.data.partition.counting import above, apportion, at_least, at_most, by_label, labels_of
+from coterie.data.partition.labels import apportion, by_label, labels_of
 from coterie.errors import SpecError, unknown
 from coterie.seeds import Seed
 from coterie.types import Array
@@ -23,7 +24,7 @@ _TRIES = 100
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Clients in groups that own labels."""
+    """A partition into groups that own labels."""
 
     fit: Index
     group: npt.NDArray[np.int64]  # (clients,) the true cluster
@@ -37,26 +38,26 @@ def label_groups(
     skew: float = 0.2,
     alpha: float = 1.0,
     groups: int | None = None,
-    sets: Literal["covering", "random"] = "covering",
+    label_sets: Literal["covering", "random"] = "covering",
     min_samples: int = 10,
     seed: int = 0,
 ) -> Groups:
-    """Label skew with quantity shift: a label's examples go to the clients of the groups that own it, unequally.
+    """Label skew with quantity shift: a label's examples are split unequally among the groups that own it.
 
     For each label the proportions are drawn from Dirichlet(α, …, α) and rounded by largest remainders, so no example
-    is lost. While a client has fewer than `min_samples` examples, the labels that it owns are drawn again, at most 100
-    times; after that it keeps what it has, and a warning is logged.
+    is lost. While a client has fewer than `min_samples` examples, the proportions of its labels are drawn again, at
+    most 100 times; after that a warning is logged.
 
     Args:
         labels: (examples,) of the pool.
-        clients: Number of clients, dealt to the groups at random in nearly equal numbers.
-        skew: Share of all labels that a client owns, ρ.
-        alpha: 1 for a low, 0.25 for a high shift of quantities.
+        clients: Number of clients, assigned to groups at random in nearly equal numbers.
+        skew: Fraction of all labels that a client owns, ρ.
+        alpha: Concentration of the quantities: 1 for a low, 0.25 for a high shift.
         groups: Number of groups. None: ceil(1/ρ).
-        sets: "covering": the label sets are a random order of the labels cut into pieces, so that all labels occur;
-            what the last piece lacks is filled up at random. "random": each set is drawn by itself.
-        min_samples: Fewest examples that a client should have.
-        seed: Fixes the draw.
+        label_sets: "covering": a random order of the labels is cut into sets, so that all labels occur; the last set
+            is filled up at random. "random": each set is drawn independently.
+        min_samples: Minimum number of examples per client.
+        seed: Random seed.
     """
     labels, classes = labels_of(labels)
     above("skew", skew, 0)
@@ -67,7 +68,7 @@ def label_groups(
     at_least("groups", groups, 1)
     at_least("clients", clients, groups, "the number of groups")
     stream = Seed(seed)
-    owns = _label_sets(classes, per_set, groups, sets, stream.fold("sets"))  # (groups, classes)
+    owns = _label_sets(classes, per_set, groups, label_sets, stream.fold("sets"))  # (groups, classes)
     group = stream.fold("groups").permutation(clients) % groups
     owned = owns[group]
     members = by_label(labels, classes)
@@ -86,7 +87,7 @@ def label_groups(
         log.warning(
             "%d of %d clients have fewer than %d examples after %d draws", short.sum(), clients, min_samples, _TRIES
         )
-    return Groups(_dealt(members, counts, stream.fold("order")), group, owned)
+    return Groups(_assign(members, counts, stream.fold("order")), group, owned)
 
 
 def dirichlet(
@@ -94,64 +95,64 @@ def dirichlet(
     clients: int,
     *,
     alpha: float = 0.25,
-    reading: Literal["per_class", "total"] = "per_class",
+    concentration: Literal["per_class", "total"] = "per_class",
     seed: int = 0,
 ) -> Index:
-    """A label distribution for each client, π ~ Dirichlet, and equally many examples for all, none twice.
+    """A label distribution for each client, π ~ Dirichlet, and equal numbers of examples; no example is used twice.
 
-    An example's class is drawn from π, among the classes that still have examples.
+    The class of each example is drawn from π, among the classes that still have examples.
 
     Args:
         labels: (examples,) of the pool.
         clients: Number of clients.
         alpha: Concentration; small values give few classes for each client.
-        reading: "per_class": α·C·prior for each class, which is α where classes are balanced; "total": α·prior, which
-            leaves nearly one class for each client.
-        seed: Fixes the draw.
+        concentration: "per_class": α·C·prior for each class, which is α if classes are balanced; "total": α·prior,
+            which leaves nearly one class per client.
+        seed: Random seed.
     """
     labels, classes = labels_of(labels)
     at_least("clients", clients, 1)
     above("alpha", alpha, 0)
-    if reading not in ("per_class", "total"):
-        raise SpecError(unknown("reading", reading, ("per_class", "total")))
+    if concentration not in ("per_class", "total"):
+        raise SpecError(unknown("concentration", concentration, ("per_class", "total")))
     members = by_label(labels, classes)
     left = np.asarray([len(m) for m in members])
-    weight = left / len(labels) * (classes if reading == "per_class" else 1)
+    weight = left / len(labels) * (classes if concentration == "per_class" else 1)
     present = np.flatnonzero(left)
     sizes = np.diff(np.linspace(0, len(labels), clients + 1).astype(np.int64))
     counts = np.zeros((clients, classes), np.int64)
     stream = Seed(seed)
     for client, size in enumerate(sizes):
         draw = stream.fold("client", client).generator()
-        wish = np.zeros(classes)
-        wish[present] = draw.dirichlet(alpha * weight[present])
-        counts[client] = _without_replacement(int(size), wish, left, draw)
+        pi = np.zeros(classes)
+        pi[present] = draw.dirichlet(alpha * weight[present])
+        counts[client] = _without_replacement(int(size), pi, left, draw)
         left = left - counts[client]
-    return _dealt(members, counts, stream.fold("order"))
+    return _assign(members, counts, stream.fold("order"))
 
 
 def _without_replacement(
-    size: int, wish: npt.NDArray[np.float64], left: Integers, draw: np.random.Generator
+    size: int, pi: npt.NDArray[np.float64], left: Integers, draw: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Counts of `size` draws, where a class that runs out is left out of the later draws."""
-    taken = np.zeros(len(wish), np.int64)
+    """Counts of `size` draws; a class that is exhausted is left out of later draws."""
+    taken = np.zeros(len(pi), np.int64)
     while (need := size - int(taken.sum())) > 0:
-        open_wish = np.where(left > taken, wish, 0.0)
-        if not open_wish.sum() > 1e-300:  # every class that it wished for is used up
-            open_wish = (left - taken).astype(np.float64)
-        # What goes beyond the supply of a class is drawn again from the others, as draws one by one would have it.
-        taken = np.minimum(taken + draw.multinomial(need, open_wish / open_wish.sum()), left)
+        remaining = np.where(left > taken, pi, 0.0)
+        if not remaining.sum() > 1e-300:  # all classes in π are exhausted
+            remaining = (left - taken).astype(np.float64)
+        # Draws beyond the supply of a class are repeated among the others, as if drawn one by one.
+        taken = np.minimum(taken + draw.multinomial(need, remaining / remaining.sum()), left)
     return taken
 
 
-def _label_sets(classes: int, per_set: int, groups: int, sets: str, seed: Seed) -> npt.NDArray[np.bool_]:
-    """(groups, classes): which labels each group owns."""
-    if sets not in ("covering", "random"):
-        raise SpecError(unknown("kind of sets", sets, ("covering", "random")))
+def _label_sets(classes: int, per_set: int, groups: int, label_sets: str, seed: Seed) -> npt.NDArray[np.bool_]:
+    """(groups, classes): whether a group owns a label."""
+    if label_sets not in ("covering", "random"):
+        raise SpecError(unknown("label_sets", label_sets, ("covering", "random")))
     owns = np.zeros((groups, classes), np.bool_)
     order = seed.permutation(classes)
     for g in range(groups):
-        piece = order[g * per_set : (g + 1) * per_set] if sets == "covering" else order[:0]
+        piece = order[g * per_set : (g + 1) * per_set] if label_sets == "covering" else order[:0]
         others = np.setdiff1d(order, piece)
         fill = seed.fold("fill", g).sample(len(others), per_set - len(piece))
         owns[g, piece] = True
@@ -159,8 +160,8 @@ def _label_sets(classes: int, per_set: int, groups: int, sets: str, seed: Seed) 
     return owns
 
 
-def _dealt(members: list[npt.NDArray[np.int64]], counts: npt.NDArray[np.int64], seed: Seed) -> Index:
-    """Each class in a random order, cut into pieces of these counts, and the pieces put together for each client."""
+def _assign(members: list[npt.NDArray[np.int64]], counts: npt.NDArray[np.int64], seed: Seed) -> Index:
+    """Each class in a random order, cut into parts of these counts and joined per client."""
     pieces = []
     for label, numbers in enumerate(members):
         shuffled = numbers[seed.fold("class", label).permutation(len(numbers))]

@@ -1,0 +1,228 @@
+"""Downloads of publishers' files: complete and with the right checksum, or not there at all.
+
+A broken download continues where it stopped as long as each attempt makes progress. If the server does not support
+ranges, it starts again. A partial file is kept for the next call, unless there is no checksum to tell whether both
+parts belong to the same file. One process at a time downloads a file (`locks`); progress goes to `progress`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from coterie.data.catalog import Download
+from coterie.data.locks import exclusive, remove_stale
+from coterie.data.progress import report
+from coterie.errors import DataError
+
+if TYPE_CHECKING:
+    from requests import Response
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS = 10
+_CHUNK = 1 << 16
+_TIMEOUT = (10.0, 30.0)  # seconds to connect, and between bytes
+
+
+class _Failed(Exception):
+    """A transfer that failed; `retry`: another attempt may succeed."""
+
+    def __init__(self, reason: str, *, retry: bool = False) -> None:
+        super().__init__(reason)
+        self.retry = retry
+
+
+def fetch(file: Download, folder: Path) -> Path:
+    """Download a file into a folder; a `DataError` says what went wrong at each address.
+
+    If no checksum is published, that of the first download is stored next to the file and later downloads must match.
+    """
+    final = folder / file.name
+    expected = file.checksum or _recorded(final)
+    faults = []
+    with _partial(final, keep=expected is not None) as part:
+        if final.is_file():  # another process has downloaded it
+            part.unlink()
+            return final
+        for address in file.addresses:
+            try:
+                _download(address, part, file.name, expected)
+            except _Failed as fault:
+                faults.append(f"{address}: {fault}")
+                if expected is None:
+                    os.truncate(part, 0)  # without a checksum, the next address may have another file
+                continue
+            _move(part, final)
+            if expected is None:
+                _record(final)
+            return final
+    raise DataError("; ".join(faults))
+
+
+def checksum(path: Path, kind: str) -> str:
+    """The digits of a file's checksum of this kind, such as sha256."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, kind).hexdigest()
+
+
+@contextmanager
+def _partial(final: Path, *, keep: bool) -> Iterator[Path]:
+    """The file to download into. `keep`: continue the partial file of an earlier call, and leave one for the next."""
+    left = final.with_name(f".{final.name}.part")
+    with exclusive(final) as part:
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            remove_stale(final.parent.glob(f".{final.name}-*.part"))
+            try:
+                os.replace(left, part)  # without a lock, only one process gets it
+            except FileNotFoundError:
+                part.touch()
+            if not keep:
+                os.truncate(part, 0)
+        except OSError as error:
+            raise DataError(f"{final.parent} cannot be written: {error.strerror}") from error
+        try:
+            yield part
+        finally:
+            if part.exists():
+                if keep and part.stat().st_size:
+                    os.replace(part, left)
+                else:
+                    part.unlink()
+
+
+def _download(address: str, part: Path, name: str, expected: str | None) -> None:
+    """Download the rest of a file and check it."""
+    resumed = part.stat().st_size > 0
+    _attempts(address, part, name)
+    try:
+        _check(part, expected)
+    except _Failed:
+        if not resumed:
+            raise
+        _attempts(address, part, name)  # the first part may have been of another version
+        _check(part, expected)
+
+
+def _attempts(address: str, part: Path, name: str) -> None:
+    """Transfer the rest of a file, in several attempts if the connection breaks."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            with part.open("ab") as stream:
+                _transfer(address, stream, name)
+            return
+        except _Failed as fault:
+            if not fault.retry:
+                raise
+            if attempt == _ATTEMPTS:
+                raise _Failed(f"{fault}, {_ATTEMPTS} times") from fault
+
+
+def _transfer(address: str, stream: BinaryIO, name: str) -> None:
+    """Append the rest of a file to the stream, in one request."""
+    import requests
+    import urllib3
+
+    start, received = stream.tell(), 0
+    # No compression on the way: it would change the bytes.
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
+    try:
+        with requests.get(address, headers=headers, stream=True, timeout=_TIMEOUT) as response:
+            start, total = _begin(response, stream, start)
+            # Raw bytes: some servers declare a .gz file as the encoding of its content.
+            for chunk in response.raw.stream(_CHUNK, decode_content=False):
+                _write(stream, chunk, name)
+                received += len(chunk)
+                report(f"downloading {name}", start + received, total)
+    except requests.exceptions.Timeout as error:
+        raise _Failed("no answer in time", retry=received > 0) from error
+    except requests.exceptions.ConnectionError as error:
+        raise _Failed("no connection", retry=received > 0) from error
+    except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
+        raise _Failed("the connection broke", retry=received > 0) from error
+    if total is not None and start + received != total:
+        reason = f"the connection broke after {start + received:,} of {total:,} bytes"
+        raise _Failed(reason, retry=received > 0)
+    if start + received == 0:
+        raise _Failed("the file there is empty")
+    report(f"downloading {name}", start + received, start + received)
+
+
+def _begin(response: Response, stream: BinaryIO, start: int) -> tuple[int, int | None]:
+    """Check the status line and headers: the position of the first byte, and the size of the whole file if known."""
+    length = response.headers.get("Content-Length", "")
+    size = int(length) if length.isdecimal() else None
+    if response.status_code == 206:
+        if response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+            return start, None if size is None else start + size
+        stream.truncate(0)
+        raise _Failed("the server sent another range than requested", retry=True)
+    if response.status_code == 416:  # the partial file is longer than the file
+        stream.truncate(0)
+        raise _Failed("the server does not have this range", retry=True)
+    if response.status_code != 200:
+        raise _Failed(f"the server answers {response.status_code} {response.reason}")
+    if response.headers.get("Content-Type", "").startswith("text/html"):
+        raise _Failed("the server sent a page instead of the file")
+    stream.truncate(0)
+    return 0, size
+
+
+def _write(stream: BinaryIO, chunk: bytes, name: str) -> None:
+    try:
+        stream.write(chunk)
+        stream.flush()
+    except OSError as error:
+        raise DataError(f"{name} cannot be written to the cache: {error.strerror}") from error
+
+
+def _check(part: Path, expected: str | None) -> None:
+    """Compare the checksum; a wrong file is emptied, so that no later call continues it."""
+    if expected is None:
+        return
+    kind, _, digits = expected.partition(":")
+    got = checksum(part, kind)
+    if got != digits:
+        os.truncate(part, 0)
+        raise _Failed(f"the file is not the published one: its {kind} is {got}, not {digits}")
+
+
+def _move(part: Path, final: Path) -> None:
+    """Give a complete file its name."""
+    try:
+        with part.open("rb") as stream:
+            os.fsync(stream.fileno())
+        os.replace(part, final)
+    except OSError as error:
+        raise DataError(f"{final} cannot be written: {error.strerror}") from error
+
+
+def _recorded(final: Path) -> str | None:
+    """The stored checksum of the first download of a file, if there is one."""
+    try:
+        return f"sha256:{_record_of(final).read_text(encoding='ascii').split()[0]}"
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _record(final: Path) -> None:
+    """Store the checksum of a first download next to the file, in the format of sha256sum."""
+    beside = _record_of(final)
+    work = beside.with_name(f".{beside.name}-{secrets.token_hex(4)}")
+    try:
+        work.write_text(f"{checksum(final, 'sha256')}  {final.name}\n", encoding="ascii")
+        os.replace(work, beside)
+    except OSError as error:
+        raise DataError(f"{beside} cannot be written: {error.strerror}") from error
+    log.warning("No checksum of %s is published; that of this first download is stored in %s", final.name, beside)
+
+
+def _record_of(final: Path) -> Path:
+    return final.with_name(f"{final.name}.sha256")

@@ -1,0 +1,69 @@
+"""Writing to the cache: one process at a time, and complete under the final name or not there at all.
+
+An entry is written next to its final path as `.name.part` and then moved there. The writing process holds the lock
+`.name.lock` (`filelock`); others wait, which is reported to `progress`, and then find the finished entry. The operating
+system releases the lock when its process ends, so `.name.part` of a killed process can be continued. On file systems
+without locks, and after waiting for an hour, a process writes under a name of its own, `.name-<random>.part`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from coterie.data.progress import report
+
+log = logging.getLogger(__name__)
+
+_POLL = 0.1  # seconds between two progress reports while waiting
+_PATIENCE = 3600.0  # seconds after which the lock is ignored
+_STALE = 24 * 3600  # seconds after which an untouched partial entry is removed
+
+
+@contextmanager
+def exclusive(final: Path) -> Iterator[Path]:
+    """The path under which to write what belongs at `final`; another process may have written `final` meanwhile."""
+    with contextlib.ExitStack() as held:
+        own = "" if _acquire(final, held) else f"-{secrets.token_hex(4)}"
+        yield final.with_name(f".{final.name}{own}.part")
+
+
+def remove_stale(partial: Iterable[Path]) -> None:
+    """Remove partial files and folders of killed processes that have not changed for a day."""
+    for path in partial:
+        with contextlib.suppress(OSError):  # another process may have removed it
+            touched = max(each.stat().st_mtime for each in (path, *path.glob("*")))
+            if time.time() - touched > _STALE:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _acquire(final: Path, held: contextlib.ExitStack) -> bool:
+    """Take the lock of an entry until `held` is closed; False where there are no locks or waiting takes too long."""
+    import filelock
+
+    end, waited = time.monotonic() + _PATIENCE, False
+    waiting = f"waiting for another process that writes {final.name}"
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(final.with_name(f".{final.name}.lock"))
+        while True:
+            try:
+                held.enter_context(lock.acquire(timeout=_POLL))
+                return True
+            except filelock.Timeout:
+                if time.monotonic() > end:
+                    log.warning("%s has been held for an hour; continuing without it", lock.lock_file)
+                    return False
+                report(waiting, 0, None)
+                waited = True
+    except (OSError, NotImplementedError):  # not every file system has locks
+        return False
+    finally:
+        if waited:
+            report(waiting, 0, 0)

@@ -1,0 +1,140 @@
+"""Images with a partition of the user's choice, and the partitions of FedProx and Ditto."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from coterie.data import load
+from coterie.errors import SpecError
+
+
+PARTITIONS = ["iid", "classes", "dirichlet", "groups", "rotated", "inverted"]
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_every_partition_uses_test_images_once_in_the_proportions_of_training(tiny, partition):
+    data = load("fmnist", clients=20, partition=partition)
+    used = np.concatenate([data.fit.order, data.test.order])
+    assert len(np.unique(used)) == len(used)
+    if partition != "classes":  # whose power law leaves some over
+        assert len(data.fit.order) == 400
+    assert len(data.test.order) == 100
+    assert not (data.label_counts("test")[data.label_counts("fit") == 0]).any()
+
+
+def test_iid_pieces_are_equal(tiny):
+    data = load("cifar10", clients=20)
+    assert data.sizes("fit").tolist() == [20] * 20
+    assert data.truth is None
+
+
+def test_clusters_are_planted_by_rotation_inversion_and_groups(tiny):
+    assert load("mnist", clients=6, partition="rotated").truth.tolist() == [0, 1, 2, 3, 0, 1]
+    assert load("mnist", clients=6, partition="rotated", clusters=2).transforms == ("identity", "rot90")
+    inverted = load("mnist", clients=4, partition="inverted")
+    np.testing.assert_array_equal(inverted.examples("1")[0], 255 - inverted.x[inverted.rows(1)])
+    assert len(np.unique(load("mnist", clients=10, partition="groups").truth)) == 5
+
+
+def test_an_unknown_partition_is_refused(tiny):
+    with pytest.raises(SpecError, match=r"No partition 'iit'\. Did you mean 'iid'"):
+        load("svhn", partition="iit")
+
+
+def totals(data):
+    """(clients, classes) training and test images."""
+    return data.label_counts("fit") + data.label_counts("test")
+
+
+def test_client_u_owns_the_digits_u_and_u_plus_one(tiny):
+    counts = totals(load("mnist-powerlaw", clients=20))
+    for u in range(20):
+        assert np.flatnonzero(counts[u]).tolist() == sorted([u % 10, (u + 1) % 10])
+    assert (counts[counts > 0] >= 5).all()  # five of each to begin with
+
+
+def test_training_and_test_images_of_mnist_are_one_pool_taken_in_order(tiny):
+    # Without a split each client has, of a digit, a first piece of 5 and then another: two runs of the digit's images.
+    data = load("mnist-powerlaw", clients=20, test_share=0)
+    members = np.flatnonzero(data.y == 0)
+    owned = [place for u in range(20) for place in np.searchsorted(members, data.rows(u)[data.y[data.rows(u)] == 0])]
+    assert sorted(owned) == list(range(len(owned)))  # consecutive from the first on, none left out, none twice
+    assert data.x.shape[0] == 500
+
+
+def test_pixels_are_standardised_over_the_pool(tiny):
+    data = load("mnist-powerlaw", clients=20)
+    pixels = data.x.astype(np.float64)
+    np.testing.assert_allclose(data.normalize[0], pixels.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(data.normalize[1], pixels.std(axis=0) + 0.001, rtol=1e-6)
+
+
+@pytest.mark.parametrize("c", [1, 3, 5, 10])
+def test_clients_have_as_many_digits_as_asked_for(tiny, c):
+    data = load("mnist-classes", clients=20, per_client=c)
+    assert set((totals(data) > 0).sum(axis=1)) == {c}
+
+
+@pytest.mark.data
+def test_the_real_power_law_has_the_published_shape(real):
+    data = real("mnist-powerlaw")
+    used = np.concatenate([data.fit.order, data.test.order])
+    sizes = totals(data).sum(axis=1)
+    assert len(data.clients) == 1000
+    assert set((totals(data) > 0).sum(axis=1)) == {2}
+    assert 68_900 <= len(used) <= 70_000
+    assert len(np.unique(used)) == len(used)
+    assert (data.sizes("fit") == np.floor(0.9 * sizes + 1e-9)).all()  # each has ten images or more
+    assert 69 * 0.99 < sizes.mean() < 69 * 1.01
+    assert 106 * 0.9 < sizes.std() < 106 * 1.1
+
+
+@pytest.mark.data
+def test_the_first_draw_of_the_real_power_law_can_be_had(real):
+    sizes = totals(real("mnist-powerlaw", published_spread=False)).sum(axis=1)
+    assert sizes.std() > 106 * 1.1  # all but two in a thousand draws spread more than the published one
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("c", [1, 3, 5, 10])
+def test_real_mnist_by_digits(real, c):
+    data = real("mnist-classes", per_client=c)
+    used = np.concatenate([data.fit.order, data.test.order])
+    assert len(data.clients) == 1000
+    assert set((totals(data) > 0).sum(axis=1)) == {c}
+    assert len(np.unique(used)) == len(used)
+    assert len(used) > 60_000
+
+
+def wraps_within_classes(data, train):
+    """Whether in each class the images are used in turn: numbers of uses differ by one at most, the first most."""
+    for index, low, high in ((data.fit, 0, train), (data.test, train, len(data.x))):
+        assert index.order.min() >= low
+        assert index.order.max() < high
+        uses = np.bincount(index.order, minlength=len(data.x))
+        for label in range(10):
+            own = uses[low:high][data.y[low:high] == label]
+            assert own.max() - own.min() <= 1
+            assert (np.diff(own) <= 0).all()
+
+
+def test_images_are_used_in_turn_within_their_class_and_within_their_pool(tiny):
+    data = load("fmnist-500", clients=30)
+    assert (data.label_counts("fit") > 0).sum(axis=1).tolist() == [5] * 30
+    assert ((data.label_counts("fit") > 0) == (data.label_counts("test") > 0)).all()
+    wraps_within_classes(data, 400)
+
+
+def test_fmnist_500_standardizes_pixels_by_the_training_images(tiny):
+    data = load("fmnist-500", clients=30)
+    np.testing.assert_allclose(data.normalize[0], data.x[:400].astype(np.float64).mean(axis=0), rtol=1e-6)
+
+
+@pytest.mark.data
+def test_the_real_data_have_about_as_many_examples_as_published(real):
+    # One more of each of 5 classes for 500 clients, minus a half for rounding: 60,000 + 1,250 and 10,000 + 1,250.
+    data = real("fmnist-500")
+    assert len(data.clients) == 500
+    assert set((data.label_counts("fit") > 0).sum(axis=1)) == {5}
+    assert len(data.fit.order) + len(data.test.order) == pytest.approx(72_505, abs=150)
+    wraps_within_classes(data, 60_000)
