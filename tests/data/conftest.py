@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import json
-import shutil
-import numpy as np
-import pytest
-from coterie.data import load
-from coterie.data.known import IMAGES
-from coterie.data.presets import PRESETS, at_hand
 import dataclasses
+import gzip
 import hashlib
 import io
+import json
 import pickle
+import shutil
 import struct
 import tarfile
 import threading
@@ -22,14 +17,25 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
+import numpy as np
+import pytest
+
+from coterie.data import load
+from coterie.data.catalog import CATALOG
+from coterie.data.loading import available
+
+#: Data sets of images, one for each archive.
+IMAGES = ("mnist", "fmnist", "cifar10", "svhn", "cifar100", "femnist", "chars74k", "fed-mex")
+#: Archive → files in the catalog.
+FILES = {files.archive: files for row in CATALOG.values() for files in row.files}
 PER_CLASS = {"train": 40, "test": 10}
-#: Of roles and accounts.
+#: Names of roles and accounts.
 NAMES = [f"NAME{number:02d}" for number in range(25)]
 
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch):
-    """No test reaches beyond this machine: other hosts are asked for at a port where nobody listens."""
+    """No test uses the network: the proxy for other hosts is a closed local port."""
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name in ("no_proxy", "NO_PROXY"):
@@ -38,7 +44,7 @@ def offline(monkeypatch):
 
 @pytest.fixture
 def folders(tmp_path, monkeypatch):
-    """An empty folder for files, named by COTERIE_DATA, and an empty cache."""
+    """An empty data folder, set in COTERIE_DATA, and an empty cache."""
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "data").mkdir()
@@ -56,7 +62,7 @@ def arrays(shape, classes=10, seed=0):
 
 
 def written(shape, letters=0):
-    """Images by 25 writers in turn: one of each of 62 classes by everyone, and so many of each letter from a to j."""
+    """Images by 25 writers in turn: one of each of 62 classes per writer, and further letters a to j."""
     y = np.concatenate([np.tile(np.arange(62), 25), np.tile(np.arange(36, 46), letters)]).astype(np.uint8)
     x = 255 * np.random.default_rng(1).integers(0, 2, (len(y), *shape), np.uint8)
     return {"x": x, "y": y, "writer": np.arange(len(y)) % 25}
@@ -91,15 +97,18 @@ def texts(folder):
 
 @pytest.fixture(scope="session")
 def originals(tmp_path_factory):
-    """A folder with all files, which tests copy from."""
+    """A folder with all archives, from which tests copy."""
     folder = tmp_path_factory.mktemp("originals")
-    for number, (name, images) in enumerate(IMAGES.items()):
+    for number, name in enumerate(IMAGES):
+        files = CATALOG[name].files[0]
         if name in ("chars74k", "femnist"):
-            made = written(images.shape, letters=200 if name == "femnist" else 0)
+            made = written(files.images.shape, letters=200 if name == "femnist" else 0)
+        elif name == "fed-mex":
+            made = exercises(files.images.shape)
         else:
-            made = exercises(images.shape) if name == "fed-mex" else arrays(images.shape, images.classes, number)
-        np.savez(folder / images.file, **made)
-    # Writers 3, 6, ..., 24 of 50 training images each, 100, 101, ... of 10 test images each; even numbers are series 0.
+            made = arrays(files.images.shape, files.images.classes, number)
+        np.savez(folder / files.archive, **made)
+    # Writers 3, 6, ..., 24 with 50 training images each, 100, 101, ... with 10 test images each; even: series 0.
     train, test = 3 * (1 + np.arange(400) % 8), 100 + np.arange(100) // 10
     series = {f"hsf_{part}": np.where(who % 2, 4, 0) for part, who in (("train", train), ("test", test))}
     np.savez(folder / "mnist_writers.npz", writer_train=train, writer_test=test, **series)
@@ -109,18 +118,19 @@ def originals(tmp_path_factory):
 
 @pytest.fixture
 def tiny(folders, originals):
-    """All files of images with 400 training and 100 test images, and eight writers of those of MNIST."""
+    """All archives, with 400 training and 100 test images each, and eight writers of MNIST."""
     shutil.copytree(originals, folders / "data", dirs_exist_ok=True)
     return folders
 
 
 @pytest.fixture
 def real():
-    """`load` for data that stand on files; the test is skipped where these are not at hand."""
+    """`load` for data sets with files; the test is skipped if the files are not available."""
 
     def get(name, **options):
-        if not at_hand(name):
-            pytest.skip(f"{' and '.join(PRESETS[name].needs)} not in the folder that COTERIE_DATA names")
+        if not available(name):
+            missing = " and ".join(files.archive for files in CATALOG[name].files)
+            pytest.skip(f"{missing} not in the folder that COTERIE_DATA names")
         return load(name, **options)
 
     return get
@@ -134,7 +144,7 @@ def idx(array):
 
 
 def python2(table):
-    """A pickle of protocol 2 as Python 2 writes it, in which texts, keys and the bytes of arrays are byte strings."""
+    """A pickle of protocol 2 as Python 2 writes it: strings, keys and the content of arrays are byte strings."""
 
     def short(text):
         return b"U" + bytes([len(text)]) + text
@@ -162,7 +172,7 @@ def python3(table):
 
 
 def tar(members):
-    """A tar.gz of these members: bytes, or a ready-made entry without content."""
+    """A tar.gz of these members: bytes, or an entry without content."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz") as archive:
         for name, content in members.items():
@@ -213,7 +223,7 @@ def mat(x, y):
 
 
 def leaf(users):
-    """A json of LEAF's, from user → (rows of numbers, labels)."""
+    """A JSON file of LEAF, from user → (rows of numbers, labels)."""
     sizes = [len(labels) for _, labels in users.values()]
     data = {user: {"x": rows, "y": labels} for user, (rows, labels) in users.items()}
     return json.dumps({"users": list(users), "num_samples": sizes, "user_data": data}).encode()
@@ -221,7 +231,7 @@ def leaf(users):
 
 @pytest.fixture(scope="session")
 def write():
-    """The functions above, each of which gives the bytes of a file."""
+    """The functions above; each returns the bytes of a file."""
     return SimpleNamespace(
         idx=idx, python2=python2, python3=python3, tar=tar, batch=batch, cifar10=cifar10, cifar100=cifar100, mat=mat,
         leaf=leaf,
@@ -229,14 +239,15 @@ def write():
 
 
 class Server:
-    """Hands out files and notes who asked for what.
+    """An HTTP server that records its requests.
 
     Attributes:
         files: Path → bytes.
-        cuts: Path → after how many bytes the connection breaks, one entry an answer until there are none left.
-        ranges: Whether it can begin in the middle of a file.
+        cuts: Path → number of bytes after which the connection breaks, one entry per response.
+        answers: Path → function that answers a request in another way.
+        ranges: Whether range requests are supported.
         asked: (path, Range) of each request.
-        sent: Bytes that went out.
+        sent: Number of bytes sent.
     """
 
     def __init__(self):
@@ -266,7 +277,7 @@ class Server:
         self._thread.start()
 
     def _serve(self):
-        end = time.monotonic() + 60  # it stops by itself
+        end = time.monotonic() + 60  # stops on its own
         while self._open and time.monotonic() < end:
             self._http.handle_request()
         self._http.server_close()
@@ -304,24 +315,38 @@ class Server:
 
 @pytest.fixture
 def server():
-    """A server that is stopped when the test is over, or after a minute."""
+    """A server that stops at the end of the test, or after a minute."""
     made = Server()
     yield made
     made.stop()
 
 
 @pytest.fixture
-def hosted(server, monkeypatch):
-    """Put a publisher's files on the server, under their names and with their own checksums."""
+def replace_files(monkeypatch):
+    """Change the files with an archive of this name in all rows of the catalog."""
+
+    def replace(archive, **changes):
+        for name, row in CATALOG.items():
+            changed = tuple(
+                dataclasses.replace(files, **changes) if files.archive == archive else files for files in row.files
+            )
+            if changed != row.files:
+                monkeypatch.setitem(CATALOG, name, dataclasses.replace(row, files=changed))
+
+    return replace
+
+
+@pytest.fixture
+def hosted(server, replace_files):
+    """Serve the publisher's files of an archive, with their own checksums."""
 
     def host(archive, contents):
-        published = PUBLISHED[archive]
-        files = []
-        for file, content in zip(published.files, contents, strict=True):
+        downloads = []
+        for file, content in zip(FILES[archive].downloads, contents, strict=True):
             server.files[f"/{file.name}"] = content
             known = file.checksum and f"sha256:{hashlib.sha256(content).hexdigest()}"
-            files.append(dataclasses.replace(file, addresses=(f"{server.address}/{file.name}",), checksum=known))
-        monkeypatch.setitem(PUBLISHED, archive, dataclasses.replace(published, files=tuple(files)))
-        return [file.name for file in files]
+            downloads.append(dataclasses.replace(file, addresses=(f"{server.address}/{file.name}",), checksum=known))
+        replace_files(archive, downloads=tuple(downloads))
+        return [file.name for file in downloads]
 
     return host

@@ -102,8 +102,8 @@ def test_codes_are_not_taken_for_classes():
     assert from_arrays({"a": (np.zeros((1, 1)), np.array([1000]))}).classes == 1001
 
 
-def test_a_client_id_that_cannot_be_written_is_refused():
-    with pytest.raises(DataError, match=r"The client id 'caf\\udce9' is no text that can be written as UTF-8"):
+def test_a_client_id_that_cannot_be_written_is_rejected():
+    with pytest.raises(DataError, match=r"The client id 'caf\\udce9' cannot be encoded as UTF-8"):
         from_arrays({"caf\udce9": client(3)})
 
 
@@ -117,7 +117,7 @@ def test_the_truth_goes_by_id_or_by_order():
     clients = {"b": client(2), "a": client(2)}
     assert from_arrays(clients, truth={"a": 1, "b": 0}).truth.tolist() == [0, 1]
     assert from_arrays(clients, truth=[3, 4]).truth.tolist() == [3, 4]
-    with pytest.raises(DataError, match="truth does not say the cluster of client 'b'"):
+    with pytest.raises(DataError, match="truth has no cluster for client 'b'"):
         from_arrays(clients, truth={"a": 1})
     with pytest.raises(DataError, match="one cluster for each of the 2 clients, got 1"):
         from_arrays(clients, truth=[3])
@@ -139,7 +139,7 @@ def bad(x=None, y=None):
         (bad(x=np.full((3, 2), "a")), "Client 'b': x must hold numbers, got <U1"),
         (bad(x=np.array(1.0)), "Client 'b': y must hold one label for each example, got x of shape ()"),
         (bad(x=np.zeros((2, 2))), "Client 'b': y must hold one label for each example, got x of shape (2, 2)"),
-        (bad(y=np.array([0, -1, 0])), "Client 'b', row 1: the label is -1; labels must be whole numbers 0..0"),
+        (bad(y=np.array([0, -1, 0])), "Client 'b', row 1: the label is -1; labels must be integers 0..0"),
         (bad(y=np.array(["x", "y", "z"])), "Client 'b': y must hold numbers, got <U1. Encode"),
         (bad(y=np.array([0.5, 1, 2])), "Client 'b': y is float64, but client 'a' has int64"),
         ({"a": (np.zeros((1, 1)),)}, "Client 'a': give (x, y) or (x, y, x_test, y_test), got 1 values"),
@@ -147,27 +147,27 @@ def bad(x=None, y=None):
         ({1: client(1), "1": client(1)}, "Client ids must be unique"),
     ],
 )
-def test_wrong_arrays_are_refused_by_client_in_at_most_two_lines(clients, text):
+def test_wrong_arrays_are_rejected_by_client_in_at_most_two_lines(clients, text):
     with np.errstate(all="ignore"), pytest.raises(DataError) as caught:
         from_arrays(clients)
     assert text in str(caught.value)
     assert len(str(caught.value).splitlines()) <= 2
 
 
-def test_labels_beyond_the_named_classes_are_refused():
-    with pytest.raises(DataError, match=r"Client 'a', row 0: the label is 3; labels must be whole numbers 0\.\.1"):
+def test_labels_beyond_the_named_classes_are_rejected():
+    with pytest.raises(DataError, match=r"Client 'a', row 0: the label is 3; labels must be integers 0\.\.1"):
         from_arrays({"a": client(2, label=3)}, classes=2)
 
 
-def test_test_examples_of_a_stranger_are_refused():
-    with pytest.raises(DataError, match="Test examples for 'z', which is not among the clients"):
+def test_test_examples_of_a_stranger_are_rejected():
+    with pytest.raises(DataError, match="Test examples for 'z', which is not one of the clients"):
         from_arrays({"a": client(2)}, {"z": client(2)})
     with pytest.raises(DataError, match=r"Client 'a': give \(x, y\), got 4 values"):
         from_arrays({"a": (*client(2), *client(2))}, {"a": client(2)})
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
-def test_a_share_that_leaves_nothing_for_training_is_refused(share):
+def test_a_share_that_leaves_nothing_for_training_is_rejected(share):
     with pytest.raises(SpecError, match="test_share must be at least 0 and less than 1"):
         from_arrays({"a": client(2)}, test_share=share)
 

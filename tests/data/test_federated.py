@@ -160,7 +160,7 @@ def test_targets_are_float32_and_have_no_classes():
     data = small(y=np.linspace(0, 1, 7), classes=None)
     assert data.y.dtype == np.float32
     assert data.describe()["classes_per_client"] is None
-    with pytest.raises(DataError, match="targets, not classes"):
+    with pytest.raises(DataError, match="is a regression data set"):
         data.label_counts()
 
 
@@ -176,23 +176,23 @@ def with_value(value, row):
         ({"x": with_value(np.nan, 4)}, "Client 'b', example 4: x is NaN or infinite"),
         ({"x": with_value(np.inf, 5)}, "Client 'a', example 5: x is NaN or infinite"),
         ({"x": np.zeros((7, 2), complex)}, "x must hold real numbers, got complex128"),
-        ({"x": np.zeros(7)}, "x must have a row for each example"),
+        ({"x": np.zeros(7)}, "x must have one row per example"),
         ({"x": np.zeros((6, 2))}, "y must hold one label for each of the 6 examples"),
-        ({"y": np.array([0, 1, 0, 1, 3, 0, 1])}, "Client 'b', example 4: the label is 3; labels must be whole numb"),
+        ({"y": np.array([0, 1, 0, 1, 3, 0, 1])}, "Client 'b', example 4: the label is 3; labels must be integers"),
         ({"y": np.array([0, 1, 0, 1, -1, 0, 1])}, "Client 'b', example 4: the label is -1"),
         ({"y": np.array([0, 1, 0.5, 1, 1, 0, 1])}, "Client 'a', example 2: the label is 0.5"),
         ({"y": np.full(7, np.nan), "classes": None}, "Client 'a', example 0: the target is NaN"),
         ({"classes": 0}, "classes must be at least 1, got 0"),
         ({"clients": ("a", "b", "a")}, "Client ids must be unique"),
         ({"clients": ("a", "b")}, "The fit index must have 3 offsets, one more than clients, got 4"),
-        ({"fit": Index(np.arange(3), np.array([0, 2, 1, 3]))}, "The fit offsets must rise from 0 to 3"),
-        ({"test": Index(np.arange(3), np.array([0, 1, 2, 2]))}, "The test offsets must rise from 0 to 3"),
+        ({"fit": Index(np.arange(3), np.array([0, 2, 1, 3]))}, "The fit offsets must increase from 0 to 3"),
+        ({"test": Index(np.arange(3), np.array([0, 1, 2, 2]))}, "The test offsets must increase from 0 to 3"),
         ({"fit": Index(np.array([0, 9, 1]), np.array([0, 1, 2, 3]))}, "Client 'b': fit example 9 does not exist"),
-        ({"fit": Index(np.array([0.0]), np.array([0, 1, 1, 1]))}, "The fit index must be two lists of whole numbers"),
+        ({"fit": Index(np.array([0.0]), np.array([0, 1, 1, 1]))}, "The fit index must be two lists of integers"),
         ({"transforms": ("rot45",)}, "No transform 'rot45'"),
         ({"transforms": ()}, "transforms must name at least one"),
         ({"transform": np.array([0, 1, 0])}, "Client 'b': transform must be at least 0 and less than 1, got 1"),
-        ({"transform": np.array([0, 0])}, "transform must be a whole number for each of the 3 clients"),
+        ({"transform": np.array([0, 0])}, "transform must be an integer for each of the 3 clients"),
         ({"truth": np.array([0, -1, 0])}, "Client 'b': truth must be at least 0, got -1"),
         ({"transforms": ("rot90",), "x": np.zeros((7, 2, 3))}, "rot90 needs square images"),
         ({"normalize": (np.zeros(3), 1.0)}, "broadcast over one example of shape (2, 2), got shapes (3,) and ()"),
@@ -202,7 +202,7 @@ def with_value(value, row):
         ({"held_share": 1.0}, "held_share must be at least 0 and less than 1"),
     ],
 )
-def test_wrong_data_are_refused_with_the_reason(changes, text):
+def test_wrong_data_are_rejected_with_the_reason(changes, text):
     with pytest.raises(DataError) as caught:
         small(**changes)
     assert text in str(caught.value)
@@ -210,11 +210,11 @@ def test_wrong_data_are_refused_with_the_reason(changes, text):
 
 def test_a_bad_value_that_no_client_has_is_named_by_its_example():
     fit = Index.from_lists([np.array([0]), np.array([1]), np.array([2])])
-    with pytest.raises(DataError, match="Example 3, which no client has"):
+    with pytest.raises(DataError, match="Example 3, which belongs to no client"):
         small(x=with_value(np.nan, 3), fit=fit)
 
 
-def test_an_unknown_part_is_refused():
+def test_an_unknown_part_is_rejected():
     with pytest.raises(DataError, match="No part 'train'"):
         small().sizes("train")
     with pytest.raises(DataError, match="No part 'train'"):
@@ -271,35 +271,33 @@ def test_clients_see_the_vectors_of_a_table():
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"tokens": 2}, "x must hold ids of tokens, whole numbers 0..1, got uint8 from 0 to 2"),
+        ({"tokens": 2}, "x must hold token ids, integers 0..1, got uint8 from 0 to 2"),
         (
             {"x": np.zeros((4, 3), np.float32)},
-            "x must hold ids of tokens, whole numbers 0..2, got float32 from 0.0 to 0.0",
+            "x must hold token ids, integers 0..2, got float32 from 0.0 to 0.0",
         ),
-        ({"normalize": (0.0, 1.0)}, "Ids of tokens are no quantities: leave normalize out"),
-        ({"transforms": ("invert",)}, "Ids of tokens are no images: leave transforms out, got invert"),
+        ({"normalize": (0.0, 1.0)}, "Token ids cannot be normalized: leave normalize out"),
+        ({"transforms": ("invert",)}, "Transforms cannot be applied to token ids: leave transforms out, got invert"),
         ({"table": TABLE, "tokens": None}, "A table of vectors needs tokens"),
         ({"table": TABLE[:2]}, "table must hold a vector of floats for each of the 3 tokens, got float32 of shape"),
         ({"table": TABLE.astype(int)}, "table must hold a vector of floats for each of the 3 tokens, got int64"),
         ({"table": np.array([[0.0], [np.nan], [0.0]])}, "table is NaN or infinite in row 1"),
     ],
 )
-def test_tokens_that_cannot_be_meant_are_refused(fields, text):
+def test_tokens_that_cannot_be_meant_are_rejected(fields, text):
     with pytest.raises(DataError) as caught:
         spoken(**fields)
     assert str(caught.value).startswith(text)
 
 
-def test_more_classes_than_labels_of_32_bits_can_tell_are_refused():
+def test_more_classes_than_labels_of_32_bits_can_tell_are_rejected():
     with pytest.raises(DataError, match=r"classes must be at most 2147483647, got 4294967296\. Number the classes"):
         small(y=np.array([0, 1, 0, 1, 2**32 - 1, 0, 1]), classes=2**32)
 
 
-def test_ids_of_tokens_beyond_32_bits_are_refused():
+def test_ids_of_tokens_beyond_32_bits_are_rejected():
     x = np.zeros((7, 2), np.int64)
     assert small(x=x, tokens=2**40).x.dtype == np.int32
     x[3, 1] = 2**31
-    with pytest.raises(
-        DataError, match=r"ids of tokens, whole numbers 0\.\.2147483647, got int64 from 0 to 2147483648"
-    ):
+    with pytest.raises(DataError, match=r"token ids, integers 0\.\.2147483647, got int64 from 0 to 2147483648"):
         small(x=x, tokens=2**40)

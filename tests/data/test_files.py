@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+
 import pytest
+
 from coterie.data import files, load
+from coterie.data.catalog import CATALOG
 from coterie.errors import DataError
-from coterie.data import files, load, sources
-from coterie.data.publishers.listing import PUBLISHED
 
 
-def test_the_named_folder_comes_first_and_the_cache_second(folders):
+def test_the_named_folder_is_searched_before_the_cache(folders):
     cache = folders / "cache" / "coterie" / "data"
     assert files.folders() == [folders / "data", cache]
     cache.mkdir(parents=True)
@@ -37,20 +38,23 @@ def test_a_missing_file_is_named_with_the_variable_and_the_places(folders):
     assert caught.value.exit_code == 3
 
 
-def test_a_variable_that_names_no_folder_is_warned_of_once(folders, monkeypatch, caplog):
+def test_a_variable_that_names_no_folder_gives_one_warning(folders, monkeypatch, caplog):
     monkeypatch.setenv("COTERIE_DATA", str(folders / "typo"))
     for _ in range(2):
-        assert files.found("a.npz") is None
-    assert caplog.messages == [f"COTERIE_DATA names {folders / 'typo'}, and there is no such folder"]
+        assert files.find("a.npz") is None
+    assert caplog.messages == [f"COTERIE_DATA names {folders / 'typo'}, which is not a folder"]
 
 
-def test_a_variable_that_is_not_set_is_said_to_be_so(folders, monkeypatch):
+def test_the_error_says_that_the_variable_is_not_set(folders, monkeypatch):
     monkeypatch.delenv("COTERIE_DATA")
     with pytest.raises(DataError, match=r"COTERIE_DATA \(it is not set\)"):
-        files.find("svhn.npz")
+        files.require("svhn.npz")
 
 
-MNIST = [file.name for file in PUBLISHED["mnist.npz"].files]
+#: Archive → files in the catalog.
+FILES = {files.archive: files for row in CATALOG.values() for files in row.files}
+PUBLISHED = [archive for archive, each in FILES.items() if each.folders]
+MNIST = [file.name for file in FILES["mnist.npz"].downloads]
 
 
 def put(folder, *names):
@@ -61,10 +65,10 @@ def put(folder, *names):
 
 
 @pytest.mark.parametrize("archive", PUBLISHED)
-def test_every_publishers_file_has_an_address_and_checksums_are_of_a_known_kind(archive):
-    published = PUBLISHED[archive]
-    assert bool(published.files) != bool(published.pattern)
-    for file in published.files:
+def test_every_download_has_addresses_and_a_known_kind_of_checksum(archive):
+    published = FILES[archive]
+    assert bool(published.downloads) != bool(published.pattern)
+    for file in published.downloads:
         assert all(address.startswith("http") and address.endswith(f"/{file.name}") for address in file.addresses)
         if file.checksum is not None:
             kind, _, digits = file.checksum.partition(":")
@@ -73,51 +77,52 @@ def test_every_publishers_file_has_an_address_and_checksums_are_of_a_known_kind(
 
 
 @pytest.mark.parametrize("place", ["mnist", "MNIST/raw"])
-def test_files_of_a_publisher_are_found_in_its_sub_folders(folders, place):
+def test_published_files_are_found_in_their_subfolders(folders, place):
     put(folders / "data", "mnist.npz")
     paths = put(folders / "data" / place, *MNIST)
-    found = sources.found("mnist.npz")
+    found = files.locate(FILES["mnist.npz"])
     assert list(found.paths) == paths
     assert str(found) == "train-images-idx3-ubyte.gz and 3 more, as published"
 
 
-def test_files_whose_names_are_their_own_are_also_found_without_a_sub_folder(folders):
+def test_files_with_unique_names_are_found_without_a_subfolder(folders):
     (path,) = put(folders / "data", "cifar-10-python.tar.gz")
-    assert sources.found("cifar10.npz").paths == (path,)
-    assert str(sources.found("cifar10.npz")) == "cifar-10-python.tar.gz, as published"
+    assert files.locate(FILES["cifar10.npz"]).paths == (path,)
+    assert str(files.locate(FILES["cifar10.npz"])) == "cifar-10-python.tar.gz, as published"
     put(folders / "data", "train_32x32.mat", "test_32x32.mat")
-    assert str(sources.found("svhn.npz")) == "train_32x32.mat and test_32x32.mat, as published"
+    assert str(files.locate(FILES["svhn.npz"])) == "train_32x32.mat and test_32x32.mat, as published"
 
 
-def test_an_archive_in_the_named_folder_comes_before_files_in_the_cache(folders):
-    put(files.cache() / "mnist", *MNIST)
-    assert sources.found("mnist.npz").published is not None
+def test_an_archive_in_the_named_folder_has_priority_over_the_cache(folders):
+    put(files.cache_folder() / "mnist", *MNIST)
+    assert files.locate(FILES["mnist.npz"]).published
     put(folders / "data", "mnist.npz")
-    assert sources.found("mnist.npz").paths == (folders / "data" / "mnist.npz",)
+    assert files.locate(FILES["mnist.npz"]).paths == (folders / "data" / "mnist.npz",)
 
 
-def test_some_of_the_files_are_not_the_data_set(folders):
+def test_all_files_of_a_data_set_are_needed(folders):
     put(folders / "data" / "mnist", *MNIST[:3])
-    assert sources.found("mnist.npz") is None
-    put(files.cache() / "mnist", MNIST[3])
-    found = sources.found("mnist.npz")
-    assert [path.parent for path in found.paths] == [folders / "data" / "mnist"] * 3 + [files.cache() / "mnist"]
+    assert files.locate(FILES["mnist.npz"]) is None
+    put(files.cache_folder() / "mnist", MNIST[3])
+    found = files.locate(FILES["mnist.npz"])
+    assert [path.parent for path in found.paths] == [folders / "data" / "mnist"] * 3 + [files.cache_folder() / "mnist"]
 
 
-def test_offline_the_error_names_address_file_and_place(folders):
+def test_without_a_network_the_error_names_address_file_and_folder(folders):
     with pytest.raises(DataError) as caught:
         load("mnist-powerlaw")
     text = str(caught.value)
-    for file in PUBLISHED["mnist.npz"].files:  # all four are missing, not only the one that was tried
+    for file in FILES["mnist.npz"].downloads:  # all four are missing, not only the one that was tried
         assert f"{file.name} ({' or '.join(file.addresses)})" in text
     for part in ("no connection", str(folders / "data" / "mnist")):
         assert part in text
     assert len(text.splitlines()) == 2
     assert caught.value.exit_code == 3
-    assert not list(folders.rglob("*.gz*"))
+    assert not list(folders.rglob("*.gz"))
+    assert not list(folders.rglob("*.part"))
 
 
-def test_only_what_is_missing_is_named(folders):
+def test_only_missing_files_are_named(folders):
     put(folders / "data" / "mnist", *MNIST[:3])
     with pytest.raises(DataError) as caught:
         load("mnist")
@@ -125,23 +130,23 @@ def test_only_what_is_missing_is_named(folders):
     assert not any(name in str(caught.value) for name in MNIST[:3])
 
 
-def test_an_archive_that_somebody_made_says_from_what(folders):
+def test_the_error_says_how_an_archive_is_made(folders):
     with pytest.raises(
         DataError, match=r"There is no file chars74k_hnd\.npz.* github\.com/aparrish/chars74k-json-dump"
     ):
         load("chars74k")
-    assert "github.com/aparrish/chars74k-json-dump" in sources.advice("chars74k_hnd.npz")
+    assert "github.com/aparrish/chars74k-json-dump" in files.advice(FILES["chars74k_hnd.npz"])
 
 
-def test_a_variable_that_is_not_set_is_explained(folders, monkeypatch):
+def test_the_error_explains_how_to_set_the_variable(folders, monkeypatch):
     monkeypatch.delenv("COTERIE_DATA")
     with pytest.raises(DataError) as caught:
         load("svhn")
-    assert f"test_32x32.mat) into {files.cache() / 'svhn'}" in str(caught.value)
+    assert f"test_32x32.mat) into {files.cache_folder() / 'svhn'}" in str(caught.value)
     assert "set COTERIE_DATA to that folder" in str(caught.value)
 
 
-def test_what_has_no_address_says_how_it_is_made(folders):
+def test_the_error_says_how_files_without_an_address_are_made(folders):
     with pytest.raises(DataError) as caught:
         load("femnist")
     for part in ("all_data*.json", str(folders / "data" / "femnist"), "preprocess.sh", "github.com/TalwalkarLab/leaf"):
@@ -149,18 +154,18 @@ def test_what_has_no_address_says_how_it_is_made(folders):
     assert caught.value.exit_code == 3
 
 
-@pytest.mark.parametrize("archive", [*PUBLISHED, "chars74k_hnd.npz"])
-def test_there_is_advice_for_everything(archive):
-    assert "$COTERIE_DATA" in sources.advice(archive)
-    assert bool(sources.whole(archive)) == (archive in PUBLISHED)
+@pytest.mark.parametrize("archive", FILES)
+def test_there_is_advice_for_all_files(archive):
+    assert "$COTERIE_DATA" in files.advice(FILES[archive])
+    assert bool(files.complete(FILES[archive])) == (archive in PUBLISHED)
 
 
 @pytest.mark.parametrize("archive", PUBLISHED)
 def test_the_page_about_files_names_every_file_and_folder(archive):
     page = (Path(__file__).parents[2] / "docs" / "data-files.md").read_text(encoding="utf-8")
     (row,) = [line for line in page.splitlines() if line.startswith(f"| `{archive}`")]
-    published = PUBLISHED[archive]
-    names = published.pattern.split(" and ") if published.pattern else [file.name for file in published.files]
+    published = FILES[archive]
+    names = published.pattern.split(" and ") if published.pattern else [file.name for file in published.downloads]
     for name in [] if archive == "fashion_mnist.npz" else names:  # which are the same four names as MNIST's
         assert f"`{name}`" in row
     for folder in published.folders:

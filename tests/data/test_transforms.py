@@ -57,6 +57,6 @@ def test_traced_arrays_are_transformed_as_numpy_arrays_are(name):
     np.testing.assert_array_equal(np.asarray(jax.jit(lambda batch: apply(name, batch))(x)), apply(name, x))
 
 
-def test_an_unknown_transform_is_refused_with_a_suggestion():
+def test_an_unknown_transform_is_rejected_with_a_suggestion():
     with pytest.raises(SpecError, match=r"No transform 'rot9'\. Did you mean 'rot90'\?"):
         apply("rot9", np.zeros((1, 2, 2)))

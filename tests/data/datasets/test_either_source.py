@@ -1,4 +1,4 @@
-"""Presets from publishers' files: the same data as from the archive, through the same copy in the cache."""
+"""The same data from publishers' files as from the archive, through the same copy in the cache."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 from coterie.data import files, load
-from coterie.data.known import IMAGES
-from coterie.data.presets import PRESETS, at_hand, catalog
-from coterie.data.publishers.listing import PUBLISHED
+from coterie.data.catalog import CATALOG
+from coterie.data.loading import available, summaries
 from coterie.errors import DataError, SpecError
 
 MEMBERS = ("x_train", "y_train", "x_test", "y_test")
 
-#: Presets whose publishers' files hold what the archive holds; those of Fed-MEx hold more.
-BOTH = [name for name, preset in PRESETS.items() if preset.needs and preset.images not in (None, "chars74k", "fed-mex")]
+#: Archive → files in the catalog.
+FILES = {files.archive: files for row in CATALOG.values() for files in row.files}
+
+#: Data sets whose published files hold the same as the archive; those of Fed-MEx hold more.
+BOTH = [name for name, row in CATALOG.items() if row.files and row.files[0].read_published and name != "fed-mex"]
 
 
 def images_of_mnist(write, held):
@@ -62,13 +64,13 @@ def femnist(write, held):
 
 
 @pytest.fixture(scope="session")
-def handed_out(originals, tmp_path_factory, write):
-    """A folder with the publishers' files of everything in `originals`, in their sub-folders."""
+def published_files(originals, tmp_path_factory, write):
+    """A folder with the published files for all archives in `originals`, in their subfolders."""
     folder = tmp_path_factory.mktemp("published")
     for archive, made in PARTS.items():
-        listed = PUBLISHED[archive]
+        listed = FILES[archive]
         (folder / listed.folders[0]).mkdir()
-        for file, content in zip(listed.files, made(write, np.load(originals / archive)), strict=True):
+        for file, content in zip(listed.downloads, made(write, np.load(originals / archive)), strict=True):
             (folder / listed.folders[0] / file.name).write_bytes(content)
     (folder / "femnist").mkdir()
     for number, content in enumerate(femnist(write, np.load(originals / "femnist.npz"))):
@@ -81,21 +83,21 @@ def sha256(path):
 
 
 @pytest.fixture
-def swapped(tiny, handed_out, monkeypatch):
-    """Take the archives away and put the publishers' files in their place, as if they had been published so."""
+def swapped(tiny, published_files, monkeypatch, replace_files):
+    """A function that replaces the archives by published files with matching checksums."""
 
     def swap():
         shutil.rmtree(tiny / "data")
-        monkeypatch.setenv("COTERIE_DATA", str(handed_out))
+        monkeypatch.setenv("COTERIE_DATA", str(published_files))
         for archive in PARTS:
-            listed = PUBLISHED[archive]
+            listed = FILES[archive]
             known = tuple(
-                dataclasses.replace(file, checksum=f"sha256:{sha256(handed_out / listed.folders[0] / file.name)}")
-                for file in listed.files
+                dataclasses.replace(file, checksum=f"sha256:{sha256(published_files / listed.folders[0] / file.name)}")
+                for file in listed.downloads
             )
-            monkeypatch.setitem(PUBLISHED, archive, dataclasses.replace(listed, files=known))
+            replace_files(archive, downloads=known)
 
-    # LEAF's files have one writer after the other, and so must the archive for the same order of images.
+    # LEAF's files are sorted by writer; sort the archive for the same order of images.
     held = np.load(tiny / "data" / "femnist.npz")
     order = np.argsort(held["writer"], kind="stable")
     np.savez(tiny / "data" / "femnist.npz", **{name: array[order] for name, array in held.items()})
@@ -103,7 +105,7 @@ def swapped(tiny, handed_out, monkeypatch):
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_a_preset_is_the_same_from_either_source_and_says_which(swapped, name):
+def test_a_data_set_is_the_same_from_either_source_and_names_it(swapped, name):
     few = 8 if name in ("cifar10-rotated", "cifar10-classes", "femnist-200", "mnist-writers") else 20
     before = load(name, clients=few)
     swapped()
@@ -118,23 +120,23 @@ def test_a_preset_is_the_same_from_either_source_and_says_which(swapped, name):
     assert isinstance(after.x.base, np.memmap)
     assert "as published" not in before.source
     assert "as published" in after.source
-    assert "a subset: " in after.source  # 400 of 60,000 are no whole MNIST, in whatever format
+    assert "a subset: " in after.source  # 400 of 60,000 images
 
 
 @pytest.mark.parametrize(
     ("name", "altered"),
     [("mnist", "t10k-labels-idx1-ubyte.gz"), ("mnist-writers", "qmnist-test-labels-idx2-int.gz")],
 )
-def test_files_that_are_not_as_published_are_not_called_so(tiny, handed_out, monkeypatch, caplog, name, altered):
-    # The true checksums stand in the list: these small files have others.
+def test_altered_files_are_used_with_a_warning(tiny, published_files, monkeypatch, caplog, name, altered):
+    # The catalog has the true checksums; these small files have others.
     shutil.rmtree(tiny / "data")
-    monkeypatch.setenv("COTERIE_DATA", str(handed_out))
+    monkeypatch.setenv("COTERIE_DATA", str(published_files))
     for _ in range(2):  # the second time from the decoded copy
         caplog.clear()
         assert "as published" not in load(name, clients=4).source
         (warning,) = [text for text in caplog.messages if f"{altered} is not as published: its " in text]
         assert warning.partition(" is not ")[0] == str(
-            handed_out / ("mnist" if name == "mnist" else "qmnist") / altered
+            published_files / ("mnist" if name == "mnist" else "qmnist") / altered
         )
 
 
@@ -146,19 +148,19 @@ def test_a_second_load_does_not_read_the_publishers_files(swapped, monkeypatch):
     assert again.x.tobytes() == first.x.tobytes()
 
 
-def test_the_catalogue_says_that_publishers_files_are_there(swapped):
+def test_the_listing_names_the_published_files(swapped):
     swapped()
-    entries = {entry["name"]: entry for entry in catalog()}
-    assert entries["mnist"]["at_hand"]
+    entries = {entry["name"]: entry for entry in summaries()}
+    assert entries["mnist"]["available"]
     assert entries["mnist"]["source"].endswith("from train-images-idx3-ubyte.gz and 3 more, as published")
     assert entries["mnist-writers"]["source"].endswith(
         "as published and qmnist-train-labels-idx2-int.gz and qmnist-test-labels-idx2-int.gz, as published"
     )
-    assert not at_hand("chars74k")
-    assert not (files.cache()).exists()  # nothing was read
+    assert not available("chars74k")
+    assert not files.cache_folder().exists()  # nothing was read
 
 
-def test_coarse_labels_are_a_choice(swapped):
+def test_coarse_labels_can_be_chosen(swapped):
     with pytest.raises(SpecError, match="There are no coarse labels in CIFAR-100"):
         load("cifar100", labels="coarse", clients=4)  # the archive has none
     swapped()
@@ -169,7 +171,7 @@ def test_coarse_labels_are_a_choice(swapped):
         load("cifar100", labels="course")
 
 
-def test_an_archive_may_have_coarse_labels_too(tiny):
+def test_an_archive_may_have_coarse_labels(tiny):
     path = tiny / "data" / "cifar100.npz"
     held = dict(np.load(path))
     np.savez(path, **held, coarse_train=held["y_train"] // 5, coarse_test=held["y_test"] // 5)
@@ -180,26 +182,24 @@ def test_an_archive_may_have_coarse_labels_too(tiny):
 
 
 @pytest.mark.parametrize("archive", [*PARTS])
-def test_what_is_nowhere_is_downloaded_once_and_checked(folders, originals, write, hosted, server, archive):
+def test_missing_files_are_downloaded_once_and_checked(folders, originals, write, hosted, server, archive):
     names = hosted(archive, PARTS[archive](write, np.load(originals / archive)))
-    preset = (
-        "mnist-writers" if archive == "mnist_writers.npz" else next(n for n, i in IMAGES.items() if i.file == archive)
-    )
+    preset = "mnist-writers" if archive == "mnist_writers.npz" else FILES[archive].key
     if archive == "mnist_writers.npz":
         shutil.copy(originals / "mnist.npz", folders / "data")
-    assert not at_hand(preset)
+    assert not available(preset)
     first = load(preset, clients=4)
     assert [path for path, _ in server.asked] == [f"/{name}" for name in names]
-    assert at_hand(preset)
+    assert available(preset)
     assert "as published" in first.source
     again = load(preset, clients=4)
     assert len(server.asked) == len(names)
     assert again.x.tobytes() == first.x.tobytes()
-    kept = files.cache() / PUBLISHED[archive].folders[0]
-    assert sorted(path.name for path in kept.iterdir()) == sorted(names)
+    kept = files.cache_folder() / FILES[archive].folders[0]
+    assert sorted(path.name for path in kept.iterdir() if path.suffix != ".lock") == sorted(names)
 
 
-def test_files_that_are_there_are_not_fetched_again(folders, originals, write, hosted, server):
+def test_existing_files_are_not_downloaded_again(folders, originals, write, hosted, server):
     contents = images_of_mnist(write, np.load(originals / "mnist.npz"))
     names = hosted("mnist.npz", contents)
     (folders / "data" / "mnist").mkdir()
@@ -209,12 +209,13 @@ def test_files_that_are_there_are_not_fetched_again(folders, originals, write, h
     assert [path for path, _ in server.asked] == [f"/{names[3]}"]
 
 
-def test_a_wrong_checksum_keeps_the_data_from_being_loaded(folders, originals, write, hosted, server):
+def test_data_with_a_wrong_checksum_are_not_loaded(folders, originals, write, hosted, server):
     names = hosted("mnist.npz", images_of_mnist(write, np.load(originals / "mnist.npz")))
     server.files[f"/{names[2]}"] += b"!"
-    with pytest.raises(DataError, match=f"{names[2]} of MNIST is not at hand and could not be downloaded"):
+    with pytest.raises(DataError, match=f"{names[2]} of MNIST is not available and could not be downloaded"):
         load("mnist", clients=4)
-    assert sorted(path.name for path in (files.cache() / "mnist").iterdir()) == sorted(names[:2])
+    kept = [path.name for path in (files.cache_folder() / "mnist").iterdir() if path.suffix != ".lock"]
+    assert sorted(kept) == sorted(names[:2])
 
 
 def test_fed_mex_has_its_published_split_from_the_published_files(folders, write, hosted, caplog):
@@ -232,4 +233,4 @@ def test_fed_mex_has_its_published_split_from_the_published_files(folders, write
             assert np.allclose(x, (position + 1) / 100)
             assert set(y) == {(position + 1) % 7}
     assert "a subset: 235 of 934 training and 59 of 250 test images, from train.json and test.json" in data.source
-    assert [text.startswith("Nobody has published a checksum of") for text in caplog.messages] == [True, True]
+    assert [text.startswith("No checksum of") for text in caplog.messages] == [True, True]

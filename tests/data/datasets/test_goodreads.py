@@ -38,7 +38,7 @@ FORMS = pytest.mark.parametrize(("form", "names"), [(archive, ("0", "1")), (publ
 
 
 @FORMS
-def test_counts_are_used_as_they_are(folders, form, names):
+def test_counts_are_not_normalized(folders, form, names):
     form(folders)
     data = load("goodreads")
     assert data.clients == names
@@ -48,7 +48,7 @@ def test_counts_are_used_as_they_are(folders, form, names):
 
 
 @FORMS
-def test_sentences_are_forty_words(folders, form, names):
+def test_sentences_are_40_words(folders, form, names):
     form(folders)
     data = load("goodreads-sentences")
     assert data.clients == names
@@ -76,12 +76,12 @@ def changed(path, **arrays):
 @pytest.mark.parametrize(
     ("arrays", "text"),
     [
-        ({"offsets_train": np.array([0, 5, 3])}, "offsets must be whole numbers that rise from 0 to"),
+        ({"offsets_train": np.array([0, 5, 3])}, "offsets must be integers that increase from 0 to"),
         ({"y_test": np.zeros(7, np.uint8)}, "y must hold 0 or 1 for each of the"),
         ({"offsets_test": np.array([0, 2])}, "different numbers of reviewers"),
     ],
 )
-def test_an_archive_whose_parts_do_not_belong_together_is_refused(folders, arrays, text):
+def test_an_archive_with_mismatched_arrays_is_rejected(folders, arrays, text):
     archive(folders)
     changed(folders / "data" / "fed_goodreads.npz", **arrays)
     with pytest.raises(DataError, match=text):
@@ -96,7 +96,7 @@ def test_an_archive_whose_parts_do_not_belong_together_is_refused(folders, array
         ("goodreads-sentences", "data", [[1, 2]], "x must be a sentence and y 0 or 1"),
     ],
 )
-def test_publishers_files_in_the_wrong_form_are_refused(folders, name, place, x, text):
+def test_publishers_files_in_the_wrong_format_are_rejected(folders, name, place, x, text):
     publishers(folders)
     path = folders / "data" / "goodreads" / place / "train" / "train.json"
     held = json.loads(path.read_text())
@@ -112,16 +112,16 @@ def test_publishers_files_in_the_wrong_form_are_refused(folders, name, place, x,
         (
             "goodreads",
             {"x_train": np.array(1, np.uint8)},
-            "x must hold rows of counts, whole numbers from 0 on, got uint8",
+            "x must hold rows of counts, unsigned integers, got uint8",
         ),
         ("goodreads", {"y_test": np.array(["spoiler"] * 25)}, "y must hold 0 or 1 for each of the 25 examples"),
         ("goodreads", {"y_test": np.full(25, 2**32)}, "y must hold 0 or 1 for each of the 25 examples"),
-        ("goodreads", {"offsets_test": np.array(25)}, "offsets must be whole numbers that rise from 0 to 25"),
-        ("goodreads", {"offsets_test": np.array([0, 9, 3, 25], np.uint8)}, "offsets must be whole numbers that rise"),
+        ("goodreads", {"offsets_test": np.array(25)}, "offsets must be integers that increase from 0 to 25"),
+        ("goodreads", {"offsets_test": np.array([0, 9, 3, 25], np.uint8)}, "offsets must be integers that increase"),
         ("goodreads-sentences", {"text_train": np.array("He dies.")}, "text must hold a sentence for each example"),
     ],
 )
-def test_an_archive_in_the_wrong_form_is_refused_and_named(tiny, name, change, text):
+def test_an_archive_in_the_wrong_format_is_rejected_and_named(tiny, name, change, text):
     path = tiny / "data" / "fed_goodreads.npz"
     np.savez(path, **{**np.load(path), **change})
     with pytest.raises(DataError, match=text) as caught:
@@ -129,7 +129,7 @@ def test_an_archive_in_the_wrong_form_is_refused_and_named(tiny, name, change, t
     assert str(path) in str(caught.value)
 
 
-def test_a_missing_file_is_named_with_its_place_and_where_it_is_from(folders):
+def test_the_error_for_missing_files_says_where_to_get_and_put_them(folders):
     with pytest.raises(DataError) as caught:
         load("goodreads-sentences")
     for part in ("fed_goodreads.npz", str(folders / "data" / "goodreads"), "github.com/chamathpali/FedSim"):

@@ -1,4 +1,4 @@
-"""Image data sets as pools."""
+"""All images of a data set in one array."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from coterie.data import load
-from coterie.data.known import IMAGES
-from coterie.data.pools import pool
-from coterie.data.sources import Source
+from coterie.data.catalog import CATALOG
+from coterie.data.datasets.pool import pool
+from coterie.data.files import Source
 from coterie.errors import DataError
 
 
@@ -18,7 +18,7 @@ def test_labels_are_those_of_the_training_and_of_the_test_images(tiny):
     assert got.test_labels.tolist() == given["y_test"].tolist()
 
 
-def test_each_pixel_is_standardised_by_the_images_asked_for(tiny):
+def test_mean_and_deviation_of_each_pixel_are_over_the_first_images(tiny):
     got = pool("cifar10")
     for count in (1, 256, 257, 500):
         mean, deviation = got.per_pixel(count)
@@ -35,31 +35,32 @@ def test_published_means_are_in_units_of_stored_pixels(tiny):
     np.testing.assert_allclose(deviation, [255 * 0.198, 255 * 0.201, 255 * 0.197], rtol=1e-6)
 
 
-def test_a_subset_says_how_much_of_what_was_published_it_holds(tiny):
+def test_the_source_says_how_large_a_subset_is(tiny):
     source = load("cifar10", clients=2).describe()["source"]
     assert "a subset: 400 of 50,000 training and 100 of 10,000 test images, from cifar10.npz" in source
 
 
-def test_digits_that_were_cropped_anew_say_so(tiny):
+def test_the_source_says_that_digits_were_cropped_again(tiny):
     path = tiny / "data" / "svhn.npz"
-    assert "cropped anew" not in IMAGES["svhn"].text(Source((path,)))
+    source = Source(CATALOG["svhn"].files[0], (path,))
+    assert "cropped again" not in source.describe()
     np.savez(path, **np.load(path), image_train=np.zeros(400, int))
-    assert "cropped anew from the full pictures" in IMAGES["svhn"].text(Source((path,)))
+    assert "cropped again from the full pictures" in source.describe()
 
 
-def test_images_of_another_shape_are_refused(tiny):
+def test_images_of_another_shape_are_rejected(tiny):
     (tiny / "data" / "cifar10.npz").replace(tiny / "data" / "mnist.npz")
     with pytest.raises(DataError, match=r"have shape \(28, 28\), got \(32, 32, 3\)"):
         pool("mnist")
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", IMAGES)
-def test_real_images_are_whole_or_say_that_they_are_a_subset(real, name):
-    data, held = real(name), pool(name)
-    assert ("a subset" in data.source) == ((held.train, len(held.y) - held.train) < IMAGES[name].published)
-    assert data.shape == IMAGES[name].shape
-    assert np.unique(held.y).tolist() == list(range(IMAGES[name].classes))
+@pytest.mark.parametrize("name", ["mnist", "fmnist", "cifar10", "svhn", "cifar100", "femnist", "chars74k", "fed-mex"])
+def test_real_images_are_complete_or_described_as_a_subset(real, name):
+    data, held, files = real(name), pool(name), CATALOG[name].files[0]
+    assert ("a subset" in data.source) == ((held.train, len(held.y) - held.train) < files.size)
+    assert data.shape == files.images.shape
+    assert np.unique(held.y).tolist() == list(range(files.images.classes))
     # Published means of pixels are close to those of the file; Fashion-MNIST is normalized with those of MNIST, and
     # characters and exercises have none.
     if name not in ("fmnist", "chars74k", "femnist", "fed-mex"):

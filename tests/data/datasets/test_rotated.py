@@ -1,4 +1,4 @@
-"""Turned and inverted images."""
+"""Rotated and inverted images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def distinct(order):
     return len(np.unique(order)) == len(order)
 
 
-def test_rotated_mnist_is_dealt_out_once_and_turned_by_cluster(tiny):
+def test_rotated_mnist_is_split_once_and_rotated_by_cluster(tiny):
     data = load("mnist-rotated", clients=20)
     assert data.sizes("fit").tolist() == [20] * 20
     assert data.sizes("test").tolist() == [5] * 20
@@ -24,7 +24,7 @@ def test_rotated_mnist_is_dealt_out_once_and_turned_by_cluster(tiny):
     assert data.normalize == (0, 255)
 
 
-def test_inverted_mnist_inverts_every_other_client_and_keeps_pixels_raw(tiny):
+def test_inverted_mnist_inverts_every_other_client_and_does_not_scale_pixels(tiny):
     data = load("mnist-inverted", clients=20)
     np.testing.assert_array_equal(data.examples("01")[0], 255 - data.x[data.rows(1)])
     np.testing.assert_array_equal(data.examples("00")[0], data.x[data.rows(0)])
@@ -41,7 +41,7 @@ def test_in_ifcas_mnist_each_rotation_has_all_images_once(tiny):
             assert sorted(row for i in members for row in data.rows(i, part)) == list(range(low, high))
 
 
-def test_rotated_cifar_uses_eight_of_sixteen_pieces_in_each_cluster(tiny):
+def test_rotated_cifar_uses_8_of_16_parts_in_each_cluster(tiny):
     data = load("cifar10-rotated")
     assert data.truth.tolist() == [0, 1] * 8
     assert data.sizes("fit").tolist() == [25] * 16  # 400/16
@@ -53,10 +53,10 @@ def test_rotated_cifar_uses_eight_of_sixteen_pieces_in_each_cluster(tiny):
     np.testing.assert_array_equal(data.examples("01")[0], data.x[data.rows(1)][:, ::-1, ::-1])
 
 
-def test_in_the_variant_by_classes_the_clusters_share_two_classes(tiny):
+def test_cifar_by_classes_has_clusters_that_share_two_classes(tiny):
     data = load("cifar10-classes")
     assert data.truth.tolist() == [0, 1] * 8
-    # 40 training and 10 test images a class: a cluster has 240 and 60, a piece 15, and 3 or 4.
+    # 40 training and 10 test images a class: a cluster has 240 and 60, a part 15, and 3 or 4.
     assert data.sizes("fit").tolist() == [15] * 16
     assert set(data.sizes("test")) <= {3, 4}
     for cluster, classes in enumerate(({0, 1, 2, 3, 4, 5}, {4, 5, 6, 7, 8, 9})):
@@ -67,7 +67,7 @@ def test_in_the_variant_by_classes_the_clusters_share_two_classes(tiny):
             assert set(data.y[rows]) == classes
 
 
-def test_with_as_many_pieces_as_clients_a_cluster_has_all_images_of_its_classes(tiny):
+def test_with_one_part_per_client_a_cluster_uses_all_images_of_its_classes(tiny):
     data = load("cifar10-classes", clients=8, chunks=4)
     for cluster, classes in enumerate((range(6), range(4, 10))):
         rows = np.concatenate([data.rows(i) for i in np.flatnonzero(data.truth == cluster)])
@@ -76,7 +76,7 @@ def test_with_as_many_pieces_as_clients_a_cluster_has_all_images_of_its_classes(
 
 @pytest.mark.data
 @pytest.mark.parametrize(("name", "clusters"), [("mnist-rotated", 4), ("mnist-inverted", 2)])
-def test_real_mnist_has_six_hundred_and_a_hundred_images_a_client(real, name, clusters):
+def test_real_mnist_has_600_and_100_images_per_client(real, name, clusters):
     data = real(name)
     assert data.sizes("fit").tolist() == [600] * 100
     assert data.sizes("test").tolist() == [100] * 100
@@ -94,7 +94,7 @@ def test_real_mnist_of_ifca_has_the_published_sizes(real, clients, n):
 
 
 @pytest.mark.data
-def test_real_cifar_is_cut_into_sixteenths_of_what_there_is(real):
+def test_real_cifar_is_cut_into_sixteenths(real):
     data = real("cifar10-rotated")
     train = 50_000 if "a subset" not in data.source else 15_000
     assert len(data.clients) == 16

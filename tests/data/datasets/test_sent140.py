@@ -1,4 +1,4 @@
-"""Sent140, from the publishers' csv and from LEAF's files."""
+"""Sent140, from the original csv and from LEAF's files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE = "training.1600000.processed.noemoticon.csv"
 
 
 def line(polarity, account, text):
-    """A line as it is published: six fields, all of them in quotes, quotes inside doubled, in Latin-1."""
+    """A line of the published file: six quoted fields, inner quotes doubled, in Latin-1."""
     doubled = text.replace('"', '""')
     return f'"{polarity}","1467810369","Mon Apr 06 22:19:45 PDT 2009","NO_QUERY","{account}","{doubled}"\n'
 
@@ -24,7 +24,7 @@ def published(folders, *rows):
 
 
 def tweet(account, text):
-    """An example as LEAF's data_to_json.py keeps it: the row of the csv without its first field, and a note."""
+    """An example as in LEAF's files: the fields of the csv without the first, and a note."""
     return ["1467810369", "Mon Apr 06 22:19:45 PDT 2009", "NO_QUERY", account, text, "training"]
 
 
@@ -43,8 +43,8 @@ def leaf(folders, train, test, place="sent140"):
         (folder / f"all_data_niid_3_keep_30_{part}_8.json").write_text(json.dumps(held))
 
 
-def said(data, client, part="fit"):
-    """Ids of a client's tweets without what fills up, and their labels."""
+def tweets_of(data, client, part="fit"):
+    """Ids of a client's tweets without padding, and their labels."""
     rows = data.rows(data.position(client), part)
     return [[i for i in row if i] for row in data.x[rows].tolist()], data.y[rows].tolist()
 
@@ -61,19 +61,19 @@ def test_accounts_with_enough_tweets_are_clients_and_polarity_four_is_positive(f
     data = load("sent140", clients=1, min_samples=5)
     assert data.clients == ("anna",)
     assert (data.sizes("fit").tolist(), data.sizes("test").tolist()) == ([4], [1])  # 80/20 of five
-    # In the order of the alphabet: "," 1, bad 2, café 3, good 4, so 5.
-    pairs = [list(zip(*said(data, "anna", part), strict=True)) for part in ("fit", "test")]
+    # In alphabetical order: "," 1, bad 2, café 3, good 4, so 5.
+    pairs = [list(zip(*tweets_of(data, "anna", part), strict=True)) for part in ("fit", "test")]
     assert sorted(pairs[0] + pairs[1]) == sorted([([4], 1), ([5, 4, 1, 3], 1), ([2], 0), ([2], 0), ([4], 1)])
 
 
-def test_three_accounts_in_ten_are_drawn(tiny):
+def test_30_percent_of_the_accounts_are_drawn(tiny):
     data = load("sent140")
-    assert len(data.clients) == 8  # 0.3·25 = 7.5, and halves go to the even number
+    assert len(data.clients) == 8  # 0.3·25 = 7.5, rounded half to even
     assert len(load("sent140", clients=25).clients) == 25
     assert data.sizes("fit").tolist() == [24] * 8
 
 
-def test_clients_see_vectors_of_twenty_five_words(tiny):
+def test_inputs_are_vectors_of_25_words(tiny):
     data = load("sent140", clients=2)
     assert data.shape == (25, 300)
     assert data.ids is None
@@ -82,21 +82,21 @@ def test_clients_see_vectors_of_twenty_five_words(tiny):
     stored = data.x[data.rows(0)]
     np.testing.assert_array_equal(x, data.table[stored])
     assert not stored[:, 5:].any()  # "café time, yay!" has five words and marks, "so sad today" three
-    assert not load("sent140", clients=2, fill="before").x[:, :20].any()
+    assert not load("sent140", clients=2, padding="before").x[:, :20].any()
 
 
-def test_the_source_says_which_vectors_stand_for_words(tiny, caplog):
+def test_the_source_names_the_word_vectors(tiny, caplog):
     data = load("sent140", clients=2)
     assert data.source == (
-        f"Sentiment140 (Go et al. 2009), from {FILE}; words as random vectors by their hash,"
-        " for glove.6B.300d.txt is not at hand"
+        f"Sentiment140 (Go et al. 2009), from {FILE}; words as random vectors by hash,"
+        " since glove.6B.300d.txt is not available"
     )
-    assert "glove.6B.300d.txt is not at hand" in caplog.text
+    assert "glove.6B.300d.txt is not available" in caplog.text
 
 
 @pytest.mark.parametrize("place", ["sent140", "sent140/data"])
 @pytest.mark.parametrize(("yes", "no"), [(1, 0), ("4", "0")], ids=["LEAF", "FedProx"])
-def test_leafs_files_are_read_as_they_were_split(folders, place, yes, no):
+def test_leafs_files_are_read_with_their_split(folders, place, yes, no):
     leaf(
         folders,
         {"bob": [("b a", yes), ("a", no)], "anna": [("c", no)]},
@@ -105,9 +105,9 @@ def test_leafs_files_are_read_as_they_were_split(folders, place, yes, no):
     )
     data = load("sent140")
     assert data.clients == ("anna", "bob")
-    assert said(data, "bob") == ([[2, 1], [1]], [1, 0])
-    assert said(data, "bob", "test") == ([[3]], [1])
-    assert said(data, "anna", "test") == ([[1]], [0])
+    assert tweets_of(data, "bob") == ([[2, 1], [1]], [1, 0])
+    assert tweets_of(data, "bob", "test") == ([[3]], [1])
+    assert tweets_of(data, "anna", "test") == ([[1]], [0])
     assert load("sent140", clients=1).clients in (("anna",), ("bob",))
 
 
@@ -119,25 +119,25 @@ def test_leafs_files_are_read_as_they_were_split(folders, place, yes, no):
         ("target,ids,date,flag,user,text\n", "line 1: Each line must be"),
     ],
 )
-def test_a_file_in_another_form_is_refused_with_the_line(folders, content, text):
+def test_the_error_names_the_line_in_another_format(folders, content, text):
     (folders / "data" / FILE).write_text(content)
     with pytest.raises(DataError, match=text):
         load("sent140")
 
 
-def test_too_high_a_number_of_tweets_leaves_nobody(tiny):
+def test_a_minimum_that_no_account_reaches_is_rejected(tiny):
     with pytest.raises(DataError, match=r"has no account with 31 tweets\. Set min_samples to a smaller number"):
         load("sent140", min_samples=31)
 
 
-def test_impossible_settings_are_refused(tiny):
+def test_invalid_settings_are_rejected(tiny):
     with pytest.raises(SpecError, match="clients must be at most 25, the number of accounts, got 26"):
         load("sent140", clients=26)
     with pytest.raises(SpecError, match=r"No vectors 'w2v'\. Known: auto, glove, hashed"):
         load("sent140", vectors="w2v")
 
 
-def test_a_missing_file_is_named_with_its_place_and_what_makes_it(folders):
+def test_the_error_for_missing_files_says_where_to_put_and_how_to_make_them(folders):
     with pytest.raises(DataError) as caught:
         load("sent140")
     for part in ("train/*.json and test/*.json", str(folders / "data" / "sent140"), "preprocess.sh", FILE):

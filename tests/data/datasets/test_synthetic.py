@@ -5,45 +5,45 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coterie.data.synthetic import planted, synthetic
+from coterie.data.datasets.synthetic import client_model, synthetic
 from coterie.errors import SpecError
 
 
-def test_labels_follow_from_the_planted_classifier():
+def test_labels_follow_from_the_clients_classifier():
     data = synthetic(0.5, 0.5, clients=5)
     for position, client in enumerate(data.clients):
-        plant = planted(position, 0.5, 0.5)
+        model = client_model(position, 0.5, 0.5)
         for part in ("fit", "test"):
             x, y = data.examples(client, part)
-            np.testing.assert_array_equal(plant.labels(x), y)
+            np.testing.assert_array_equal(model.labels(x), y)
 
 
-def test_features_lie_around_the_planted_mean_with_falling_variances():
+def test_features_have_the_clients_mean_and_decreasing_variances():
     # The sum of (x_j - v_j)² / j^-1.2 over n examples has mean n and variance 2n; the largest client has thousands.
     data = synthetic(1, 1)
     position = int(np.argmax(data.sizes("fit")))
     x, _ = data.examples(data.clients[position])
     n = len(x)
-    scaled = (x - planted(position, 1, 1).mean) ** 2 / np.arange(1, 61) ** -1.2
+    scaled = (x - client_model(position, 1, 1).mean) ** 2 / np.arange(1, 61) ** -1.2
     assert np.abs(scaled.sum(axis=0) - n).max() < 5 * np.sqrt(2 * n)
 
 
-def test_beta_spreads_the_clients_means():
+def test_beta_sets_the_spread_of_the_clients_means():
     # v_k's entries average to B_k ~ N(0, β), with 1/√60 of noise: 0.13 for β = 0, about 3 for β = 3.
-    low, high = (np.std([planted(k, 0, beta).mean.mean() for k in range(200)]) for beta in (0, 3))
+    low, high = (np.std([client_model(k, 0, beta).mean.mean() for k in range(200)]) for beta in (0, 3))
     assert low < 0.3
     assert 2 < high < 4
 
 
-def test_alpha_spreads_the_clients_classifiers():
-    low, high = (np.std([planted(k, alpha, 0).weights.mean() for k in range(200)]) for alpha in (0, 3))
+def test_alpha_sets_the_spread_of_the_clients_classifiers():
+    low, high = (np.std([client_model(k, alpha, 0).weights.mean() for k in range(200)]) for alpha in (0, 3))
     assert low < 0.3
     assert 2 < high < 4
 
 
 def test_synthetic_0_0_is_not_iid_but_the_iid_variant_has_one_classifier():
-    assert (planted(0, 0, 0).weights != planted(1, 0, 0).weights).all()
-    one, two = planted(0, 1, 1, iid=True), planted(7, 1, 1, iid=True)
+    assert (client_model(0, 0, 0).weights != client_model(1, 0, 0).weights).all()
+    one, two = client_model(0, 1, 1, iid=True), client_model(7, 1, 1, iid=True)
     np.testing.assert_array_equal(one.weights, two.weights)
     np.testing.assert_array_equal(one.bias, two.bias)
     assert not one.mean.any()
@@ -52,7 +52,7 @@ def test_synthetic_0_0_is_not_iid_but_the_iid_variant_has_one_classifier():
     np.testing.assert_array_equal(one.labels(x), y)
 
 
-def test_every_client_has_fifty_examples_or_more_and_a_tenth_is_for_testing():
+def test_every_client_has_at_least_50_examples_and_a_tenth_is_for_testing():
     data = synthetic(clients=40)
     total = data.sizes("fit") + data.sizes("test")
     assert total.min() >= 50
@@ -62,31 +62,24 @@ def test_every_client_has_fifty_examples_or_more_and_a_tenth_is_for_testing():
     assert data.shape == (60,)
 
 
-def test_a_seed_fixes_everything():
-    one, same, other = (synthetic(clients=3, seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one.x, same.x)
-    np.testing.assert_array_equal(one.fit.order, same.fit.order)
-    assert len(one.x) != len(other.x) or (one.x != other.x).any()
-
-
-def test_a_negative_spread_is_refused():
+def test_a_negative_alpha_is_rejected():
     with pytest.raises(SpecError, match="alpha must be at least 0, got -1"):
         synthetic(alpha=-1)
 
 
-def test_a_client_has_the_same_examples_however_many_others_there_are():
+def test_a_clients_examples_do_not_depend_on_the_number_of_clients():
     few, more = synthetic(clients=3, samples=20), synthetic(clients=12, samples=20)
     np.testing.assert_array_equal(few.examples("2", "fit")[0], more.examples("02", "fit")[0])
 
 
-def test_more_than_ten_thousand_clients_have_twenty_examples_each_and_it_is_said():
+def test_more_than_10000_clients_have_20_examples_each_as_the_source_says():
     data = synthetic(clients=10_001)
     assert set(data.sizes("fit") + data.sizes("test")) == {20}
-    assert "20 examples for each client" in data.source
+    assert "20 examples per client" in data.source
 
 
 @pytest.mark.parametrize(("samples", "share", "fit"), [(4, 0.1, 3), (10, 0.99, 1), (10, 0.0, 10), (1, 0.5, 1)])
-def test_equally_many_examples_are_split_as_everywhere(samples, share, fit):
+def test_equal_numbers_of_examples_are_split_by_the_common_rule(samples, share, fit):
     # max(1, floor((1 - share)·samples)) for training, and at least one for testing where there are two and a share.
     data = synthetic(clients=3, samples=samples, test_share=share)
     assert data.sizes("fit").tolist() == [fit] * 3

@@ -9,7 +9,7 @@ import tarfile
 import numpy as np
 import pytest
 
-from coterie.data.publishers.cifar import read_cifar10, read_cifar100
+from coterie.data.formats.cifar import read_cifar10, read_cifar100
 from coterie.errors import DataError
 
 
@@ -81,7 +81,7 @@ def entry(name, kind, target=""):
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
-def test_an_archive_that_leads_elsewhere_is_refused_as_a_whole(archive, write, tmp_path, name, content, text, first):
+def test_an_archive_that_leads_elsewhere_is_rejected_as_a_whole(archive, write, tmp_path, name, content, text, first):
     good = members(write)
     archive.write_bytes(write.tar({name: content, **good} if first else {**good, name: content}))
     before = sorted(os.listdir(tmp_path.parent)), sorted(os.listdir(tmp_path))
@@ -91,14 +91,14 @@ def test_an_archive_that_leads_elsewhere_is_refused_as_a_whole(archive, write, t
     assert (sorted(os.listdir(tmp_path.parent)), sorted(os.listdir(tmp_path))) == before  # nothing was unpacked
 
 
-def test_an_archive_of_too_many_or_too_large_members_is_refused(archive, write):
+def test_an_archive_of_too_many_or_too_large_members_is_rejected(archive, write):
     archive.write_bytes(write.tar({f"file{number}": b"" for number in range(60)}))
-    with pytest.raises(DataError, match="'file50' is too large, or one too many"):
+    with pytest.raises(DataError, match="'file50' is too large, or there are too many members"):
         read_cifar10([archive])
     huge = tarfile.TarInfo("cifar-10-batches-py/test_batch")
     huge.size = 1 << 30
     archive.write_bytes(write.tar({"huge": huge}))
-    with pytest.raises(DataError, match="test_batch' is too large, or one too many"):
+    with pytest.raises(DataError, match="test_batch' is too large, or there are too many members"):
         read_cifar10([archive])
 
 
@@ -112,7 +112,7 @@ def test_an_archive_of_too_many_or_too_large_members_is_refused(archive, write):
     ],
     ids=["empty", "a beginning", "half", "page"],
 )
-def test_a_damaged_archive_is_refused(archive, write, harm, text):
+def test_a_damaged_archive_is_rejected(archive, write, harm, text):
     archive.write_bytes(harm(write.cifar10(images(100), np.arange(100) % 10, X_TEST, Y_TEST)))
     with pytest.raises(DataError, match=text):
         read_cifar10([archive])
@@ -123,13 +123,13 @@ def test_a_damaged_archive_is_refused(archive, write, harm, text):
     [
         ({b"labels": [1, 2]}, "'data' must hold bytes of shape"),
         ({b"data": np.zeros((2, 100), np.uint8), b"labels": [1, 2]}, "'data' must hold bytes of shape"),
-        ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1]}, "'labels' must be a list of 2 whole numbers"),
-        ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 200]}, "numbers from 0 on, below 100"),
-        ({b"data": np.zeros((2, 3072), np.uint8)}, "'labels' must be a list of 2 whole numbers"),
-        ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, b"two"]}, "must be a list of 2 whole numbers"),
+        ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1]}, "'labels' must be a list of 2 integers"),
+        ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 200]}, "integers from 0 to 99"),
+        ({b"data": np.zeros((2, 3072), np.uint8)}, "'labels' must be a list of 2 integers"),
+        ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, b"two"]}, "must be a list of 2 integers"),
     ],
 )
-def test_a_batch_of_another_layout_is_refused_with_its_name(archive, write, batch, text):
+def test_a_batch_of_another_layout_is_rejected_with_its_name(archive, write, batch, text):
     parts = members(write) | {"cifar-10-batches-py/data_batch_3": write.python2(batch)}
     archive.write_bytes(write.tar(parts))
     with pytest.raises(DataError, match=text) as caught:
@@ -156,7 +156,7 @@ class Harm:
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
-def test_a_batch_that_would_run_a_command_is_refused_and_runs_nothing(archive, write, tmp_path, protocol):
+def test_a_batch_that_would_run_a_command_is_rejected_and_runs_nothing(archive, write, tmp_path, protocol):
     mark = tmp_path / "it ran"
     bad = pickle.dumps({b"data": Harm(f"touch '{mark}'"), b"labels": [1]}, protocol)
     pickle.loads(bad)  # it would indeed
@@ -164,7 +164,7 @@ def test_a_batch_that_would_run_a_command_is_refused_and_runs_nothing(archive, w
     mark.unlink()
     archive.write_bytes(write.tar(members(write) | {"cifar-10-batches-py/data_batch_1": bad}))
     with pytest.raises(
-        DataError, match=r"asks for '(posix|nt)\.system', which is not plain data. Nothing in it was run"
+        DataError, match=r"asks for '(posix|nt)\.system', which is not plain data. Nothing in it was executed"
     ):
         read_cifar10([archive])
     assert not mark.exists()

@@ -39,14 +39,14 @@ def test_own_test_examples_are_kept(tmp_path):
     assert data.sizes("test").tolist() == [3]
 
 
-def test_an_object_array_is_refused_without_loading_it(tmp_path):
+def test_an_object_array_is_rejected_without_loading_it(tmp_path):
     np.savez(tmp_path / "bad.npz", x=np.array([{"a": 1}], object), y=np.zeros(1))
     text = refused(tmp_path)
     assert "bad.npz: array 'x' cannot be read: Object arrays cannot be loaded" in text
     assert "Store plain numbers, not objects" in text
 
 
-def test_a_pickle_is_refused_without_loading_it(tmp_path):
+def test_a_pickle_is_rejected_without_loading_it(tmp_path):
     class Trap:
         def __reduce__(self):
             return (pytest.fail, ("the pickle was run",))
@@ -56,14 +56,14 @@ def test_a_pickle_is_refused_without_loading_it(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 not really"])
-def test_what_is_no_archive_is_refused_by_name(tmp_path, content):
+def test_what_is_no_archive_is_rejected_by_name(tmp_path, content):
     (tmp_path / "bad.npz").write_bytes(content)
     text = refused(tmp_path)
     assert "bad.npz is not an archive of arrays" in text
     assert "numpy.savez" in text
 
 
-def test_a_damaged_archive_is_refused_by_name(tmp_path):
+def test_a_damaged_archive_is_rejected_by_name(tmp_path):
     np.savez_compressed(tmp_path / "bad.npz", x=np.random.default_rng(0).random((50, 20)), y=np.zeros(50, int))
     content = bytearray((tmp_path / "bad.npz").read_bytes())
     content[200:400] = bytes(200)
@@ -71,7 +71,7 @@ def test_a_damaged_archive_is_refused_by_name(tmp_path):
     assert "bad.npz: array 'x' cannot be read" in refused(tmp_path)
 
 
-def test_a_single_array_is_refused(tmp_path):
+def test_a_single_array_is_rejected(tmp_path):
     with (tmp_path / "bad.npz").open("wb") as stream:
         np.save(stream, np.zeros(3))
     assert "bad.npz holds a single array, not an archive of arrays" in refused(tmp_path)
@@ -84,11 +84,11 @@ def test_missing_arrays_are_named(tmp_path):
     assert "bad.npz has no array 'y_test', only x, x_test, y" in refused(tmp_path)
 
 
-def test_a_folder_without_archives_is_refused(tmp_path):
-    assert "holds no .npz files. Put one for each client there" in refused(tmp_path)
+def test_a_folder_without_archives_is_rejected(tmp_path):
+    assert "holds no .npz files. Put one per client there" in refused(tmp_path)
 
 
-def test_a_file_that_cannot_be_opened_is_refused_by_name(tmp_path):
+def test_a_file_that_cannot_be_opened_is_rejected_by_name(tmp_path):
     (tmp_path / "bad.npz").mkdir()
     assert "bad.npz cannot be opened" in refused(tmp_path)
 
@@ -99,12 +99,12 @@ def test_wrong_values_name_the_client(tmp_path):
     assert "Client 'b': x is NaN or infinite in row 0" in refused(tmp_path)
 
 
-def test_an_array_that_is_a_single_number_is_refused(tmp_path):
+def test_an_array_that_is_a_single_number_is_rejected(tmp_path):
     np.savez(tmp_path / "b.npz", x=np.array(3.0), y=np.zeros(1, int))
     assert "Client 'b': y must hold one label for each example, got x of shape ()" in refused(tmp_path)
 
 
-def test_a_name_that_is_not_utf_8_is_refused(tmp_path):
+def test_a_name_that_is_not_utf_8_is_rejected(tmp_path):
     save(tmp_path, "a")
     try:
         os.rename(os.fsencode(tmp_path / "a.npz"), os.path.join(os.fsencode(tmp_path), b"caf\xe9.npz"))
@@ -117,9 +117,7 @@ def test_targets_that_look_like_labels_are_said_to_be_targets(tmp_path, caplog):
     np.savez(tmp_path / "a.npz", x=np.zeros((2, 1)), y=np.array([0.0, 3.0]))
     assert load(tmp_path).classes is None
     (said,) = caplog.messages
-    assert said.startswith(
-        f"{tmp_path}: labels are whole numbers written as floats, and are taken as numbers to predict"
-    )
+    assert said.startswith(f"{tmp_path}: labels are integers written as floats, and are used as regression targets")
     caplog.clear()
     assert load(tmp_path, classes=4).classes == 4
     assert not caplog.messages

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from coterie.data.publishers.idx import read_idx, read_images, read_writers
+from coterie.data.formats.idx import read_idx, read_images, read_writers
 from coterie.errors import DataError
 
 
@@ -69,11 +69,11 @@ HEAD = struct.pack(">BBBBI", 0, 0, 8, 1, 4)
         (gzip.compress(b"\x80\x02}q" + HEAD[4:] + b"1234"), "not 128 2 125 113"),
         (gzip.compress(HEAD + b"123"), r"holds less than its header says, an array of shape \(4,\)"),
         (gzip.compress(HEAD + b"12345"), "holds more than its header says"),
-        (gzip.compress(b"\0\0\x08\x01\xff\xff\xff\xff"), "too much to be true"),
+        (gzip.compress(b"\0\0\x08\x01\xff\xff\xff\xff"), "too large for this data set"),
     ],
     ids=["empty", "empty gzip", "no gzip", "cut", "crc", "axes", "floats", "pickle", "short", "long", "huge"],
 )
-def test_a_damaged_file_is_refused_and_named(tmp_path, content, text):
+def test_a_damaged_file_is_rejected_and_named(tmp_path, content, text):
     path = tmp_path / "labels.gz"
     path.write_bytes(content)
     with pytest.raises(DataError, match=text) as caught:
@@ -81,17 +81,17 @@ def test_a_damaged_file_is_refused_and_named(tmp_path, content, text):
     assert str(path) in str(caught.value)
 
 
-def test_a_file_that_is_a_folder_is_refused(tmp_path):
+def test_a_file_that_is_a_folder_is_rejected(tmp_path):
     with pytest.raises(DataError, match="cannot be read: Is a directory"):
         read_idx(tmp_path, 1)
 
 
-def test_files_that_do_not_belong_together_are_refused(four, write):
+def test_files_that_do_not_belong_together_are_rejected(four, write):
     paths, _ = four
     paths[1].write_bytes(write.idx(np.zeros(6, np.uint8)))
     with pytest.raises(DataError, match="has 6 labels for 7 images"):
         read_images(paths)
     paths[1].write_bytes(write.idx(np.zeros(7, np.uint8)))
     paths[2].write_bytes(write.idx(np.zeros((3, 8, 8), np.uint8)))
-    with pytest.raises(DataError, match=r"have shape \(8, 8\), those for training \(28, 28\)"):
+    with pytest.raises(DataError, match=r"have shape \(8, 8\), training images \(28, 28\)"):
         read_images(paths)

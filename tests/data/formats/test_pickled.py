@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.data.publishers import pickled
-from coterie.data.publishers.pickled import read_pickle
+from coterie.data.formats import pickled
+from coterie.data.formats.pickled import read_pickle
 from coterie.errors import DataError
 
 PLAIN = st.recursive(
@@ -73,14 +73,14 @@ class Mine:
     ],
 )
 @pytest.mark.parametrize("protocol", [0, 2, 4])
-def test_anything_else_is_refused_by_its_name(value, name, protocol):
-    with pytest.raises(DataError, match=rf"it is refused: .*({name}).*Nothing in it was run"):
+def test_anything_else_is_rejected_by_its_name(value, name, protocol):
+    with pytest.raises(DataError, match=rf"it is rejected: .*({name}).*Nothing in it was executed"):
         read_pickle(pickle.dumps({"a": value}, protocol), "it")
 
 
 @pytest.mark.parametrize("array", [np.zeros(3), np.zeros(3, np.int8), np.array([{}, []], object), np.array(["a"])])
-def test_arrays_of_anything_but_bytes_are_refused(array):
-    with pytest.raises(DataError, match=r"it is refused: it calls 'numpy\.dtype'"):
+def test_arrays_of_anything_but_bytes_are_rejected(array):
+    with pytest.raises(DataError, match=r"it is rejected: it calls 'numpy\.dtype'"):
         read_pickle(pickle.dumps({"a": array}, 2), "it")
 
 
@@ -96,46 +96,46 @@ BYTES = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R"
         (b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\ndtype\nK\x00\x85U\x01b\x87R.", "calls 'numpy.core"),
         (b"c_codecs\nencode\nX\x02\x00\x00\x00ab\x8c\x05utf-7\x86R.", "calls '_codecs.encode'"),
         (b"cnumpy\ndtype\nU\x01OK\x00K\x01\x87R.", "calls 'numpy.dtype'"),
-        (BLANK + b"(K\x01K\x03\x85" + BYTES + b"\x89U\x02abtb.", "an array of something else than bytes|has 2 bytes"),
-        (BLANK + b"}b.", "gives a state to something that has none"),
-        (b"}}b.", "gives a state to something that has none"),
+        (BLANK + b"(K\x01K\x03\x85" + BYTES + b"\x89U\x02abtb.", "an array of another type than bytes|has 2 bytes"),
+        (BLANK + b"}b.", "sets the state of something that has none"),
+        (b"}}b.", "sets the state of something that has none"),
         (b"(i__builtin__\neval\n.", "instruction INST"),
         (b"(c__builtin__\neval\no.", "'__builtin__.eval'"),
         (b"Pname\n.", "instruction PERSID"),
         (b"\x82\x01.", "instruction EXT1"),
-        (b"K\x01)R.", "calls something that has no name"),
-        (b"}(K\x01e.", "appends to something that is no list"),
-        (b"(K\x01e.", "not a whole pickle"),
-        (b"}]K\x01s.", "key that is neither text nor number"),
-        (b"}", "not a whole pickle"),
+        (b"K\x01)R.", "calls something without a name"),
+        (b"}(K\x01e.", "appends to something that is not a list"),
+        (b"(K\x01e.", "not a complete pickle"),
+        (b"}]K\x01s.", "key that is neither a string nor an integer"),
+        (b"}", "not a complete pickle"),
         (b"}}.", "ends before its value is complete"),
-        (b"].", "holds no dict"),
+        (b"].", "does not contain a dict"),
         (b".", "ends before its value is complete"),
         (b"e.", "a mark is missing"),
-        (rb"S'\ '" + b"\n.", "not a whole pickle"),
-        (b"h\x07.", "not a whole pickle"),
-        (b"", "not a whole pickle"),
+        (rb"S'\ '" + b"\n.", "not a complete pickle"),
+        (b"h\x07.", "not a complete pickle"),
+        (b"", "not a complete pickle"),
     ],
 )
-def test_programs_that_are_not_tables_are_refused(program, text):
+def test_programs_that_are_not_tables_are_rejected(program, text):
     with pytest.raises(DataError, match=text):
         read_pickle(program, "it")
 
 
-def test_a_name_that_is_no_text_is_refused_without_writing_it_out():
+def test_a_name_that_is_no_text_is_rejected_without_writing_it_out():
     # A pair of the same pair, twenty times over: twenty instructions, and a million letters as text.
     program = b"\x80\x04}" + b")" + b"\x94h\x00\x86" + b"".join(b"\x94h%c\x86" % place for place in range(1, 20))
-    with pytest.raises(DataError, match="it asks for a name that is no text"):
+    with pytest.raises(DataError, match="it asks for a name that is not a string"):
         read_pickle(program + b"\x8c\x04name\x93.", "it")
 
 
 @pytest.mark.parametrize("fault", [RecursionError, MemoryError])
-def test_a_pickle_that_asks_for_too_much_is_refused(monkeypatch, fault):
+def test_a_pickle_that_asks_for_too_much_is_rejected(monkeypatch, fault):
     def step(*_):
         raise fault("too much")
 
     monkeypatch.setattr(pickled._Machine, "step", step)
-    with pytest.raises(DataError, match="it is not a whole pickle of plain values: too much"):
+    with pytest.raises(DataError, match="it is not a complete pickle of plain values: too much"):
         read_pickle(b"}.", "it")
 
 

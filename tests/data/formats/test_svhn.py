@@ -7,7 +7,7 @@ import io
 import numpy as np
 import pytest
 
-from coterie.data.publishers.svhn import read_digits
+from coterie.data.formats.svhn import read_digits
 from coterie.errors import DataError
 
 X = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), np.uint8)
@@ -49,9 +49,9 @@ GOOD = X[:2].transpose(1, 2, 3, 0)
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"", "is not a MATLAB file that can be read"),
-        (b"nothing that MATLAB wrote", "is not a MATLAB file that can be read"),
-        (file(X=GOOD, y=np.array([[1], [2]]))[:-200], "is not a MATLAB file that can be read"),
+        (b"", "is not a readable MATLAB file"),
+        (b"nothing that MATLAB wrote", "is not a readable MATLAB file"),
+        (file(X=GOOD, y=np.array([[1], [2]]))[:-200], "is not a readable MATLAB file"),
         (file(y=np.array([[1], [2]])), r"X must hold bytes of shape \(32, 32, 3, images\), got nothing"),
         (file(X=X[:2], y=np.array([[1], [2]])), r"got uint8 of shape \(2, 32, 32, 3\)"),
         (file(X=GOOD.astype(float), y=np.array([[1], [2]])), "got float64"),
@@ -61,7 +61,7 @@ GOOD = X[:2].transpose(1, 2, 3, 0)
         (file(X=GOOD, y=np.array([[1.5], [2]])), "labels must be 1..10"),
     ],
 )
-def test_a_damaged_file_is_refused_and_named(paths, write, content, text):
+def test_a_damaged_file_is_rejected_and_named(paths, write, content, text):
     paths[0].write_bytes(write.mat(X, Y))
     paths[1].write_bytes(content)
     with pytest.raises(DataError, match=text) as caught:

@@ -55,15 +55,15 @@ def test_labels_with_a_decimal_point_are_targets(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "which"),
     [
-        (["0", "1", "2.0"], "labels are whole numbers written as floats, and"),
-        ([*"0123456789", "3.5"], "1 of 11 labels is not whole, such as 3.5, so all"),
+        (["0", "1", "2.0"], "labels are integers written as floats, and"),
+        ([*"0123456789", "3.5"], "1 of 11 labels is not integers, such as 3.5, so all"),
     ],
     ids=["all", "all but one"],
 )
 def test_targets_that_look_like_labels_are_said_to_be_targets(tmp_path, caplog, labels, which):
     path = csv(tmp_path, "client,label,f\n" + "".join(f"a,{label},1\n" for label in labels))
     assert load(path).classes is None
-    assert caplog.messages == [f"{path}: {which} are taken as numbers to predict; for classes set data.classes=N"]
+    assert caplog.messages == [f"{path}: {which} are used as regression targets; for classes set data.classes=N"]
 
 
 def test_targets_and_whole_numbers_with_a_number_of_classes_need_no_note(tmp_path, caplog):
@@ -93,8 +93,8 @@ def test_a_table_longer_than_a_block_is_read_whole(tmp_path):
         ("client,f\na,1\n", "has no column 'label', only client, f"),
         ("client,label,f,f\na,1,2,3\n", "has two columns 'f'. Rename one"),
         ("client,label\na,1\n", "has no feature columns"),
-        (",client,label,f\n0,a,1,2\n", "column 1 is called '', as pandas calls the numbers of rows"),
-        ("client,label,f,Unnamed: 0\na,1,2,0\n", "column 4 is called 'Unnamed: 0', as pandas"),
+        (",client,label,f\n0,a,1,2\n", "column 1 is called '', which is pandas' name for row numbers"),
+        ("client,label,f,Unnamed: 0\na,1,2,0\n", "column 4 is called 'Unnamed: 0', which is pandas"),
         ("client,label,f\na,0,1\na,100000000000000000000,1\n", "line 3: the label 100000000000000000000 is too large"),
         ("client,label,f\na,0,1\na,1,1\na,90210123,1\n", "3 distinct labels, the largest 90210123: number them 0..2"),
         ("client,label,f\n", "has no rows below its header"),
@@ -110,20 +110,20 @@ def test_a_table_longer_than_a_block_is_read_whole(tmp_path):
         ('client,label,f\na,0,"1\n', "cannot be read as CSV in UTF-8"),
     ],
 )
-def test_a_wrong_table_is_refused_by_file_line_and_column(tmp_path, text, message):
+def test_a_wrong_table_is_rejected_by_file_line_and_column(tmp_path, text, message):
     with pytest.raises(DataError) as caught:
         load(csv(tmp_path, text))
     assert message in str(caught.value)
     assert "table.csv" in str(caught.value)
 
 
-def test_a_file_in_another_encoding_is_refused(tmp_path):
+def test_a_file_in_another_encoding_is_rejected(tmp_path):
     (tmp_path / "table.csv").write_bytes("client,label,größe\na,0,1\n".encode("latin-1"))
     with pytest.raises(DataError, match="cannot be read as CSV in UTF-8"):
         load(tmp_path / "table.csv")
 
 
-def test_another_kind_of_file_is_refused(tmp_path):
+def test_another_kind_of_file_is_rejected(tmp_path):
     (tmp_path / "table.xlsx").write_bytes(b"")
     with pytest.raises(DataError, match=r"must be a folder of \.npz files or a table that ends in \.csv or \.parquet"):
         load(tmp_path / "table.xlsx")
@@ -153,7 +153,10 @@ def test_parquet_knows_the_split_and_targets_too(tmp_path):
         ({"client": ["a"], "f": [1]}, "has no column 'label'"),
         ({"client": ["a"], "label": [0], "f": ["red"]}, "column 'f' must hold numbers"),
         ({"client": ["a", "a"], "label": [0, 1], "f": [1.0, None]}, "column 'f' has missing values"),
-        ({"client": ["a", "a"], "label": [0, 1], "f": [1.0, float("inf")]}, "row 1: column 'f' is inf, not finite"),
+        (
+            {"client": ["a", "a"], "label": [0, 1], "f": [1.0, float("inf")]},
+            "row 1: column 'f' is inf, which is not",
+        ),
         ({"client": ["a"], "label": ["x"], "f": [1.0]}, "column 'label' must hold numbers"),
         ({"client": ["a"], "label": [0], "f": [1.0], "__index_level_0__": [0]}, "Write the table with index=False"),
         ({"client": ["a"], "label": np.array([2**63], np.uint64), "f": [1.0]}, "the label 9223372036854775808 is too"),
@@ -163,20 +166,20 @@ def test_parquet_knows_the_split_and_targets_too(tmp_path):
         ),
     ],
 )
-def test_a_wrong_parquet_table_is_refused(tmp_path, columns, message):
+def test_a_wrong_parquet_table_is_rejected(tmp_path, columns, message):
     with pytest.raises(DataError) as caught:
         load(parquet(tmp_path, **columns))
     assert message in str(caught.value)
 
 
-def test_clients_that_are_not_text_in_utf_8_are_refused(tmp_path):
+def test_clients_that_are_not_text_in_utf_8_are_rejected(tmp_path):
     pa = pytest.importorskip("pyarrow")
     names = pa.array([b"caf\xe9"], pa.binary()).view(pa.string())
     with pytest.raises(DataError, match=r"table\.parquet: column 'client' holds text that is not UTF-8"):
         load(parquet(tmp_path, client=names, label=[0], f=[1.0]))
 
 
-def test_what_is_not_parquet_is_refused(tmp_path):
+def test_what_is_not_parquet_is_rejected(tmp_path):
     pytest.importorskip("pyarrow")
     (tmp_path / "table.parquet").write_bytes(b"hello")
     with pytest.raises(DataError, match="cannot be read as Parquet"):

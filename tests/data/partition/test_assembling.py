@@ -14,7 +14,7 @@ def pool(n, first=0):
     return np.arange(first, first + n, dtype=np.float32)[:, None], np.arange(n) % 2
 
 
-def test_one_pool_is_used_in_place_and_split_for_each_client():
+def test_one_pool_is_not_copied_and_split_for_each_client():
     x = aligned(np.arange(40, dtype=np.float32)[:, None])
     data = assemble("one", (x, np.arange(40) % 2), iid(40, 4))
     assert data.x is x
@@ -23,7 +23,7 @@ def test_one_pool_is_used_in_place_and_split_for_each_client():
     assert sorted([*data.fit.order, *data.test.order]) == list(range(40))
 
 
-def test_two_pools_are_joined_once_and_the_test_lists_point_behind_the_training_pool():
+def test_two_pools_are_joined_and_test_indices_are_shifted():
     fit, tested = Index.from_lists([np.array([0, 1]), np.array([2])]), Index.from_lists([np.array([1]), np.array([0])])
     data = assemble("two", pool(3), fit, test=pool(2, first=100), tested=tested, clients=["a", "b"])
     assert data.examples("a")[0].ravel().tolist() == [0, 1]
@@ -32,7 +32,7 @@ def test_two_pools_are_joined_once_and_the_test_lists_point_behind_the_training_
     assert tested.order.tolist() == [1, 0]  # the argument is untouched
 
 
-def test_one_pool_can_hold_the_test_examples_too():
+def test_one_pool_can_contain_the_test_examples():
     x = aligned(np.arange(5, dtype=np.float32)[:, None])
     data = assemble("one", (x, np.arange(5) % 2), iid(3, 1), tested=Index.from_lists([np.array([4, 3])]))
     assert data.x is x
@@ -46,15 +46,15 @@ def test_many_clients_can_share_test_examples_without_copies_of_them():
     assert data.sizes("test").tolist() == [50] * 20
 
 
-def test_numbers_as_ids_sort_as_numbers():
+def test_numbered_ids_sort_as_numbers():
     ids = numbered(101)
     assert (ids[0], ids[100]) == ("000", "100")
     assert list(ids) == sorted(ids)
     assert numbered(1) == ("0",)
 
 
-def test_pools_and_lists_that_do_not_go_together_are_refused():
-    with pytest.raises(DataError, match="give tested too, or leave test out"):
+def test_mismatched_pools_and_lists_are_rejected():
+    with pytest.raises(DataError, match="give tested as well, or leave test out"):
         assemble("bad", pool(4), iid(4, 2), test=pool(2))
     with pytest.raises(DataError, match="There are 3 client ids for 2 index lists"):
         assemble("bad", pool(4), iid(4, 2), clients=["a", "b", "c"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from coterie.data.partition import by_classes, by_lognormal, by_shares
 from coterie.errors import DataError, SpecError
 
-# How many images of each digit MNIST has, training and test together; 70,000 in all.
+# Numbers of training and test images of each digit in MNIST; 70,000 in total.
 MNIST = [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]
 
 
@@ -35,18 +35,19 @@ def test_mnist_by_power_law_has_the_published_shape():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_sizes_are_drawn_until_they_spread_as_wanted(seed):
+def test_sizes_are_drawn_until_their_spread_matches(seed):
     sizes = by_classes(mnist_labels(), 1000, spread=106 / 69, seed=seed).sizes()
-    assert 0.9 * 106 / 69 - 0.01 < sizes.std() / sizes.mean() < 1.1 * 106 / 69 + 0.01  # a client may find too few left
+    # Within 10 %, and a little more, since too few examples may be left for a client.
+    assert 0.9 * 106 / 69 - 0.01 < sizes.std() / sizes.mean() < 1.1 * 106 / 69 + 0.01
 
 
-def test_a_spread_that_no_draw_has_gives_the_nearest():
-    # One client: sizes cannot spread, and every draw is as near.
+def test_an_unreachable_spread_gives_the_closest_draw():
+    # One client: sizes have no spread, and every draw is equally close.
     assert by_classes(np.zeros(10, int), 1, per_client=1, base=2, spread=5.0).sizes().tolist() == [2]
 
 
 @pytest.mark.parametrize(("c", "base"), [(1, 10), (3, 3), (5, 2), (10, 1)])
-def test_mnist_c_gives_every_client_its_classes_and_the_base_of_each(c, base):
+def test_every_client_has_its_classes_and_the_base_of_each(c, base):
     labels = mnist_labels()
     index = by_classes(labels, 1000, per_client=c)
     assert classes_of(index, labels) == [sorted((u + j) % 10 for j in range(c)) for u in range(1000)]
@@ -61,7 +62,7 @@ def test_the_base_is_taken_first_and_in_order():
     assert [index.of(u)[:2].tolist() for u in range(3)] == [[0, 3], [1, 4], [2, 5]]
 
 
-def test_what_is_not_left_any_more_is_not_taken():
+def test_more_examples_than_are_left_are_not_taken():
     # One class, one client: P scales to all 8 that are left after a base of 2, and 2 + 8 ≥ 10 is too many by the rule.
     assert by_classes(np.zeros(10, int), 1, per_client=1, base=2).sizes().tolist() == [2]
 
@@ -76,7 +77,7 @@ def test_power_law_never_uses_an_example_twice(classes, clients, c, seed):
     assert all(len(own) == c for own in classes_of(index, labels))
 
 
-def test_generators_depend_on_the_seed_alone():
+def test_partitions_depend_on_the_seed_only():
     labels, test_labels = np.arange(2000) % 10, np.arange(300) % 10
     for make in (
         lambda seed: by_classes(labels, 20, seed=seed),
@@ -99,7 +100,7 @@ def test_femnist_200_takes_every_example_once_before_any_twice():
     assert index.sizes().min() >= 10  # at least 2 of each of 5 classes
 
 
-def test_femnist_200_as_published_gives_everyone_the_same_first_images():
+def test_the_published_femnist_200_gives_every_client_the_same_first_images():
     labels = np.arange(40_000) % 10
     index = by_lognormal(labels, compat_prefix=True)
     # Clients 0 and 10 own the classes 0..4; the first image of class 0 is example 0.
@@ -119,7 +120,7 @@ def test_ditto_wraps_around_within_a_class_only():
             assert of_class.max() - of_class.min() <= 1
 
 
-def test_ditto_gives_out_about_as_many_examples_as_there_are():
+def test_ditto_uses_about_the_number_of_examples():
     # Each of 100·5 amounts is int(p·n_u) + 1, between p·n_u and p·n_u + 1, and the p·n_u add up to 6,000.
     fit, test = by_shares(np.arange(6000) % 10, np.arange(1000) % 10, 100)
     assert 6000 <= len(fit.order) <= 6500
@@ -133,8 +134,16 @@ def test_ditto_gives_out_about_as_many_examples_as_there_are():
         (lambda: by_classes(np.arange(20) % 2, 0), SpecError, "clients must be at least 1, got 0"),
         (lambda: by_classes(np.arange(20) % 2, 3, base=0), SpecError, "base must be at least 1, got 0"),
         (lambda: by_classes(np.arange(20) % 2, 3), DataError, "Class 0 has 10 examples, but 15 are needed to give 5"),
-        (lambda: by_classes(np.array([0.5]), 3), DataError, "Labels must be a list of whole numbers from 0 on"),
-        (lambda: by_classes(np.array([], int), 3), DataError, "Labels must be a list of whole numbers from 0 on"),
+        (
+            lambda: by_classes(np.array([0.5]), 3),
+            DataError,
+            "Labels must be a non-empty list of integers",
+        ),
+        (
+            lambda: by_classes(np.array([], int), 3),
+            DataError,
+            "Labels must be a non-empty list of integers",
+        ),
         (lambda: by_lognormal(np.array([0, 2]), 3, per_client=1), DataError, "Class 1 has no examples"),
         (
             lambda: by_shares(np.array([0, 1]), np.array([0]), 3, per_client=1),
@@ -143,7 +152,7 @@ def test_ditto_gives_out_about_as_many_examples_as_there_are():
         ),
     ],
 )
-def test_impossible_settings_are_refused(call, error, text):
+def test_invalid_settings_are_rejected(call, error, text):
     with pytest.raises(error) as caught:
         call()
     assert text in str(caught.value)
