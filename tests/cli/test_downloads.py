@@ -1,4 +1,4 @@
-"""Downloads as the command line shows them, and what it says when there is no network."""
+"""Progress of downloads on the command line, and errors without a network."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from coterie.cli.progress import Ticker
-from coterie.data import watching
+from coterie.data import progress
 
 
 class Screen(io.StringIO):
-    """A terminal at which somebody looks."""
+    """A terminal."""
 
     def isatty(self):
         return True
@@ -22,23 +22,23 @@ def lines(ticker):
     return [(task.description, task.completed, task.total, task.fields["note"]) for task in ticker._progress.tasks]
 
 
-def test_a_line_says_how_far_a_download_is_and_goes_when_it_is_whole(monkeypatch):
+def test_a_line_shows_the_progress_of_a_download_until_it_is_complete(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Screen())
     waiting = ("loading data, compiling", 0, None, "")
     with Ticker(silent=False) as ticker:
         assert lines(ticker) == [waiting]
-        watching.tell("downloading a.gz", 1_500_000, 4_000_000)
+        progress.report("downloading a.gz", 1_500_000, 4_000_000)
         assert lines(ticker) == [waiting, ("downloading a.gz", 1_500_000, 4_000_000, "1.5 MB of 4.0 MB")]
-        watching.tell("downloading a.gz", 4_000_000, 4_000_000)
+        progress.report("downloading a.gz", 4_000_000, 4_000_000)
         assert lines(ticker) == [waiting]
-        watching.tell("downloading b.gz", 2000, None)  # a server that does not say how long it is
+        progress.report("downloading b.gz", 2000, None)  # the server does not give the size
         assert lines(ticker)[1] == ("downloading b.gz", 2000, None, "2.0 kB")
-    watching.tell("downloading c.gz", 1, 2)  # nobody is told any more
+    progress.report("downloading c.gz", 1, 2)  # not shown any more
 
 
-def test_nobody_is_told_where_nobody_looks():
+def test_a_silent_ticker_shows_no_progress():
     with Ticker(silent=True) as ticker:
-        watching.tell("downloading a.gz", 1, 2)
+        progress.report("downloading a.gz", 1, 2)
         assert ticker._progress is None
 
 
@@ -50,7 +50,7 @@ def offline(monkeypatch, tmp_path):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
 
 
-def test_offline_a_run_ends_with_the_address_the_file_and_the_place(coterie, offline):
+def test_without_a_network_the_error_names_address_file_and_folder(coterie, offline):
     done = coterie("run", "--data", "svhn")
     assert done.exit_code == 3
     for part in ("http://ufldl.stanford.edu/housenumbers/train_32x32.mat", "no connection", "Put train_32x32.mat ("):
@@ -58,8 +58,8 @@ def test_offline_a_run_ends_with_the_address_the_file_and_the_place(coterie, off
     assert "Traceback" not in done.stderr
 
 
-def test_a_page_about_data_that_are_not_at_hand_says_how_to_get_them(coterie, offline):
+def test_the_page_of_a_data_set_says_how_to_get_missing_files(coterie, offline):
     text = coterie("data", "cifar100").stdout
-    assert "not at hand: downloaded when it is first used, from https://www.cs.toronto.edu/~kriz/" in text
+    assert "not on disk: downloaded on first use from https://www.cs.toronto.edu/~kriz/" in text
     assert "put cifar-100-python.tar.gz into $COTERIE_DATA/cifar100" in text
     assert "preprocess.sh" in coterie("data", "femnist").stdout

@@ -42,7 +42,7 @@ def entries(folder=None):
     return sorted(path for path in (folder or files.cache_folder()).iterdir() if path.suffix != ".lock")
 
 
-def refuse(*_):
+def must_not_read(*_):
     raise AssertionError("the archive was read although there is a copy")
 
 
@@ -55,7 +55,7 @@ def test_training_images_come_first_as_bytes_and_labels_as_int32(source):
 
 def test_the_second_load_maps_the_copy_and_does_not_read_the_archive(source):
     first = decoded("mnist", source)
-    second = decoded("mnist", source, read=refuse)
+    second = decoded("mnist", source, read=must_not_read)
     assert (first.x.tobytes(), first.y.tobytes()) == (second.x.tobytes(), second.y.tobytes())
     assert isinstance(second.x.base, np.memmap)
 
@@ -81,7 +81,7 @@ def test_columns_and_names_are_stored_in_the_copy(source):
         made = read_split(paths)
         return module.Decoded(made.x, made.y, made.train, {"writer": made.y // 3}, {"writer": ["a", "b", "c", "d"]})
 
-    for got in (decoded("mnist", source, read=read), decoded("mnist", source, read=refuse)):
+    for got in (decoded("mnist", source, read=read), decoded("mnist", source, read=must_not_read)):
         assert got.columns["writer"].tolist() == (got.y // 3).tolist()
         assert list(got.names["writer"]) == ["a", "b", "c", "d"]
     flip(entries()[0] / "writer.npy")
@@ -95,11 +95,11 @@ def test_several_files_have_one_copy_which_is_replaced_if_any_file_changes(sourc
         return read_split(paths[:1])
 
     decoded("mnist", source, other, read=read)
-    decoded("mnist", source, other, read=refuse)
+    decoded("mnist", source, other, read=must_not_read)
     with other.open("ab") as stream:
         stream.write(b"more")
     with pytest.raises(AssertionError, match="was read although"):
-        decoded("mnist", source, other, read=refuse)
+        decoded("mnist", source, other, read=must_not_read)
 
 
 def test_very_large_files_are_identified_by_size_and_time(source, monkeypatch):
@@ -108,9 +108,9 @@ def test_very_large_files_are_identified_by_size_and_time(source, monkeypatch):
     content, before = source.read_bytes(), source.stat()
     os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
     with pytest.raises(AssertionError, match="was read although"):
-        decoded("mnist", source, read=refuse)
+        decoded("mnist", source, read=must_not_read)
     os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
-    decoded("mnist", source, read=refuse)
+    decoded("mnist", source, read=must_not_read)
     assert source.read_bytes() == content
 
 
@@ -140,7 +140,7 @@ def test_a_damaged_decoded_copy_is_made_again(source, harm):
     assert again.x.tobytes() == good
     assert isinstance(again.x.base, np.memmap)
     assert len(entries()) == 1  # the damaged copy is gone
-    decoded("mnist", source, read=refuse)
+    decoded("mnist", source, read=must_not_read)
 
 
 def test_a_copy_of_another_version_is_made_again(source, monkeypatch):
@@ -204,13 +204,13 @@ def test_one_of_several_processes_decodes_or_each_without_locks(source, tmp_path
         )
         for i in range(3)
     ]
-    said = [process.communicate(timeout=60)[0] for process in together]
+    outputs = [process.communicate(timeout=60)[0] for process in together]
     assert [process.returncode for process in together] == [0, 0, 0]
     assert len(list(meeting.glob("read*"))) == built
     # All have the same images. Without locks, a process may keep them in memory while another moves the copy.
-    assert len({line.split()[0] for line in said}) == 1
-    assert any(line.endswith("True\n") for line in said)
-    assert built == 3 or all(line.endswith("True\n") for line in said)
+    assert len({line.split()[0] for line in outputs}) == 1
+    assert any(line.endswith("True\n") for line in outputs)
+    assert built == 3 or all(line.endswith("True\n") for line in outputs)
     assert len(entries()) == 1
 
 

@@ -1,4 +1,4 @@
-"""The flat store of all clients' examples."""
+"""Federated data: the examples of all clients in one array."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def small(**changes):
 
 
 def of_sizes(*sizes, **changes):
-    """Clients with so many training examples each, and no test examples."""
+    """Clients with these numbers of training examples and no test examples."""
     total = sum(sizes)
     return FederatedData(
         name="sizes",
@@ -44,7 +44,7 @@ def of_sizes(*sizes, **changes):
     )
 
 
-def test_an_index_gives_each_client_its_piece_as_a_view():
+def test_an_index_returns_each_clients_rows_as_a_view():
     index = Index.from_lists([np.array([3, 1]), np.array([], int), np.array([2])])
     assert [index.of(i).tolist() for i in range(3)] == [[3, 1], [], [2]]
     assert index.sizes().tolist() == [2, 0, 1]
@@ -64,7 +64,7 @@ def test_aligned_memory_is_shared_and_other_memory_is_copied_to_a_boundary():
         np.testing.assert_array_equal(copy, other)
 
 
-def test_examples_that_lie_right_are_not_copied_and_keep_their_type():
+def test_aligned_examples_are_not_copied_and_keep_their_type():
     x = aligned(np.zeros((7, 2, 2), np.uint8))
     assert small(x=x).x is x
     assert small(x=x).y.dtype == np.int32
@@ -77,7 +77,7 @@ def test_a_client_is_found_by_its_id():
         data.position("22")
 
 
-def test_held_and_rest_share_out_the_training_examples():
+def test_held_and_rest_are_a_split_of_the_training_examples():
     # 4 examples, share 0.1: ceil(0.4) = 1 is held. One example: none is held. No example: none.
     data = small()
     assert data.sizes("held").tolist() == [1, 0, 0]
@@ -101,23 +101,23 @@ def test_sizes_count_the_rows_of_every_part(sizes, share):
             assert len(data.rows(i, "rest")) >= 1
 
 
-def test_a_whole_share_is_not_rounded_up_by_floating_point():
-    # 0.07·100 is 7.000000000000001 in floating point, and seven of a hundred are meant.
+def test_an_exact_share_is_not_rounded_up_by_floating_point():
+    # 0.07·100 is 7.000000000000001 in floating point, and seven of a hundred are wanted.
     assert math.ceil(0.07 * 100) == 8
     assert of_sizes(100, held_share=0.07).sizes("held").tolist() == [7]
 
 
-def test_what_is_held_depends_on_the_seed_and_the_name_but_not_on_the_other_clients():
+def test_the_validation_split_depends_on_seed_and_name_but_not_on_other_clients():
     alone, among = of_sizes(40), of_sizes(40, 7)
     assert alone.rows(0, "held").tolist() == among.rows(0, "held").tolist()
     other = dataclasses.replace(alone, held_seed=Seed(1))
     assert alone.rows(0, "held").tolist() != other.rows(0, "held").tolist()
 
 
-def test_examples_are_copies_seen_through_the_clients_transform():
+def test_examples_are_copies_with_the_clients_transform():
     data = small(transforms=("identity", "rot90"), transform=np.array([0, 1, 0], np.uint8))
     x, y = data.examples("b")
-    # Example 4 is [[16, 17], [18, 19]]; a quarter turn against the clock gives [[17, 19], [16, 18]].
+    # Example 4 is [[16, 17], [18, 19]]; rotated by 90° counterclockwise it is [[17, 19], [16, 18]].
     assert x.tolist() == [[[17, 19], [16, 18]]]
     assert y.tolist() == [2]
     x[:] = -1
@@ -127,15 +127,15 @@ def test_examples_are_copies_seen_through_the_clients_transform():
 
 def test_rearranged_data_share_their_examples():
     data = small()
-    turned = data.rearranged(transforms=("rot180",), fit=data.test, test=data.fit)
-    assert turned.x is data.x
-    assert turned.sizes("test").tolist() == [4, 1, 0]
+    rotated = data.rearranged(transforms=("rot180",), fit=data.test, test=data.fit)
+    assert rotated.x is data.x
+    assert rotated.sizes("test").tolist() == [4, 1, 0]
     assert data.sizes("test").tolist() == [1, 1, 0]
     with pytest.raises(DataError, match="does not exist"):
         data.rearranged(fit=Index.from_lists([np.array([7]), np.array([1]), np.array([2])]))
 
 
-def test_normalisation_is_kept_and_not_applied():
+def test_normalization_is_stored_and_not_applied():
     data = small(normalize=(np.full((2, 2), 3.0), 2.0))
     assert data.examples("a")[0].ravel().tolist() == list(range(16))
     assert data.rearranged(truth=np.zeros(3, int)).normalize is data.normalize
@@ -221,12 +221,12 @@ def test_an_unknown_part_is_rejected():
         small().rows(0, "train")
 
 
-def test_a_hundred_thousand_clients_are_measured_without_asking_each():
+def test_sizes_of_100000_clients_are_computed_without_a_loop():
     data = of_sizes(*[20] * 100_000)
     with pytest.MonkeyPatch.context() as patch:
         for asked in ("rows", "position"):
-            patch.setattr(FederatedData, asked, lambda *_: pytest.fail("asked for a single client"))
-        patch.setattr(Index, "of", lambda *_: pytest.fail("asked for a single client"))
+            patch.setattr(FederatedData, asked, lambda *_: pytest.fail("looked at a single client"))
+        patch.setattr(Index, "of", lambda *_: pytest.fail("looked at a single client"))
         patch.setattr(Seed, "permutation", lambda *_: pytest.fail("drew for a single client"))
         # ceil(0.1·20) = 2 of 20 are held, 18 are left.
         assert [int(data.sizes(part).sum()) for part in ("fit", "held", "rest", "test")] == [
@@ -239,26 +239,26 @@ def test_a_hundred_thousand_clients_are_measured_without_asking_each():
     assert data.position("99999") == 99_999
 
 
-def spoken(**more):
+def tokens_data(**more):
     """Two clients with two rows of three ids each."""
     fields = {"x": np.array([[0, 1, 2], [2, 2, 0], [1, 0, 1], [0, 0, 0]], np.uint8), "y": np.array([0, 1, 1, 0])}
     index = Index.from_lists([np.array([0, 1]), np.array([2, 3])])
-    fields |= {"name": "spoken", "clients": ("a", "b"), "fit": index, "test": index, "classes": 2, "tokens": 3}
+    fields |= {"name": "tokens_data", "clients": ("a", "b"), "fit": index, "test": index, "classes": 2, "tokens": 3}
     return FederatedData(**{**fields, **more})
 
 
 TABLE = np.array([[0, 0], [1, -1], [2, 5]], np.float32)
 
 
-def test_ids_of_tokens_stay_as_they_are():
-    data = spoken()
+def test_token_ids_are_not_changed():
+    data = tokens_data()
     assert (data.shape, data.tokens, data.ids) == ((3,), 3, 3)
     assert data.examples("a")[0].tolist() == [[0, 1, 2], [2, 2, 0]]
     assert data.examples("a")[0].dtype == np.uint8
 
 
-def test_clients_see_the_vectors_of_a_table():
-    data = spoken(table=TABLE)
+def test_examples_are_the_vectors_of_a_table():
+    data = tokens_data(table=TABLE)
     assert (data.shape, data.tokens, data.ids) == ((3, 2), 3, None)
     assert data.x.shape == (4, 3)
     x, _ = data.examples("b")
@@ -284,18 +284,18 @@ def test_clients_see_the_vectors_of_a_table():
         ({"table": np.array([[0.0], [np.nan], [0.0]])}, "table is NaN or infinite in row 1"),
     ],
 )
-def test_tokens_that_cannot_be_meant_are_rejected(fields, text):
+def test_invalid_tokens_are_rejected(fields, text):
     with pytest.raises(DataError) as caught:
-        spoken(**fields)
+        tokens_data(**fields)
     assert str(caught.value).startswith(text)
 
 
-def test_more_classes_than_labels_of_32_bits_can_tell_are_rejected():
+def test_more_classes_than_32_bit_labels_are_rejected():
     with pytest.raises(DataError, match=r"classes must be at most 2147483647, got 4294967296\. Number the classes"):
         small(y=np.array([0, 1, 0, 1, 2**32 - 1, 0, 1]), classes=2**32)
 
 
-def test_ids_of_tokens_beyond_32_bits_are_rejected():
+def test_token_ids_beyond_32_bits_are_rejected():
     x = np.zeros((7, 2), np.int64)
     assert small(x=x, tokens=2**40).x.dtype == np.int32
     x[3, 1] = 2**31

@@ -28,7 +28,7 @@ def test_without_settings_the_cache_is_in_the_home_folder(monkeypatch):
     assert files.folders() == [Path("/home/someone/.cache/coterie/data")]
 
 
-def test_a_missing_file_is_named_with_the_variable_and_the_places(folders):
+def test_the_error_for_a_missing_file_names_the_variable_and_the_folders(folders):
     with pytest.raises(DataError) as caught:
         load("chars74k")
     places = (str(folders / "data"), str(folders / "cache" / "coterie" / "data"))

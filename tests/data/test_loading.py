@@ -16,7 +16,7 @@ def test_importing_the_package_imports_no_loader_and_no_heavy_module():
     code = (
         "import sys, coterie.data;"
         "print(sorted(m for m in sys.modules if m.startswith('coterie.data.datasets.')),"
-        " sorted({'sklearn', 'scipy', 'requests', 'filelock', 'jax', 'pyarrow'} & set(sys.modules)))"
+        " sorted({'sklearn', 'scipy', 'requests', 'filelock', 'jax', 'pandas', 'pyarrow'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[] []\n", done.stderr
@@ -39,7 +39,7 @@ def test_a_name_that_looks_like_a_path_is_a_path(path, tmp_path, monkeypatch):
         load(path)
 
 
-def test_a_bare_name_that_exists_on_disk_is_a_path(tmp_path, monkeypatch):
+def test_a_name_that_exists_on_disk_is_a_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
     np.savez(tmp_path / "mine" / "a.npz", x=np.zeros((3, 2)), y=np.zeros(3, int))

@@ -1,4 +1,4 @@
-"""Turned and inverted images."""
+"""Rotated and inverted images."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ images = hnp.arrays(
 
 @settings(deadline=None, max_examples=50)
 @given(images)
-def test_four_quarter_turns_give_back_the_image(x):
+def test_four_rotations_by_90_degrees_restore_the_image(x):
     np.testing.assert_array_equal(rot90(rot90(rot90(rot90(x)))), x)
 
 
 @settings(deadline=None, max_examples=50)
 @given(images)
-def test_turns_are_those_of_numpy(x):
-    for turns, turn in enumerate((rot90, rot180, rot270), start=1):
-        np.testing.assert_array_equal(turn(x), np.rot90(x, turns, axes=(1, 2)))
+def test_rotations_agree_with_numpy(x):
+    for times, rotate in enumerate((rot90, rot180, rot270), start=1):
+        np.testing.assert_array_equal(rotate(x), np.rot90(x, times, axes=(1, 2)))
 
 
 @settings(deadline=None, max_examples=50)
 @given(images, st.sampled_from(["invert", "rot180"]))
-def test_inverting_and_half_turns_undo_themselves(x, name):
+def test_inversion_and_rotation_by_180_degrees_are_their_own_inverse(x, name):
     np.testing.assert_array_equal(apply(name, apply(name, x)), x)
 
 
-def test_inverting_goes_by_type():
+def test_inversion_depends_on_the_type():
     # 255 - 0 = 255 and 255 - 200 = 55 in bytes; 1 - 0.25 = 0.75 in floats; 16 - 3 = 13 in 17 gray levels.
     assert invert(np.array([[[0, 200]]], np.uint8)).tolist() == [[[255, 55]]]
     assert invert(np.array([[[0.25]]], np.float32)).tolist() == [[[0.75]]]
@@ -51,7 +51,7 @@ def test_a_transform_keeps_type_and_shape(name, dtype):
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_traced_arrays_are_transformed_as_numpy_arrays_are(name):
+def test_traced_arrays_are_transformed_like_numpy_arrays(name):
     jax = pytest.importorskip("jax")
     x = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3) % 17
     np.testing.assert_array_equal(np.asarray(jax.jit(lambda batch: apply(name, batch))(x)), apply(name, x))

@@ -15,7 +15,8 @@ from coterie.data.loading import available, loader_options
 @pytest.mark.parametrize("name", sorted(CATALOG))
 def test_a_preset_runs_three_rounds(name):
     if not available(name):
-        pytest.skip(f"{name} needs files that are not in $COTERIE_DATA: {', '.join(each.archive for each in CATALOG[name].files)}")
+        needs = ", ".join(each.archive for each in CATALOG[name].files)
+        pytest.skip(f"{name} needs files that are not in $COTERIE_DATA: {needs}")
     local = {"steps": 2, "batch_size": 10, "learning_rate": 0.01}
     few = {"max_samples": 40} if "max_samples" in loader_options(name) else {}  # evaluation would take long
     record = coterie.run(

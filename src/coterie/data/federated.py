@@ -72,7 +72,7 @@ class Index:
 
     @classmethod
     def from_sizes(cls, order: Integers, sizes: Integers) -> Index:
-        """The index that cuts `order` into consecutive pieces of these sizes."""
+        """The index that cuts `order` into consecutive parts of these sizes."""
         return cls(order, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)]))
 
     def __len__(self) -> int:

@@ -125,7 +125,7 @@ class Source:
         return sum(self._lengths()[0]) / sum(self.files.size)
 
     def describe(self, count: tuple[int, int] | None = None) -> str:
-        """Title and files, and how many of the published examples they hold if it is not all of them.
+        """Title and files, with the numbers of examples if the files hold a subset.
 
         Args:
             count: Number of training and test examples in the files. None: as in the headers of the archive; a
@@ -141,10 +141,10 @@ class Source:
 
     def _subset(self, count: tuple[int, int] | None) -> str:
         size = self.files.size
-        if size is None or count is None or all(here >= all_ for here, all_ in zip(count, size, strict=True)):
+        if size is None or count is None or all(held >= total for held, total in zip(count, size, strict=True)):
             return ""
         parts = zip(count, size, ("training", "test"), strict=True)
-        numbers = [f"{here:,} of {all_:,} {part}" for here, all_, part in parts if all_]
+        numbers = [f"{held:,} of {total:,} {part}" for held, total, part in parts if total]
         return f", a subset: {' and '.join(numbers)} images"
 
     def _lengths(self) -> tuple[tuple[int, int], set[str]]:

@@ -31,7 +31,7 @@ def pickled(request, write):
     return getattr(write, request.param)
 
 
-def test_batches_follow_each_other_and_the_test_batch_comes_last(archive, write, pickled):
+def test_batches_are_joined_and_the_test_batch_is_last(archive, write, pickled):
     archive.write_bytes(write.cifar10(X, Y, X_TEST, Y_TEST, pickled))
     got = read_cifar10([archive])
     assert got.train == 10
@@ -40,7 +40,7 @@ def test_batches_follow_each_other_and_the_test_batch_comes_last(archive, write,
     assert (got.x.dtype, got.y.dtype) == (np.uint8, np.int32)
 
 
-def test_what_python_2_wrote_is_a_pickle_that_python_reads_alike(write):
+def test_the_python_2_pickle_of_the_tests_is_a_real_pickle(write):
     # The layout that the tests write by hand is a real pickle: Python's own reader finds the same in it.
     held = pickle.loads(write.batch(X, labels=Y), encoding="bytes")
     assert held[b"labels"] == list(range(10))
@@ -81,7 +81,7 @@ def entry(name, kind, target=""):
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
-def test_an_archive_that_leads_elsewhere_is_rejected_as_a_whole(archive, write, tmp_path, name, content, text, first):
+def test_an_archive_with_unsafe_members_is_rejected(archive, write, tmp_path, name, content, text, first):
     good = members(write)
     archive.write_bytes(write.tar({name: content, **good} if first else {**good, name: content}))
     before = sorted(os.listdir(tmp_path.parent)), sorted(os.listdir(tmp_path))
@@ -146,7 +146,7 @@ def test_a_missing_batch_is_named(archive, write):
 
 
 class Harm:
-    """What pickles to a call of `os.system`."""
+    """An object that pickles to a call of `os.system`."""
 
     def __init__(self, command):
         self.command = command

@@ -1,4 +1,4 @@
-"""The idx files of MNIST and its relatives."""
+"""The idx format of MNIST."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_file_that_is_a_folder_is_rejected(tmp_path):
         read_idx(tmp_path, 1)
 
 
-def test_files_that_do_not_belong_together_are_rejected(four, write):
+def test_mismatched_files_are_rejected(four, write):
     paths, _ = four
     paths[1].write_bytes(write.idx(np.zeros(6, np.uint8)))
     with pytest.raises(DataError, match="has 6 labels for 7 images"):

@@ -18,7 +18,7 @@ def rows(images):
     return (images.reshape(len(images), -1) / 255).tolist()
 
 
-def test_every_byte_of_an_image_comes_back(tmp_path, write):
+def test_every_byte_value_of_an_image_is_restored(tmp_path, write):
     images = np.arange(784 * 2, dtype=np.uint16).reshape(2, 28, 28).astype(np.uint8)  # every value from 0 to 255
     path = tmp_path / "all_data_0.json"
     path.write_bytes(write.leaf({"f0001_30": (rows(images), [61, 0])}))

@@ -1,4 +1,4 @@
-"""The reader of pickles that runs nothing."""
+"""The reader of pickles, which executes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ few = settings(max_examples=50, deadline=None)
 
 @few
 @given(table=st.dictionaries(st.text() | st.binary() | st.integers(), PLAIN), protocol=st.sampled_from([2, 3, 4]))
-def test_plain_tables_come_back_as_they_were(table, protocol):
+def test_plain_dicts_are_read_unchanged(table, protocol):
     assert read_pickle(pickle.dumps(table, protocol), "it") == table
 
 
@@ -33,7 +33,7 @@ def test_plain_tables_come_back_as_they_were(table, protocol):
 @given(
     shape=st.lists(st.integers(0, 4), min_size=1, max_size=3), fortran=st.booleans(), protocol=st.sampled_from([2, 4])
 )
-def test_arrays_of_bytes_come_back_as_they_were(shape, fortran, protocol):
+def test_arrays_of_bytes_are_read_unchanged(shape, fortran, protocol):
     array = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape, order="F" if fortran else "C")
     got = read_pickle(pickle.dumps({"a": array}, protocol), "it")["a"]
     np.testing.assert_array_equal(got, array)
@@ -42,7 +42,7 @@ def test_arrays_of_bytes_come_back_as_they_were(shape, fortran, protocol):
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
-def test_whatever_the_bytes_are_there_is_a_table_or_a_refusal(data):
+def test_any_bytes_give_a_dict_or_a_data_error(data):
     good = pickle.dumps({"data": np.arange(20, dtype=np.uint8).reshape(4, 5), "labels": [1, 2, 3]}, 2)
     place = data.draw(st.integers(0, len(good) - 1))
     piece = data.draw(st.binary(max_size=6))
@@ -55,7 +55,7 @@ def test_whatever_the_bytes_are_there_is_a_table_or_a_refusal(data):
 
 
 class Mine:
-    """Something of one's own."""
+    """A class of the test."""
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ class Mine:
     ],
 )
 @pytest.mark.parametrize("protocol", [0, 2, 4])
-def test_anything_else_is_rejected_by_its_name(value, name, protocol):
+def test_other_objects_are_rejected_by_name(value, name, protocol):
     with pytest.raises(DataError, match=rf"it is rejected: .*({name}).*Nothing in it was executed"):
         read_pickle(pickle.dumps({"a": value}, protocol), "it")
 
@@ -117,13 +117,13 @@ BYTES = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R"
         (b"", "not a complete pickle"),
     ],
 )
-def test_programs_that_are_not_tables_are_rejected(program, text):
+def test_pickles_that_are_not_plain_dicts_are_rejected(program, text):
     with pytest.raises(DataError, match=text):
         read_pickle(program, "it")
 
 
-def test_a_name_that_is_no_text_is_rejected_without_writing_it_out():
-    # A pair of the same pair, twenty times over: twenty instructions, and a million letters as text.
+def test_a_name_that_is_not_a_string_is_rejected_without_printing_it():
+    # A pair of the same pair, nested twenty times: twenty instructions, and a million characters as text.
     program = b"\x80\x04}" + b")" + b"\x94h\x00\x86" + b"".join(b"\x94h%c\x86" % place for place in range(1, 20))
     with pytest.raises(DataError, match="it asks for a name that is not a string"):
         read_pickle(program + b"\x8c\x04name\x93.", "it")
@@ -139,7 +139,7 @@ def test_a_pickle_that_asks_for_too_much_is_rejected(monkeypatch, fault):
         read_pickle(b"}.", "it")
 
 
-def test_a_table_that_holds_itself_does_no_harm():
+def test_a_dict_that_contains_itself_is_read():
     table = {}
     table["a"] = [table]
     got = read_pickle(pickle.dumps(table, 2), "it")

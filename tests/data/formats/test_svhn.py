@@ -19,7 +19,7 @@ def paths(tmp_path):
     return [tmp_path / "train_32x32.mat", tmp_path / "test_32x32.mat"]
 
 
-def test_images_come_first_in_rows_and_ten_is_the_digit_nought(paths, write):
+def test_images_are_transposed_and_label_10_is_the_digit_0(paths, write):
     paths[0].write_bytes(write.mat(X[:8], Y[:8]))
     paths[1].write_bytes(write.mat(X[8:], Y[8:]))
     got = read_digits(paths)

@@ -34,12 +34,12 @@ def test_a_table_gives_each_client_its_rows(tmp_path):
     assert (data.name, data.classes, data.x.dtype) == ("table", 2, np.float32)
 
 
-def test_without_a_split_column_a_share_is_set_aside(tmp_path):
+def test_without_a_split_column_a_fraction_is_used_for_testing(tmp_path):
     data = load(csv(tmp_path, "client,label,f\n" + "a,0,1\n" * 10))
     assert (data.sizes("fit").tolist(), data.sizes("test").tolist()) == ([9], [1])
 
 
-def test_a_split_column_says_what_is_for_testing(tmp_path):
+def test_the_split_column_marks_test_rows(tmp_path):
     text = "client,label,f,split\na,0,1,train\nb,1,2,test\na,1,3,Test\na,0,4,train\n"
     data = load(csv(tmp_path, text))
     assert data.examples("a")[0].ravel().tolist() == [1, 4]
@@ -47,7 +47,7 @@ def test_a_split_column_says_what_is_for_testing(tmp_path):
     assert data.sizes("fit").tolist() == [2, 0]
 
 
-def test_labels_with_a_decimal_point_are_targets(tmp_path):
+def test_labels_with_a_decimal_point_are_regression_targets(tmp_path):
     data = load(csv(tmp_path, "client,label,f\na,0.5,1\na,2,1\n"))
     assert data.classes is None
 
@@ -60,26 +60,26 @@ def test_labels_with_a_decimal_point_are_targets(tmp_path):
     ],
     ids=["all", "all but one"],
 )
-def test_targets_that_look_like_labels_are_said_to_be_targets(tmp_path, caplog, labels, which):
+def test_targets_that_look_like_labels_cause_a_warning(tmp_path, caplog, labels, which):
     path = csv(tmp_path, "client,label,f\n" + "".join(f"a,{label},1\n" for label in labels))
     assert load(path).classes is None
     assert caplog.messages == [f"{path}: {which} are used as regression targets; for classes set data.classes=N"]
 
 
-def test_targets_and_whole_numbers_with_a_number_of_classes_need_no_note(tmp_path, caplog):
+def test_clear_targets_and_given_classes_cause_no_warning(tmp_path, caplog):
     assert load(csv(tmp_path, "client,label,f\na,0.5,1\na,2,1\n")).classes is None
     data = load(csv(tmp_path, "client,label,f\na,0,1\na,1.0,1\n"), classes=2)
     assert (data.classes, data.y.tolist(), data.y.dtype) == (2, [0, 1], np.int32)
     assert not caplog.messages
 
 
-def test_quotes_blank_lines_spaces_and_a_byte_order_mark_do_no_harm(tmp_path):
+def test_quotes_blank_lines_spaces_and_a_byte_order_mark_are_accepted(tmp_path):
     data = load(csv(tmp_path, '\ufeffclient, label ,f\n"a, b",0, 1\n\n"a, b",1,2\n'), test_share=0)
     assert data.clients == ("a, b",)
     assert sorted(data.x.ravel()) == [1, 2]
 
 
-def test_a_table_longer_than_a_block_is_read_whole(tmp_path):
+def test_a_table_longer_than_a_block_is_read_completely(tmp_path):
     rows = "".join(f"c{i % 7},{i % 3},{i}\n" for i in range(10_000))
     data = load(csv(tmp_path, "client,label,f\n" + rows), test_share=0)
     assert data.x.ravel().tolist() == list(range(10_000))
@@ -129,7 +129,7 @@ def test_another_kind_of_file_is_rejected(tmp_path):
         load(tmp_path / "table.xlsx")
 
 
-def test_parquet_reads_as_csv_does(tmp_path):
+def test_parquet_gives_the_same_data_as_csv(tmp_path):
     by_csv = load(csv(tmp_path, GOOD))
     by_parquet = load(parquet(tmp_path, client=["b", "a", "b"], age=[1, 2, 3], label=[0, 1, 1], height=[1.5, 2.5, 3.5]))
     assert by_parquet.clients == by_csv.clients
@@ -138,7 +138,7 @@ def test_parquet_reads_as_csv_does(tmp_path):
     np.testing.assert_array_equal(by_parquet.fit.order, by_csv.fit.order)
 
 
-def test_parquet_knows_the_split_and_targets_too(tmp_path):
+def test_parquet_supports_the_split_column_and_regression_targets(tmp_path):
     data = load(
         parquet(tmp_path, client=[1, 1, 2], label=[0.5, 1.5, 2.5], f=[1, 2, 3], split=["train", "test", "test"])
     )
@@ -179,14 +179,14 @@ def test_clients_that_are_not_text_in_utf_8_are_rejected(tmp_path):
         load(parquet(tmp_path, client=names, label=[0], f=[1.0]))
 
 
-def test_what_is_not_parquet_is_rejected(tmp_path):
+def test_a_file_that_is_not_parquet_is_rejected(tmp_path):
     pytest.importorskip("pyarrow")
     (tmp_path / "table.parquet").write_bytes(b"hello")
     with pytest.raises(DataError, match="cannot be read as Parquet"):
         load(tmp_path / "table.parquet")
 
 
-def test_parquet_without_its_package_says_what_to_install(tmp_path, monkeypatch):
+def test_without_pyarrow_the_error_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "table.parquet").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(DataError, match=r"Parquet needs pyarrow: pip install 'coterie\[table\]'"):

@@ -73,7 +73,7 @@ def test_a_hashed_vector_depends_on_seed_and_word_only():
     assert 0.49 < np.abs(every).max() <= 0.5
 
 
-def test_glove_is_used_where_it_is_available(folders, caplog):
+def test_glove_is_used_if_available(folders, caplog):
     glove(folders / "data", "the", "cat", "sat")
     made = embedded(["the CAT xyzzy"], 4, vectors="auto", padding="after", seed=0)
     # cat comes before the in the alphabet; xyzzy has no vector and is 0, like padding.

@@ -88,7 +88,7 @@ def test_partitions_depend_on_the_seed_only():
         assert make(1).order.tolist() != make(2).order.tolist()
 
 
-def test_femnist_200_takes_every_example_once_before_any_twice():
+def test_femnist_200_uses_every_example_once_before_any_twice():
     labels = np.arange(40_000) % 10
     index = by_lognormal(labels)
     assert len(index) == 200

@@ -1,8 +1,4 @@
-"""MNIST, Fashion-MNIST, CIFAR-10, CIFAR-100 and SVHN: with a partition of your choice, or few classes per client.
-
-With a partition of your choice, each test image belongs to one client; each class is split in the proportions of the
-clients' training images, so that a client is tested on the classes that it trains on.
-"""
+"""MNIST, Fashion-MNIST, CIFAR-10, CIFAR-100 and SVHN: with a partition of your choice, or few classes per client."""
 
 from __future__ import annotations
 
@@ -37,6 +33,9 @@ def _partitioned(name: str) -> Callable[..., FederatedData]:
         seed: int = 0,
     ) -> FederatedData:
         """All images, with a partition of your choice.
+
+        Each test image belongs to one client. Each class of test images is split in the proportions of the clients'
+        training images, so that a client is tested on the classes that it trains on.
 
         Args:
             clients: Number of clients.
@@ -115,7 +114,9 @@ def cifar100(
 ) -> FederatedData:
     """All images, with a partition of your choice.
 
-    CIFAR-100 has two labels per image: one of 100 fine classes and one of 20 coarse classes.
+    CIFAR-100 has two labels per image: one of 100 fine classes and one of 20 coarse classes. Each test image belongs to
+    one client. Each class of test images is split in the proportions of the clients' training images, so that a client
+    is tested on the classes that it trains on.
 
     Args:
         labels: "fine": 100 classes. "coarse": 20 classes of five fine classes each.
