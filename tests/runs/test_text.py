@@ -29,7 +29,7 @@ def texts(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_characters_are_learned_by_an_lstm_of_characters():
-    data = {"name": "shakespeare", "clients": 0, "max_clusters": 12}
+    data = {"name": "shakespeare", "clients": 0, "max_samples": 12}
     record = coterie.run({**RUN, "data": data, "model": {"name": "auto"}})
     assert record.summary["model"] == "char-lstm"
     assert record.summary["parameters"] == 819_920
@@ -43,9 +43,9 @@ def test_characters_are_learned_by_an_lstm_of_characters():
 @pytest.mark.slow
 def test_a_run_on_words_says_which_vectors_it_used_and_sends_none(caplog):
     record = coterie.run({**RUN, "data": "goodreads-sentences", "model": "rnn"})
-    assert "glove.6B.300d.txt is not at hand: words have random vectors instead" in caplog.text
+    assert "glove.6B.300d.txt is not available: words have random vectors instead" in caplog.text
     assert record.summary["source"].endswith(
-        "words as random vectors by their hash, for glove.6B.300d.txt is not at hand"
+        "words as random vectors by hash, since glove.6B.300d.txt is not available"
     )
     assert record.summary["traffic"]["by_purpose"]["train"]["up"] == 2 * 4 * 55_041
     assert record.predict("0", np.zeros((3, 40, 300), np.float32)).shape == (3,)
