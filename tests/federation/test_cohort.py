@@ -1,4 +1,4 @@
-"""Who takes part, and the only sampler that a method may use."""
+"""The clients of a round, and the sampler that methods use."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ def cohort(t=0, clients=EVERYONE, **options):
     return Cohort(t, clients, Seed(5).fold("cohort", t), EVERYONE, **options)
 
 
-def test_a_cohort_is_in_the_order_of_ids_each_once():
+def test_a_cohort_is_sorted_without_duplicates():
     assert tuple(cohort(clients=("c03", "c01", "c03"))) == ("c01", "c03")
     assert len(cohort(clients=("c03", "c01", "c03"))) == 2
     assert tuple(cohort().of(["c09", "c02", "c09"])) == ("c02", "c09")
 
 
-def test_another_selection_is_of_the_same_round():
+def test_a_selection_keeps_the_round_and_its_stragglers():
     whole = cohort(7, efforts={"c01": 0.5})
     some = whole.of(["c01", "c02"])
     assert (some.t, some.seed, some.available, some.efforts) == (7, whole.seed, EVERYONE, {"c01": 0.5})
 
 
-def test_the_active_ones_are_those_who_do_all_of_the_work():
+def test_active_clients_are_those_that_are_not_stragglers():
     assert tuple(cohort(clients=EVERYONE[:4], efforts={"c01": 0.0, "c03": 0.9}).active()) == ("c00", "c02")
 
 
-def test_draws_of_one_name_are_the_same_and_of_another_name_or_round_are_not():
+def test_draws_depend_on_name_and_round():
     first = cohort().draw(EVERYONE, 8, name="a")
     assert tuple(cohort().draw(EVERYONE, 8, name="a")) == tuple(first)
-    # Of C(20, 8) = 125,970 selections, two independent ones are equal by chance once in so many times.
+    # Two independent draws are equal with probability 1 / C(20, 8) = 1 / 125,970.
     assert math.comb(20, 8) == 125_970
     assert tuple(cohort().draw(EVERYONE, 8, name="b")) != tuple(first)
     assert tuple(cohort(1).draw(EVERYONE, 8, name="a")) != tuple(first)
@@ -49,7 +49,7 @@ def test_draws_of_one_name_are_the_same_and_of_another_name_or_round_are_not():
     weighted=st.booleans(),
     order=st.randoms(use_true_random=False),
 )
-def test_a_draw_holds_distinct_clients_of_the_pool_whatever_its_order(pool, size, weighted, order):
+def test_a_draw_has_distinct_clients_and_does_not_depend_on_the_order_of_the_pool(pool, size, weighted, order):
     weights = {client: 1.0 + place for place, client in enumerate(EVERYONE)} if weighted else None
     shuffled = sorted(pool)
     order.shuffle(shuffled)
@@ -59,7 +59,7 @@ def test_a_draw_holds_distinct_clients_of_the_pool_whatever_its_order(pool, size
     assert tuple(drawn) == tuple(cohort().draw(sorted(pool), size, weights=weights, name="a"))
 
 
-def test_a_draw_from_all_available_is_the_same_however_they_are_named():
+def test_a_draw_from_available_equals_a_draw_from_a_list_of_the_same_clients():
     whole = cohort()
     assert tuple(whole.draw(whole.available, 5, name="a")) == tuple(whole.draw(list(EVERYONE), 5, name="a"))
 
@@ -92,7 +92,7 @@ def test_a_client_without_a_weight_is_never_drawn():
     assert tuple(drawn) == ("c04", "c05")
 
 
-def test_weights_that_are_no_weights_are_refused():
+def test_invalid_weights_raise():
     for bad in (-1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="must be finite and not negative"):
             cohort().draw(EVERYONE, 2, weights={"c04": bad}, name="a")

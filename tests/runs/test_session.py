@@ -34,10 +34,10 @@ class Deaf:
         self.clients, self.task = transport.clients, transport.task
         self.on, self.move, self.save, self.load = transport.on, transport.move, transport.save, transport.load
 
-    def carry(self, order):
-        for block in self.transport.carry(order):
-            if order.evaluating or order.work.name not in self.deaf:
-                yield block
+    def send(self, request):
+        for batch in self.transport.send(request):
+            if request.evaluating or request.work.name not in self.deaf:
+                yield batch
 
 
 def playing(method, size=5, seed=0, **options):
@@ -161,7 +161,7 @@ def test_a_shift_noticed_in_a_skipped_round_is_noticed_again():
     lists = [data.fit.of(place) for place in range(10)]
     lists[3], lists[4] = lists[4], lists[3]
     assert not np.array_equal(data.label_counts()[3], data.label_counts()[4])
-    transport.move(data.rearranged(fit=Index.from_lists(lists)))
+    transport.set_data(data.rearranged(fit=Index.from_lists(lists)))
     transport.deaf = ("fit",)  # the clients' notices arrive, and the round fails after that
     assert session.step().skipped is not None
     assert session.state == ()
