@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie import tree
-from coterie.aggregation import weighted_mean
+from coterie.aggregation import Aggregation, weighted_mean
 from coterie.clients import LocalSGD, fit, gradient
 from coterie.clients.closest import fit_closest
 from coterie.data.federated import Index
-from coterie.federation import Mean, reduce, vectorized
+from coterie.errors import SpecError
+from coterie.federation import Cached, Mean, reduce, vectorized
+from coterie.models import Normalize, mlp
 from coterie.seeds import Seed
 from coterie.testing import tiny_data, tiny_task
 
@@ -29,6 +31,13 @@ def uneven():
     """The tiny clients; client i keeps 3·i of its 32 training examples, so client 0 has none."""
     data = tiny_data()
     return data.rearranged(fit=Index.from_lists([data.fit.of(place)[: 3 * place] for place in range(10)]))
+
+
+@pytest.fixture(scope="session")
+def two_layers():
+    """A network with the layers dense0 and dense1, and its model of seed 1."""
+    task = mlp(tiny_task().shape, 3, widths=(2,), normalize=Normalize(0.0, 255.0))
+    return task, task.init(Seed(1))
 
 
 def by_hand(got, groups, many, weights):
@@ -111,6 +120,115 @@ def test_any_model_of_a_reply_can_be_averaged(wired, model):
     expected = tree.flatten_rows(got["gradient"]).astype(float).mean(axis=0)
     np.testing.assert_allclose(tree.flatten_rows(summed.mean)[0], expected, rtol=1e-5, atol=1e-8)
     assert set(summed.answers) == {"loss"}
+
+
+# ------------------------------------------------------------------------------------------------------- named layers
+
+# Three clients with 1, 1 and 2 samples; the first is in group 0, the others are in group 1.
+LAYERS = {"body": np.array([[1.0], [2.0], [6.0]]), "head": np.array([[10.0], [20.0], [60.0]])}
+GROUPS = {"a": 0, "b": 1, "c": 1}
+
+
+def averaged(rule, *means):
+    """The `GroupMeans` of each mean over the three clients."""
+    template = tree.map(lambda leaf: leaf[0], LAYERS)
+    found = []
+    for how in means:
+        made = reduce.reduction(how, template, Aggregation(rule))
+        made.add(("a", "b", "c"), {"params": LAYERS}, np.array([1, 1, 2]))
+        found.append(made.result())
+    return found
+
+
+def test_a_mean_of_named_layers_holds_only_these_layers():
+    body, head = averaged("mean", Mean(layers=("body",)), Mean(groups=2, by=GROUPS, layers=("head",), spread=True))
+    assert {layer: leaf.tolist() for layer, leaf in body.mean.items()} == {"body": [[3.75]]}  # (1 + 2 + 2·6) / 4
+    assert body.weight.tolist() == [4.0]
+    assert set(head.mean) == {"head"}
+    np.testing.assert_allclose(head.mean["head"], [[10.0], [140 / 3]])  # 10; (20 + 2·60) / 3
+    assert head.weight.tolist() == [1.0, 3.0]
+    # Distances are measured on the head alone: 0, 46.67 - 20, 60 - 46.67.
+    np.testing.assert_allclose(head.spread, [0.0, 80 / 3, 40 / 3])
+
+
+def test_a_robust_mean_of_named_layers_holds_only_these_layers():
+    body, head = averaged("median", Mean(layers=("body",)), Mean(groups=2, by=GROUPS, layers=("head",), spread=True))
+    assert {layer: leaf.tolist() for layer, leaf in body.mean.items()} == {"body": [[2.0]]}  # of 1, 2, 6
+    assert {layer: leaf.tolist() for layer, leaf in head.mean.items()} == {"head": [[10.0], [40.0]]}  # 10; of 20, 60
+    assert head.spread.tolist() == [0.0, 20.0, 20.0]
+
+
+def test_a_robust_rule_sees_only_the_named_layers():
+    # Krum with f = 1 of 4 models keeps the model with the smallest squared distance to another one, the first of equals.
+    #   body alone:   b and d, (2 - 2.5)² = 0.25                keeps b, whose body is 2
+    #   both layers:  a and c, (1 - 6)² + (0 - 1)² = 26         keeps a, whose body is 1
+    bank = {"body": np.array([[1.0], [2.0], [6.0], [2.5]]), "head": np.array([[0.0], [50.0], [1.0], [99.0]])}
+    template = tree.map(lambda leaf: leaf[0], bank)
+    kept = {}
+    for layers in (("body",), None):
+        made = reduce.reduction(Mean(layers=layers), template, Aggregation("krum"))
+        made.add(tuple("abcd"), {"params": bank}, np.ones(4, np.int64))
+        kept[layers] = float(made.result().mean["body"][0, 0])
+    assert kept == {("body",): 2.0, None: 1.0}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("rule", ["mean", "trimmed-mean"])
+@pytest.mark.parametrize("lost", [(), ("2", "5")], ids=["in order", "resent"])
+def test_one_ask_averages_heads_per_group_and_the_body_over_all(wired, two_layers, backend, rule, lost):
+    task, start = two_layers
+    fed, wire = wired(backend, task=task, aggregation=Aggregation(rule))
+    how = (Mean(groups=3, by=GROUP, layers=("dense1",), spread=True), Mean(weights="uniform", layers=("dense0",)))
+    sent = {"start": Cached(start), "local": LOCAL}
+    single = fed.ask(fed.clients, fit, Seed(0), **sent)
+    for client in lost:  # these clients reply after the others
+        wire.store.forget(client)
+    got = fed.ask(fed.clients, fit, Seed(0), **sent, reduce=how)
+    assert "params" not in got.answers
+    (heads, weight), (body, total) = got.means(0), got.means(1)
+    assert set(heads) == {"dense1"}
+    assert set(body) == {"dense0"}
+    assert weight.tolist() == [4 * 32, 3 * 32, 3 * 32]
+    assert total.tolist() == [10.0]
+    for group in range(3):
+        members = [place for place, client in enumerate(single.clients) if GROUP[client] == group]
+        expected = Aggregation(rule).of(
+            tree.take({"dense1": single["params"]["dense1"]}, members), np.ones(len(members))
+        )
+        np.testing.assert_allclose(tree.flatten(tree.row(heads, group)), tree.flatten(expected), rtol=1e-6, atol=1e-9)
+    expected = Aggregation(rule).of({"dense0": single["params"]["dense0"]}, np.ones(10))
+    np.testing.assert_allclose(tree.flatten(tree.row(body, 0)), tree.flatten(expected), rtol=1e-6, atol=1e-9)
+    assert got.spread.shape == (10,)
+    assert got.reduced[1].spread is None
+
+
+def test_layers_are_averaged_alike_on_both_backends(wired, two_layers):
+    task, start = two_layers
+    how = Mean(groups=3, by=GROUP, layers=("dense1",), spread=True)
+    found = [
+        fed.ask(fed.clients, fit, Seed(0), start=start, local=LOCAL, reduce=how)
+        for fed in (wired(backend, task=task)[0] for backend in BACKENDS)
+    ]
+    one, other = (tree.flatten_rows(got.mean) for got in found)
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(found[0].spread, found[1].spread, rtol=1e-4, atol=1e-7)
+
+
+def test_all_layers_by_name_are_the_whole_model_to_the_bit(wired, two_layers):
+    task, start = two_layers
+    fed, _ = wired(task=task)
+    whole, named = (
+        fed.ask(fed.clients, fit, Seed(0), start=start, local=LOCAL, reduce=Mean(spread=True, layers=layers))
+        for layers in (None, ("dense1", "dense0"))
+    )
+    assert tree.same(whole.mean, named.mean)
+    assert np.array_equal(whole.spread, named.spread)
+
+
+def test_an_unknown_layer_raises(wired, model):
+    fed, _ = wired()
+    with pytest.raises(SpecError, match=r"No layer 'dense1'\. Did you mean 'dense0'\? Known: dense0"):
+        fed.ask(fed.clients, fit, Seed(0), start=model, local=LOCAL, reduce=Mean(layers=("dense1",)))
 
 
 def test_the_batch_size_does_not_change_the_bytes_of_a_mean(model, monkeypatch):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from coterie import tree
 from coterie.federation.kernels import Plans
 from coterie.federation.messages import Request
-from coterie.types import Array, ClientId
+from coterie.types import Array, Bank, ClientId
 
 T = TypeVar("T")
 
@@ -43,6 +43,18 @@ class Capacity:
     steps: dict[str, int]
 
 
+class Block(NamedTuple):
+    """Examples of clients with the same transform and the same sent values.
+
+    Attributes:
+        key: Index of the transform, and the row of each value that is sent per client.
+        rows: Example numbers.
+    """
+
+    key: tuple[int, ...]
+    rows: Array
+
+
 def power_of_two(n: int) -> int:
     """The smallest power of two that is at least n."""
     return 1 << max(n - 1, 0).bit_length()
@@ -69,14 +81,6 @@ def flat_numbers(local: Array, rows: Array, out: Array) -> None:
     """
     np.take(rows, local, out=out, mode="wrap")  # -1 wraps to the last example
     np.invert(out, out=out, where=local < 0)
-
-
-def add_segments(total: Array, values: Array, starts: Array, members: list[Member]) -> None:
-    """Set the row of each client in `total` to the sum of its consecutive rows of `values`."""
-    nonempty = [place for place, member in enumerate(members) if member.n]
-    if nonempty:
-        sums = np.add.reduceat(values[: starts[-1]].astype(np.float64), starts[nonempty], axis=0)
-        total[[members[place].place for place in nonempty]] = sums
 
 
 def split_calls(
@@ -163,3 +167,84 @@ def plan_pages(request: Request, members: list[Member], capacity: Capacity) -> P
         if any(each.last is not None for each in steps):
             lasts[name] = last
     return Plans(pages, starts, counts, lasts)
+
+
+def small_banks(request: Request, capacity: Capacity) -> dict[str, Bank | Array]:
+    """The banks that are passed whole to every call, padded to a power of two."""
+    return {
+        name: pad_rows(bank, power_of_two(tree.rows(bank)))
+        for name, (bank, _) in request.per_client.items()
+        if tree.rows(bank) <= capacity.clients
+    }
+
+
+def call_values(
+    request: Request, places: list[int], small: dict[str, Bank | Array], count: int
+) -> tuple[dict[str, Bank | Array], dict[str, Array]]:
+    """Values sent per client, of the clients of one call: banks, and the row of each client.
+
+    Args:
+        request: The request.
+        places: Positions of the clients in the request.
+        small: Banks that are passed whole; of the others, the call gets only the rows of its clients.
+        count: Number of clients to pad to.
+    """
+    banks, rows = dict(small), {}
+    for name, (bank, row) in request.per_client.items():
+        own = row[places]
+        if name not in small:
+            banks[name] = pad_rows(tree.take(bank, own), count)
+            own = np.arange(len(places))
+        rows[name] = pad_rows(own.astype(np.int32), count)
+    return banks, rows
+
+
+def group_clients(request: Request, clients: list[Member]) -> dict[tuple[int, ...], list[Member]]:
+    """Clients with the same transform and the same sent values, by `Block.key`."""
+    groups: dict[tuple[int, ...], list[Member]] = {}
+    for member in clients:
+        rows = (int(row[member.place]) for _, row in request.per_client.values())
+        groups.setdefault((member.transform, *rows), []).append(member)
+    return groups
+
+
+def split_blocks(groups: dict[tuple[int, ...], list[Member]], width: int) -> list[Block]:
+    """The examples of each group in blocks of at most `width`."""
+    blocks = []
+    for key, members in groups.items():
+        rows = np.concatenate([member.rows for member in members])
+        blocks += [Block(key, rows[first : first + width]) for first in range(0, len(rows), width)]
+    return blocks
+
+
+def block_values(
+    request: Request, blocks: list[Block], count: int, max_rows: int
+) -> tuple[dict[str, Bank | Array], dict[str, Array]]:
+    """Values sent per client, of some blocks: the rows in use, and which of them each block uses.
+
+    Args:
+        request: The request.
+        blocks: The blocks of one call.
+        count: Number of blocks to pad to.
+        max_rows: Largest number of rows in use.
+    """
+    banks, rows = {}, {}
+    for i, (name, (bank, _)) in enumerate(request.per_client.items(), start=1):
+        used = sorted({block.key[i] for block in blocks})
+        # The same number of rows whichever of them this call uses, so that no cohort compiles again.
+        banks[name] = pad_rows(tree.take(bank, used), power_of_two(min(tree.rows(bank), max_rows)))
+        rows[name] = pad_rows(np.array([used.index(block.key[i]) for block in blocks], np.int32), count)
+    return banks, rows
+
+
+def add_blocks(total: Array, values: list[Array], groups: dict[tuple[int, ...], list[Member]], width: int) -> None:
+    """Set the row of each client in `total` to the sum of its values, given those of all blocks."""
+    first = 0
+    for members in groups.values():
+        starts = np.cumsum([0, *(member.n for member in members)])
+        last = first + -(-int(starts[-1]) // width)  # rounded up
+        nonempty = [place for place, member in enumerate(members) if member.n]
+        if nonempty:
+            rows = np.concatenate(values[first:last])[: starts[-1]].astype(np.float64)
+            total[[members[place].place for place in nonempty]] = np.add.reduceat(rows, starts[nonempty], axis=0)
+        first = last

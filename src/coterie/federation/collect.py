@@ -12,7 +12,7 @@ from coterie.aggregation import Aggregation
 from coterie.clients.schema import Model, Schema, Values
 from coterie.federation.checks import check_mean, reply_problem
 from coterie.federation.messages import Answer, ReplyBatch, Request, take
-from coterie.federation.protocol import Mean
+from coterie.federation.protocol import Mean, means_of
 from coterie.federation.reduce import Reduction, reduction
 from coterie.federation.replies import Replies
 from coterie.models import Task
@@ -49,7 +49,7 @@ class ReplyCollector:
             reduce: How replies are averaged; None to keep each of them.
             aggregation: The aggregation rule.
         """
-        means = () if reduce is None else (reduce,) if isinstance(reduce, Mean) else tuple(reduce)
+        means = means_of(reduce)
         for mean in means:
             check_mean(mean, request, template)
         self.lost: dict[ClientId, str] = dict.fromkeys(request.clients, "no reply")

@@ -63,6 +63,11 @@ class Mean:
     layers: tuple[str, ...] | None = None
 
 
+def means_of(reduce: Mean | Sequence[Mean] | None) -> tuple[Mean, ...]:
+    """The `reduce` argument of an ask as a tuple."""
+    return () if reduce is None else (reduce,) if isinstance(reduce, Mean) else tuple(reduce)
+
+
 @dataclass(frozen=True)
 class Adapt:
     """A work that the client runs before another one, which receives its `params`. They never leave the client."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 
@@ -24,14 +24,20 @@ from coterie.data import transforms
 from coterie.data.federated import FederatedData
 from coterie.federation import compilation
 from coterie.federation.batching import (
+    Block,
     Capacity,
     Member,
-    add_segments,
+    add_blocks,
+    block_values,
+    call_values,
+    group_clients,
     merge_calls,
     pad_rows,
     plan_costs,
     plan_pages,
     power_of_two,
+    small_banks,
+    split_blocks,
     split_calls,
 )
 from coterie.federation.client_store import ClientStore
@@ -54,18 +60,6 @@ MAX_CLIENTS = 32
 MAX_BYTES = 32 * 2**20
 #: Bytes of the models of one batch of replies.
 BATCH_BYTES = 48 * 2**20
-
-
-class Block(NamedTuple):
-    """Examples of clients with the same transform and the same sent values.
-
-    Attributes:
-        key: Index of the transform, and the row of each value that is sent per client.
-        rows: Example numbers.
-    """
-
-    key: tuple[int, ...]
-    rows: Array
 
 
 class Vectorized(SimulatedTransport):
@@ -158,15 +152,8 @@ class Vectorized(SimulatedTransport):
         # By what is sent, not by the cohort: a client's arithmetic does not depend on the other clients.
         width = CHUNK if tree.nbytes(dict(request.shared)) > LARGE_BYTES else BLOCK_ROWS
         count = BLOCKS * BLOCK_ROWS // width
-        groups: dict[tuple[int, ...], list[Member]] = {}
-        for member in clients:
-            rows = (int(row[member.place]) for _, row in request.per_client.values())
-            groups.setdefault((member.transform, *rows), []).append(member)
-        blocks = [
-            Block(key, rows)
-            for key, members in groups.items()
-            for rows in _chunks(np.concatenate([member.rows for member in members]), width)
-        ]
+        groups = group_clients(request, clients)
+        blocks = split_blocks(groups, width)
         run = compiled_each(request.work, self._task, structure, self._data.transforms)
 
         def call(some: list[Block]) -> dict[str, Array]:
@@ -174,7 +161,7 @@ class Vectorized(SimulatedTransport):
             for place, block in enumerate(some):
                 index[place, : len(block.rows)] = block.rows
             transform = pad_rows(np.array([block.key[0] for block in some], np.int32), count)
-            sent = Sent(numbers, dict(request.shared), *_used_rows(request, some, count))
+            sent = Sent(numbers, dict(request.shared), *block_values(request, some, count, BLOCKS))
             return tree.host(run(EachCall(self._examples, index, transform, np.int32(len(some)), sent)))
 
         calls = [blocks[first : first + count] for first in range(0, len(blocks), count)] or [[]]
@@ -184,14 +171,8 @@ class Vectorized(SimulatedTransport):
             for name in results[0]
         }
         sums = {name: np.zeros((len(clients), *leaf.shape[2:]), np.float32) for name, leaf in results[0].items()}
-        first = 0
-        for members in groups.values():
-            starts = np.cumsum([0, *(member.n for member in members)])
-            last = first + -(-int(starts[-1]) // width)
-            for name, total in sums.items():
-                if last > first:
-                    add_segments(total, np.concatenate(values[name][first:last]), starts, members)
-            first = last
+        for name, total in sums.items():
+            add_blocks(total, values[name], groups, width)
         return sums
 
     def _body(
@@ -202,27 +183,14 @@ class Vectorized(SimulatedTransport):
         calls = split_calls(clients, plan_costs(request, clients), capacity, self._threads)
         structure, numbers = setting.split_all(request.settings)
         run = compiled_body(request.work, self._task, structure, self._data.transforms)
-        count = capacity.clients
-        # A small bank is passed whole, padded once; of a large one, each call gets the rows of its clients.
-        small = {
-            name: pad_rows(bank, power_of_two(tree.rows(bank)))
-            for name, (bank, _) in request.per_client.items()
-            if tree.rows(bank) <= count
-        }
+        count, small = capacity.clients, small_banks(request, capacity)
 
         def call(members: list[Member]) -> dict[str, Bank | Array]:
             places = [member.place for member in members]
-            banks, rows = dict(small), {}
-            for name, (bank, row) in request.per_client.items():
-                if name not in small:
-                    banks[name] = pad_rows(tree.take(bank, row[places]), count)
-                own = row[places] if name in small else np.arange(len(places))
-                rows[name] = pad_rows(own.astype(np.int32), count)
             keys = np.zeros((count, 2), np.uint32)
             if self._task.random:
                 for place, member in enumerate(members):
                     keys[place] = request.client_seed(member.id).fold("key").key()
-            memory = {} if memories is None else pad_rows(tree.stack([memories[place] for place in places]), count)
             inputs = BodyCall(
                 examples=self._examples,
                 live=np.int32(len(members)),
@@ -231,8 +199,8 @@ class Vectorized(SimulatedTransport):
                 transform=pad_rows(np.array([member.transform for member in members], np.int32), count),
                 plans=plan_pages(request, members, capacity),
                 sums={name: pad_rows(total[places], count) for name, total in sums.items()},
-                memory=memory,
-                sent=Sent(numbers, dict(request.shared), banks, rows),
+                memory={} if memories is None else pad_rows(tree.stack([memories[i] for i in places]), count),
+                sent=Sent(numbers, dict(request.shared), *call_values(request, places, small, count)),
             )
             return tree.host(run(inputs))
 
@@ -260,23 +228,8 @@ class Vectorized(SimulatedTransport):
         return Capacity(clients, steps)
 
 
-def _used_rows(request: Request, blocks: list[Block], count: int) -> tuple[dict[str, Bank | Array], dict[str, Array]]:
-    """Of values that are sent per client: the rows that these blocks use, and the row of each block among them."""
-    banks, rows = {}, {}
-    for i, (name, (bank, _)) in enumerate(request.per_client.items(), start=1):
-        used = sorted({block.key[i] for block in blocks})
-        # The same number of rows whichever of them this call uses, so that no cohort compiles again.
-        banks[name] = pad_rows(tree.take(bank, used), power_of_two(min(tree.rows(bank), BLOCKS)))
-        rows[name] = pad_rows(np.array([used.index(block.key[i]) for block in blocks], np.int32), count)
-    return banks, rows
-
-
 def _stacked(values: list[Params | Array | list[Array]], memory: bool) -> Result:
     """One answer of all clients; ragged answers and memories stay lists."""
     if memory or isinstance(values[0], list):
         return cast("list[Params]", values)
     return tree.stack([tree.host(cast("Bank | Array", value)) for value in values])
-
-
-def _chunks(rows: Array, width: int) -> list[Array]:
-    return [rows[first : first + width] for first in range(0, len(rows), width)]
