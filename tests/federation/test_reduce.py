@@ -159,7 +159,7 @@ def test_a_robust_mean_of_named_layers_holds_only_these_layers():
 
 
 def test_a_robust_rule_sees_only_the_named_layers():
-    # Krum with f = 1 of 4 models keeps the model with the smallest squared distance to another one, the first of equals.
+    # Krum with f = 1 of 4 models keeps the model with the smallest squared distance to another, the first of equals.
     #   body alone:   b and d, (2 - 2.5)² = 0.25                keeps b, whose body is 2
     #   both layers:  a and c, (1 - 6)² + (0 - 1)² = 26         keeps a, whose body is 1
     bank = {"body": np.array([[1.0], [2.0], [6.0], [2.5]]), "head": np.array([[0.0], [50.0], [1.0], [99.0]])}
