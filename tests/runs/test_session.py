@@ -32,7 +32,7 @@ class Deaf:
     def __init__(self, transport):
         self.transport, self.deaf = transport, ()
         self.clients, self.task = transport.clients, transport.task
-        self.on, self.move, self.save, self.load = transport.on, transport.move, transport.save, transport.load
+        self.on, self.set_data, self.save, self.load = transport.on, transport.set_data, transport.save, transport.load
 
     def send(self, request):
         for batch in self.transport.send(request):
