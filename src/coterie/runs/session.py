@@ -175,7 +175,7 @@ class Session(Generic[State]):
             raise Diverged(f"{when}: {fault}") from fault
         if result is not None:
             if not codec.finite(result.state):
-                raise Diverged(f"{when}: the new models are not finite; lower the rate. {_who(cohort)}")
+                raise Diverged(f"{when}: the new models are not finite; lower the learning rate. {_who(cohort)}")
             self.state, reason = result.state, result.skipped
             self._assigned.update(result.assignment)
             if self._received is not None and sent is not None:
