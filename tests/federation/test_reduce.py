@@ -202,7 +202,7 @@ def test_one_ask_averages_heads_per_group_and_the_body_over_all(wired, two_layer
     assert got.reduced[1].spread is None
 
 
-def test_layers_are_averaged_alike_on_both_backends(wired, two_layers):
+def test_named_layers_have_the_same_mean_on_both_backends(wired, two_layers):
     task, start = two_layers
     how = Mean(groups=3, by=GROUP, layers=("dense1",), spread=True)
     found = [

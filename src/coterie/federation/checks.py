@@ -1,4 +1,4 @@
-"""Checks against the schemas of a work: of what is sent, of what comes back, and of a reduction."""
+"""Schema checks: of sent values, of replies, and of means."""
 
 from __future__ import annotations
 

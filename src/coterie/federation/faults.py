@@ -102,13 +102,13 @@ def _with_nan(batch: ReplyBatch, replies: Array) -> ReplyBatch:
         leaf[replies] = np.nan
         return leaf
 
-    def spoiled(value: Answer) -> Answer:
+    def changed(value: Answer) -> Answer:
         if isinstance(value, list):
             pairs = zip(value, replies, strict=True)
             return [[_nan_like(array) for array in arrays] if bad else arrays for arrays, bad in pairs]
         return tree.map(set_rows, value)
 
-    return dataclasses.replace(batch, answers={name: spoiled(value) for name, value in batch.answers.items()})
+    return dataclasses.replace(batch, answers={name: changed(value) for name, value in batch.answers.items()})
 
 
 def _nan_like(array: Array) -> Array:

@@ -29,7 +29,7 @@ class Preparation:
     """Turns the arguments of asks into requests.
 
     Attributes:
-        state: What the server knows about its clients; asks are numbered here.
+        state: What the server knows about its clients; it also numbers the asks.
         task: The task of the clients.
         template: A model of that task.
         evaluating: Whether the requests are only for evaluation.

@@ -33,7 +33,7 @@ class Replies:
         clients: The clients that replied. Index by these, never by the cohort.
         samples: Number of examples that each of them worked on.
         answers: Name → stacked values with one row per reply; for ragged values a list of arrays per reply. Answers
-            that were averaged are not in here.
+            that were averaged are not included.
         reduced: The result of each `Mean` of the ask.
         lost: Client without a valid reply → reason.
     """

@@ -182,7 +182,7 @@ class Server:
             yield batch
 
     def _accept(self, request: Request, collector: ReplyCollector, min_replies: int) -> Replies:
-        """Accept the valid replies; raise if there are too few, or if most of the others are not finite."""
+        """Accept the valid replies; raise if there are too few, or if most replies are not finite."""
         work, accepted = request.work, collector.clients
         non_finite = sorted(client for client, reason in collector.lost.items() if reason == NOT_FINITE)
         replied = len(accepted) + len(non_finite)
