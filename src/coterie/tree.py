@@ -118,33 +118,33 @@ def unflatten(vector: Array, like: Params) -> Params:
     return result
 
 
-def stack(trees: Iterable[Params]) -> Bank:
+def stack(trees: Iterable[T]) -> T:
     """A bank of these models."""
     models = list(trees)
     if not models:
         raise ValueError("A bank needs at least one model")
-    bank: Bank = map(lambda *leaf: np.stack(leaf), *models)
+    bank: T = map(lambda *leaf: np.stack(leaf), *models)
     return bank
 
 
-def concatenate(banks: Sequence[Bank]) -> Bank:
+def concatenate(banks: Sequence[T]) -> T:
     """One bank of the rows of several."""
-    bank: Bank = banks[0] if len(banks) == 1 else map(lambda *leaf: np.concatenate(leaf), *banks)
+    bank: T = banks[0] if len(banks) == 1 else map(lambda *leaf: np.concatenate(leaf), *banks)
     return bank
 
 
-def rows(bank: Bank) -> int:
+def rows(bank: Bank | Array) -> int:
     """How many models a bank holds."""
     return int(leaves(bank)[0].shape[0])
 
 
-def row(bank: Bank, index: Any) -> Params:
+def row(bank: T, index: Any) -> T:
     """One model of a bank."""
-    model: Params = map(lambda leaf: leaf[index], bank)
+    model: T = map(lambda leaf: leaf[index], bank)
     return model
 
 
-def take(bank: Bank, indices: Any) -> Bank:
+def take(bank: T, indices: Any) -> T:
     """The bank of these rows, in this order."""
     return row(bank, np.asarray(indices, np.int64))
 

@@ -151,7 +151,7 @@ def test_divergence_ends_with_4_and_keeps_the_record(coterie, tiny):
     assert done.exit_code == 4
     first, second = done.stderr.splitlines()
     assert first.startswith("Error: Round ")
-    assert "lower the rate" in first
+    assert "lower the learning rate" in first
     assert second == "The record up to then is in here"
     record = RunRecord.read("here")
     assert record.summary["status"] == "diverged"

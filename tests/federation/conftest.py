@@ -1,4 +1,4 @@
-"""Federations of ten tiny clients, the probe's works, and a wire that a test can tamper with.
+"""Federations of ten tiny clients, the works of the probe method, and a transport whose replies a test can change.
 
 The helpers are fixtures because test files cannot import from each other.
 """
@@ -18,16 +18,16 @@ from coterie.federation import Sequential, Server, Vectorized
 from coterie.seeds import Seed
 from coterie.testing import tiny_data, tiny_task
 
-CARRIERS = {"sequential": Sequential, "vectorized": Vectorized}
+BACKENDS = {"sequential": Sequential, "vectorized": Vectorized}
 
 
 class Wire:
-    """A carrier that hands every order on, notes it, and lets `touch(order, blocks)` change what comes back."""
+    """A transport that records every request and lets `touch(request, batches)` change the replies."""
 
     def __init__(self, transport, touch=None):
         self.transport = transport
-        self.touch = touch or (lambda order, blocks: blocks)
-        self.orders = []
+        self.touch = touch or (lambda request, batches: batches)
+        self.requests = []
 
     @property
     def clients(self):
@@ -38,14 +38,14 @@ class Wire:
         return self.transport.task
 
     @property
-    def homes(self):
-        return self.transport._homes
+    def store(self):
+        return self.transport._store
 
     def on(self, task):
         return Wire(self.transport.on(task), self.touch)
 
-    def move(self, data):
-        self.transport.move(data)
+    def set_data(self, data):
+        self.transport.set_data(data)
 
     def save(self):
         return self.transport.save()
@@ -53,17 +53,17 @@ class Wire:
     def load(self, saved):
         self.transport.load(saved)
 
-    def carry(self, order):
-        self.orders.append(order)
-        yield from self.touch(order, self.transport.carry(order))
+    def send(self, request):
+        self.requests.append(request)
+        yield from self.touch(request, self.transport.send(request))
 
 
 @pytest.fixture(scope="session")
 def wired():
-    """`wired(kind, touch)`: a federation of the ten tiny clients, and the wire to them."""
+    """`wired(backend, touch)`: a server of the ten tiny clients, and the `Wire` to them."""
 
-    def make(kind="sequential", touch=None, data=None, task=None, **options):
-        wire = Wire(CARRIERS[kind](data or tiny_data(), task or tiny_task()), touch)
+    def make(backend="sequential", touch=None, data=None, task=None, **options):
+        wire = Wire(BACKENDS[backend](data or tiny_data(), task or tiny_task()), touch)
         return Server(wire, **options), wire
 
     return make
@@ -71,19 +71,19 @@ def wired():
 
 @pytest.fixture(scope="session")
 def lose():
-    """`lose({2: "1"})`: what a wire does that loses the reply of client 1 to its second order, or all with "*"."""
+    """`lose({2: "1"})`: a touch that loses the reply of client 1 to the second request, or all replies with "*"."""
 
     def make(plan):
         count = 0
 
-        def touch(order, blocks):
+        def touch(request, batches):
             nonlocal count
             count += 1
             gone = plan.get(count, ())
-            for block in blocks:
-                assert gone == "*" or len(block.clients) == 1, "the sequential carrier gives a block for each client"
-                if gone != "*" and block.clients[0] not in gone:
-                    yield block
+            for batch in batches:
+                assert gone == "*" or len(batch.clients) == 1, "the sequential backend returns one batch per client"
+                if gone != "*" and batch.clients[0] not in gone:
+                    yield batch
 
         return touch
 
@@ -104,7 +104,7 @@ def bank(model):
 
 @pytest.fixture(scope="session")
 def probe():
-    """The module of the method that uses every feature of the seam."""
+    """The module of a method that uses every feature of the federation."""
     if "probe" not in sys.modules:
         path = Path(__file__).parents[1] / "contract" / "probe.py"
         spec = importlib.util.spec_from_file_location("probe", path)
@@ -140,17 +140,17 @@ _PLAIN = Work("tests.count_plainly", takes={}, gives=_N, plain=_count_plainly, *
 
 @pytest.fixture(scope="session")
 def count():
-    """A work that counts in the client's memory how often it was done, and says so."""
+    """A work that counts its calls in the client's memory and returns the count."""
     return _COUNT
 
 
 @pytest.fixture(scope="session")
 def recall():
-    """A work that says what `count` remembers."""
+    """A work that returns the count that `count` stored."""
     return _RECALL
 
 
 @pytest.fixture(scope="session")
 def count_plainly():
-    """`count` in NumPy, one client at a time."""
+    """`count` as a plain NumPy work."""
     return _PLAIN

@@ -1,4 +1,4 @@
-"""How a cohort is dealt into calls: against the same rule written the slow way."""
+"""How a cohort is split into calls, against a slow and simple version of the same rule."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.federation.batching import Capacity, Member, deal
+from coterie.federation.batching import Capacity, Member, split_calls
 
 COHORTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=30)
 
 
-def slowly(costs, caps, threads):
-    """Longest work first, each into the call with the least work that has room for it, or into a new one."""
+def split_slowly(costs, capacity, threads):
+    """Longest work first, each into the call with the least work that has room for it, or into a new call."""
     bins = [[] for _ in range(min(threads, max(len(costs), 1)))]
 
     def load(b, name):
@@ -22,27 +22,27 @@ def slowly(costs, caps, threads):
         room = [
             b
             for b in range(len(bins))
-            if len(bins[b]) < caps.clients
-            and all(load(b, name) + costs[i][name] <= most for name, most in caps.steps.items())
+            if len(bins[b]) < capacity.clients
+            and all(load(b, name) + costs[i][name] <= limit for name, limit in capacity.steps.items())
         ]
         if not room:
             bins.append([])
             room = [len(bins) - 1]
-        bins[min(room, key=lambda b: (max(load(b, name) for name in caps.steps), b))].append(i)
+        bins[min(room, key=lambda b: (max(load(b, name) for name in capacity.steps), b))].append(i)
     return [sorted(each) for each in bins if each] or [[]]
 
 
 @given(COHORTS, st.integers(1, 5), st.integers(9, 25), st.integers(1, 4))
-def test_clients_are_dealt_by_their_work_within_capacities(cohort, most, rows, threads):
+def test_clients_are_balanced_by_their_work_within_the_capacity(cohort, max_clients, rows, threads):
     costs = [{"local": a, "held": b} for a, b in cohort]
     members = [Member(str(place), place, np.arange(1), 1, 0) for place in range(len(costs))]
-    caps = Capacity(most, {"local": rows, "held": rows})
-    dealt = [[member.place for member in call] for call in deal(members, costs, caps, threads)]
-    assert dealt == slowly(costs, caps, threads)
-    assert sorted(place for call in dealt for place in call) == list(range(len(costs)))
+    capacity = Capacity(max_clients, {"local": rows, "held": rows})
+    calls = [[member.place for member in call] for call in split_calls(members, costs, capacity, threads)]
+    assert calls == split_slowly(costs, capacity, threads)
+    assert sorted(place for call in calls for place in call) == list(range(len(costs)))
 
 
-def test_without_plans_clients_are_dealt_by_their_number():
+def test_without_plans_calls_are_balanced_by_the_number_of_clients():
     members = [Member(str(place), place, np.arange(1), 1, 0) for place in range(5)]
-    dealt = [[member.place for member in call] for call in deal(members, [{}] * 5, Capacity(2, {}), 2)]
-    assert dealt == [[0, 2], [1, 3], [4]]
+    calls = [[member.place for member in call] for call in split_calls(members, [{}] * 5, Capacity(2, {}), 2)]
+    assert calls == [[0, 2], [1, 3], [4]]

@@ -1,4 +1,4 @@
-"""Who takes part, and the only sampler that a method may use."""
+"""The clients of a round, and the sampler that methods use."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from hypothesis import strategies as st
 from coterie.federation import Cohort
 from coterie.seeds import Seed
 
-EVERYONE = tuple(f"c{i:02}" for i in range(20))
+CLIENTS = tuple(f"c{i:02}" for i in range(20))
 
 
-def cohort(t=0, clients=EVERYONE, **options):
-    return Cohort(t, clients, Seed(5).fold("cohort", t), EVERYONE, **options)
+def cohort(t=0, clients=CLIENTS, **options):
+    return Cohort(t, clients, Seed(5).fold("cohort", t), CLIENTS, **options)
 
 
-def test_a_cohort_is_in_the_order_of_ids_each_once():
+def test_a_cohort_is_sorted_without_duplicates():
     assert tuple(cohort(clients=("c03", "c01", "c03"))) == ("c01", "c03")
     assert len(cohort(clients=("c03", "c01", "c03"))) == 2
     assert tuple(cohort().of(["c09", "c02", "c09"])) == ("c02", "c09")
 
 
-def test_another_selection_is_of_the_same_round():
+def test_a_selection_keeps_the_round_and_its_stragglers():
     whole = cohort(7, efforts={"c01": 0.5})
     some = whole.of(["c01", "c02"])
-    assert (some.t, some.seed, some.available, some.efforts) == (7, whole.seed, EVERYONE, {"c01": 0.5})
+    assert (some.t, some.seed, some.available, some.efforts) == (7, whole.seed, CLIENTS, {"c01": 0.5})
 
 
-def test_the_active_ones_are_those_who_do_all_of_the_work():
-    assert tuple(cohort(clients=EVERYONE[:4], efforts={"c01": 0.0, "c03": 0.9}).active()) == ("c00", "c02")
+def test_active_clients_are_those_that_are_not_stragglers():
+    assert tuple(cohort(clients=CLIENTS[:4], efforts={"c01": 0.0, "c03": 0.9}).active()) == ("c00", "c02")
 
 
-def test_draws_of_one_name_are_the_same_and_of_another_name_or_round_are_not():
-    first = cohort().draw(EVERYONE, 8, name="a")
-    assert tuple(cohort().draw(EVERYONE, 8, name="a")) == tuple(first)
-    # Of C(20, 8) = 125,970 selections, two independent ones are equal by chance once in so many times.
+def test_draws_depend_on_name_and_round():
+    first = cohort().draw(CLIENTS, 8, name="a")
+    assert tuple(cohort().draw(CLIENTS, 8, name="a")) == tuple(first)
+    # Two independent draws are equal with probability 1 / C(20, 8) = 1 / 125,970.
     assert math.comb(20, 8) == 125_970
-    assert tuple(cohort().draw(EVERYONE, 8, name="b")) != tuple(first)
-    assert tuple(cohort(1).draw(EVERYONE, 8, name="a")) != tuple(first)
+    assert tuple(cohort().draw(CLIENTS, 8, name="b")) != tuple(first)
+    assert tuple(cohort(1).draw(CLIENTS, 8, name="a")) != tuple(first)
 
 
 @given(
-    pool=st.sets(st.sampled_from(EVERYONE)),
+    pool=st.sets(st.sampled_from(CLIENTS)),
     size=st.integers(0, 25),
     weighted=st.booleans(),
     order=st.randoms(use_true_random=False),
 )
-def test_a_draw_holds_distinct_clients_of_the_pool_whatever_its_order(pool, size, weighted, order):
-    weights = {client: 1.0 + place for place, client in enumerate(EVERYONE)} if weighted else None
+def test_a_draw_has_distinct_clients_and_does_not_depend_on_the_order_of_the_pool(pool, size, weighted, order):
+    weights = {client: 1.0 + place for place, client in enumerate(CLIENTS)} if weighted else None
     shuffled = sorted(pool)
     order.shuffle(shuffled)
     drawn = cohort().draw(shuffled, size, weights=weights, name="a")
@@ -59,16 +59,16 @@ def test_a_draw_holds_distinct_clients_of_the_pool_whatever_its_order(pool, size
     assert tuple(drawn) == tuple(cohort().draw(sorted(pool), size, weights=weights, name="a"))
 
 
-def test_a_draw_from_all_available_is_the_same_however_they_are_named():
+def test_a_draw_from_available_equals_a_draw_from_a_list_of_the_same_clients():
     whole = cohort()
-    assert tuple(whole.draw(whole.available, 5, name="a")) == tuple(whole.draw(list(EVERYONE), 5, name="a"))
+    assert tuple(whole.draw(whole.available, 5, name="a")) == tuple(whole.draw(list(CLIENTS), 5, name="a"))
 
 
 def test_every_client_is_drawn_equally_often():
     # 2,000 draws of 5 of 20: each client p = ¼ of the time, 500 ± √(2000·¼·¾) = 19.4; five deviations are 97.
-    counts = dict.fromkeys(EVERYONE, 0)
+    counts = dict.fromkeys(CLIENTS, 0)
     for t in range(2000):
-        for client in cohort(t).draw(EVERYONE, 5, name="a"):
+        for client in cohort(t).draw(CLIENTS, 5, name="a"):
             counts[client] += 1
     assert all(abs(count - 500) < 97 for count in counts.values())
 
@@ -88,11 +88,11 @@ def test_a_draw_of_one_follows_the_weights():
 
 
 def test_a_client_without_a_weight_is_never_drawn():
-    drawn = cohort().draw(EVERYONE, 10, weights={"c04": 1.0, "c05": 2.0, "c06": 0.0}, name="a")
+    drawn = cohort().draw(CLIENTS, 10, weights={"c04": 1.0, "c05": 2.0, "c06": 0.0}, name="a")
     assert tuple(drawn) == ("c04", "c05")
 
 
-def test_weights_that_are_no_weights_are_refused():
+def test_invalid_weights_raise():
     for bad in (-1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="must be finite and not negative"):
-            cohort().draw(EVERYONE, 2, weights={"c04": bad}, name="a")
+            cohort().draw(CLIENTS, 2, weights={"c04": bad}, name="a")

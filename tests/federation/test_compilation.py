@@ -1,4 +1,4 @@
-"""Compilation: counted, and done once whatever the cohorts are."""
+"""Compilations are counted, and cohorts of any size compile nothing again."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def uneven():
 
 
 def fresh(uneven):
-    """A federation with a task that nothing was compiled for yet."""
+    """A federation with a new task, for which nothing is compiled yet."""
     return vectorized(uneven, mclr(uneven.shape, uneven.classes, normalize=Normalize(0.0, 255.0)))
 
 
 class Sizes(Sampler):
-    """Cohorts of these sizes, one round each, of any clients."""
+    """A sampler of cohorts with different sizes."""
 
     def cohort(self, t):
         return Sampler(self.clients, COHORTS[t], Seed(t)).cohort(t)
@@ -57,7 +57,7 @@ METHODS = {
 
 
 @pytest.mark.parametrize(("name", "batch"), [*((name, 10) for name in METHODS), ("fedavg", 0)])
-def test_nothing_is_compiled_after_the_second_round_whatever_the_cohorts(uneven, name, batch):
+def test_nothing_is_compiled_after_the_second_round(uneven, name, batch):
     fed = fresh(uneven)
     given = {"rounds": len(COHORTS), "clients_per_round": 5, "clients": len(SIZES), "truth": None}
     local = dataclasses.replace(LOCAL, batch_size=batch, lr_decay=0.9)
@@ -76,7 +76,7 @@ def test_nothing_is_compiled_after_the_second_round_whatever_the_cohorts(uneven,
     assert compilations().count == after_two
 
 
-def test_every_client_alone_uses_what_was_compiled_for_others(uneven):
+def test_cohorts_of_one_client_compile_nothing_again(uneven):
     fed = fresh(uneven)
     w = fed.task.init(Seed(0))
     fed.ask(fed.clients, fit, Seed(0), start=w, local=LOCAL)
@@ -88,7 +88,7 @@ def test_every_client_alone_uses_what_was_compiled_for_others(uneven):
     assert compilations().count == compiled
 
 
-def test_another_rate_or_another_number_of_epochs_within_the_same_room_compiles_nothing(uneven):
+def test_another_learning_rate_compiles_nothing_again(uneven):
     fed = fresh(uneven)
     w = fed.task.init(Seed(0))
     fed.ask(fed.clients, fit, Seed(0), start=w, local=LOCAL)
@@ -96,20 +96,20 @@ def test_another_rate_or_another_number_of_epochs_within_the_same_room_compiles_
     for rate in (0.09, 0.01, 1e-5):
         fed.ask(fed.clients, fit, Seed(0), start=w, local=dataclasses.replace(LOCAL, learning_rate=rate))
     assert compilations().count == compiled
-    # A rate of 0 is compiled away, and so is one more compilation; and again none.
+    # A learning rate of 0 is a constant in the compiled code: one more compilation, once.
     for _ in range(2):
         fed.ask(fed.clients, fit, Seed(0), start=w, local=dataclasses.replace(LOCAL, learning_rate=0.0))
         assert compilations().count == compiled + 1
 
 
-def test_seconds_are_counted_with_the_compilations(uneven):
+def test_compilation_time_is_measured(uneven):
     before = compilations()
     fed = fresh(uneven)
     fed.ask(fed.clients, fit, Seed(0), start=fed.task.init(Seed(0)), local=LOCAL)
     assert compilations().seconds > before.seconds
 
 
-def test_starting_jax_leaves_the_environment_as_it_was(monkeypatch):
+def test_starting_jax_does_not_change_the_environment(monkeypatch):
     monkeypatch.delenv("PJRT_NPROC", raising=False)
     for before in ("7", None):
         monkeypatch.delenv("NPROC", raising=False)
@@ -120,7 +120,7 @@ def test_starting_jax_leaves_the_environment_as_it_was(monkeypatch):
         assert "PJRT_NPROC" not in os.environ
 
 
-def test_a_cache_folder_that_cannot_be_made_is_done_without(monkeypatch, tmp_path):
+def test_without_a_writable_cache_folder_the_cache_is_off(monkeypatch, tmp_path):
     import jax
 
     (tmp_path / "file").touch()

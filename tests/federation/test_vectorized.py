@@ -1,4 +1,4 @@
-"""The fast federation against the obvious one, on odd clients; and bytes that do not depend on threads or cores."""
+"""The vectorized backend against the sequential one on unusual clients; bytes do not depend on threads or cores."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from coterie.runs.sampling import Sampler
 from coterie.runs.session import Session
 from coterie.seeds import Seed
 
-# The package's function of this name hides the module.
+# `coterie.federation.vectorized` is the function; this is the module.
 MODULE = sys.modules["coterie.federation.vectorized"]
 
-# None, one, few, as many as one product has rows, and more than a product may ever hold.
+# No examples, one, few, exactly one block, and more than the largest block.
 SIZES = {"a": 0, "b": 1, "c": 7, "d": 128, "e": 600}
 TESTS = {"a": 3, "b": 0, "c": 4, "d": 8, "e": 129}
 CLIENTS = tuple(SIZES)
-TURNS = ("identity", "rot90", "rot180", "rot270", "invert")
-TURNED = (1, 0, 2, 4, 3)
+TRANSFORMS = ("identity", "rot90", "rot180", "rot270", "invert")
+TRANSFORM = (1, 0, 2, 4, 3)
 TASK = mclr((4, 4), 3, normalize=Normalize(100.0, 80.0))
 RATE = 0.05
 
@@ -55,15 +55,15 @@ def examples(sizes, seed, dtype):
     return made
 
 
-def odd(dtype=np.uint8, **options):
+def unusual(dtype=np.uint8, **options):
     whole = data.from_arrays(examples(SIZES, 0, dtype), examples(TESTS, 1, dtype), classes=3, **options)
-    return whole.rearranged(transforms=TURNS, transform=np.array(TURNED, np.uint8))
+    return whole.rearranged(transforms=TRANSFORMS, transform=np.array(TRANSFORM, np.uint8))
 
 
 @pytest.fixture(scope="module")
 def both():
-    """The two federations of the odd clients."""
-    clients = odd()
+    """The two backends with the unusual clients."""
+    clients = unusual()
     return sequential(clients, TASK), vectorized(clients, TASK, threads=2)
 
 
@@ -74,21 +74,21 @@ def five():
 
 
 def assert_same(one, other, start=None):
-    """Same replies, models to 1e-5 of the way they went, numbers to 1e-5."""
+    """Same replies: models to 1e-5 of the norm of their update, numbers to 1e-5."""
     assert one.clients == other.clients
     assert one.samples.tolist() == other.samples.tolist()
     assert set(one.answers) == set(other.answers)
     for name, value in one.answers.items():
         if name == "params":
-            mine, theirs = tree.flatten_rows(value), tree.flatten_rows(other[name])
-            way = np.linalg.norm(mine - (0 if start is None else start), axis=1)
-            assert (np.linalg.norm(mine - theirs, axis=1) <= 1e-5 * way).all()
+            a, b = tree.flatten_rows(value), tree.flatten_rows(other[name])
+            norm = np.linalg.norm(a - (0 if start is None else start), axis=1)
+            assert (np.linalg.norm(a - b, axis=1) <= 1e-5 * norm).all()
         elif isinstance(value, list):
-            for mine, theirs in zip(value, other[name], strict=True):
-                assert [a.tolist() for a in mine] == [b.tolist() for b in theirs]
+            for a, b in zip(value, other[name], strict=True):
+                assert [each.tolist() for each in a] == [each.tolist() for each in b]
         else:
-            for mine, theirs in zip(tree.leaves(value), tree.leaves(other[name]), strict=True):
-                np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=2e-6)
+            for a, b in zip(tree.leaves(value), tree.leaves(other[name]), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6)
 
 
 def starts(bank, row, clients):
@@ -103,7 +103,7 @@ cohorts = st.builds(
 parts = st.sampled_from(["fit", "held", "rest", "test"])
 rows = st.fixed_dictionaries(dict.fromkeys(CLIENTS, st.integers(0, 4)))
 few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-EVERYONE = Cohort(0, CLIENTS, Seed(0), CLIENTS, {"d": 0.5, "e": 0.0})
+ALL = Cohort(0, CLIENTS, Seed(0), CLIENTS, {"d": 0.5, "e": 0.0})
 
 
 @few
@@ -114,25 +114,25 @@ EVERYONE = Cohort(0, CLIENTS, Seed(0), CLIENTS, {"d": 0.5, "e": 0.0})
     seed=st.integers(0, 99),
     local=st.sampled_from(["all at once", "small batches"]),
 )
-@example(EVERYONE, "fit", dict.fromkeys(CLIENTS, 1), 0, "small batches")
-@example(EVERYONE.of("ce"), "fit", dict.fromkeys(CLIENTS, 1), 0, "steps with momentum")
-@example(EVERYONE, "fit", dict.fromkeys(CLIENTS, 1), 0, "all at once")
-@example(EVERYONE.of("ce"), "fit", dict.fromkeys(CLIENTS, 1), 0, "batches of 550")
-@example(EVERYONE.of("a"), "fit", dict.fromkeys(CLIENTS, 1), 0, "all at once")
-def test_training_is_the_same_on_both_federations(both, five, cohort, part, row, seed, local):
+@example(ALL, "fit", dict.fromkeys(CLIENTS, 1), 0, "small batches")
+@example(ALL.of("ce"), "fit", dict.fromkeys(CLIENTS, 1), 0, "steps with momentum")
+@example(ALL, "fit", dict.fromkeys(CLIENTS, 1), 0, "all at once")
+@example(ALL.of("ce"), "fit", dict.fromkeys(CLIENTS, 1), 0, "batches of 550")
+@example(ALL.of("a"), "fit", dict.fromkeys(CLIENTS, 1), 0, "all at once")
+def test_training_agrees_between_the_backends(both, five, cohort, part, row, seed, local):
     sent = {"start": PerClient(five, row), "local": LOCALS[local]}
     one, other = (fed.ask(cohort, fit, Seed(seed), part=part, **sent) for fed in both)
     assert_same(one, other, starts(five, row, one.clients))
     assert np.array_equal(one["steps"], other["steps"])
-    nobody = [place for place, n in enumerate(one.samples) if n == 0]
-    unmoved = tree.take(other["params"], nobody), tree.take(five, [row[one.clients[place]] for place in nobody])
-    assert tree.same(*unmoved)  # to the bit: no step was taken
+    empty = [place for place, n in enumerate(one.samples) if n == 0]
+    unmoved = tree.take(other["params"], empty), tree.take(five, [row[one.clients[place]] for place in empty])
+    assert tree.same(*unmoved)  # to the bit, since they take no step
 
 
 @few
 @given(cohort=cohorts, part=parts, row=rows)
-@example(EVERYONE, "fit", dict(zip(CLIENTS, (0, 1, 2, 3, 4), strict=True)))
-def test_scores_losses_and_counts_are_the_same_on_both_federations(both, five, probe, cohort, part, row):
+@example(ALL, "fit", dict(zip(CLIENTS, (0, 1, 2, 3, 4), strict=True)))
+def test_scores_losses_and_counts_agree_between_the_backends(both, five, probe, cohort, part, row):
     for work, sent in (
         (score, {"params": PerClient(five, row)}),
         (score, {"params": tree.row(five, 2)}),
@@ -145,7 +145,7 @@ def test_scores_losses_and_counts_are_the_same_on_both_federations(both, five, p
         assert_same(one, other)
 
 
-def test_many_models_go_through_wider_products_to_the_same_losses_whoever_is_asked(both, five, monkeypatch):
+def test_wider_blocks_give_the_same_losses_for_any_cohort(both, five, monkeypatch):
     slow, fast = both
     expected = slow.ask(CLIENTS, losses_of, Seed(0), centers=five)
     monkeypatch.setattr(MODULE, "LARGE_BYTES", 0)
@@ -159,11 +159,11 @@ def test_many_models_go_through_wider_products_to_the_same_losses_whoever_is_ask
 def test_counts_are_those_of_the_labels(both):
     for fed in both:
         got = fed.ask(CLIENTS, label_counts, Seed(0))
-        assert np.array_equal(got["counts"], odd().label_counts())
+        assert np.array_equal(got["counts"], unusual().label_counts())
 
 
-def ask_much(fed, five, cohort=EVERYONE):
-    """Asks that take every way through the federation."""
+def ask_much(fed, five, cohort=ALL):
+    """Asks that reach every branch of the backend."""
     row = dict(zip(CLIENTS, (0, 1, 2, 3, 4), strict=True))
     local = LOCALS["small batches"]
     how = Mean(groups=5, by=row, spread=True)
@@ -184,21 +184,21 @@ def digest(replies):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "room",
+    "limits",
     [
-        {"MOST_CLIENTS": 2},  # also fewer clients in a call than models in the bank
-        {"MOST_CLIENTS": 1, "WAVE_BYTES": 1},
-        {"WAVE_BYTES": 5 * 204},
-        {"PRODUCTS": 2},
-        {"PRODUCTS": 1, "ROWS": 32},
+        {"MAX_CLIENTS": 2},  # also fewer clients in a call than models in the bank
+        {"MAX_CLIENTS": 1, "BATCH_BYTES": 1},
+        {"BATCH_BYTES": 5 * 204},
+        {"BLOCKS": 2},
+        {"BLOCKS": 1, "BLOCK_ROWS": 32},
     ],
-    ids=lambda room: "-".join(f"{key}={value}" for key, value in room.items()),
+    ids=lambda limits: "-".join(f"{key}={value}" for key, value in limits.items()),
 )
-def test_a_cohort_may_take_many_calls(both, five, monkeypatch, room):
+def test_splitting_a_cohort_into_many_calls_does_not_change_the_result(both, five, monkeypatch, limits):
     expected = ask_much(both[0], five)
-    for name, value in room.items():
+    for name, value in limits.items():
         monkeypatch.setattr(MODULE, name, value)
-    fed = vectorized(odd(), TASK, threads=2)
+    fed = vectorized(unusual(), TASK, threads=2)
     for one, other in zip(expected, ask_much(fed, five), strict=True):
         assert_same(
             one, other, starts(five, dict.fromkeys(CLIENTS, 0), one.clients) if "params" in one.answers else None
@@ -208,9 +208,9 @@ def test_a_cohort_may_take_many_calls(both, five, monkeypatch, room):
             np.testing.assert_allclose(one.spread, other.spread, rtol=1e-4, atol=1e-6)
 
 
-def test_inputs_may_be_floats(five):
+def test_inputs_can_be_floats(five):
     task = mclr((4, 4), 3)
-    clients = odd(np.float32)
+    clients = unusual(np.float32)
     one, other = (
         fed.ask("acd", fit, Seed(0), start=tree.row(five, 0), local=LOCALS["small batches"])
         for fed in (sequential(clients, task), vectorized(clients, task))
@@ -219,8 +219,7 @@ def test_inputs_may_be_floats(five):
 
 
 @pytest.mark.parametrize("n", [0, 7])
-def test_a_federation_may_have_one_client_with_any_number_of_examples(five, n):
-    # Where it has none, its test examples are all there is.
+def test_a_federation_can_have_a_single_client_without_training_examples(five, n):
     clients = data.from_arrays(examples({"a": n}, 0, np.uint8), examples({"a": 3}, 1, np.uint8), classes=3)
     one, other = (
         fed.ask(("a",), fit, Seed(0), start=tree.row(five, 0), local=LOCALS["small batches"])
@@ -229,9 +228,8 @@ def test_a_federation_may_have_one_client_with_any_number_of_examples(five, n):
     assert_same(one, other, starts(five, {"a": 0}, ("a",)))
 
 
-def test_what_a_client_is_handed_is_what_it_sees():
-    # Turned and inverted images come to a plain work as the data show them, in both federations.
-    clients = odd()
+def test_a_plain_work_gets_transformed_examples():
+    clients = unusual()
     for fed in (sequential(clients, TASK), vectorized(clients, TASK)):
         got = fed.ask(CLIENTS, SEEN, Seed(0)).by_client("seen")
         for client in CLIENTS:
@@ -246,7 +244,7 @@ def _seen(task, x, y, seed):
 SEEN = Work("tests.seen", takes={}, gives={"seen": Ragged("float32", ("rows", "inputs"), most=1)}, plain=_seen)
 
 
-def test_random_layers_draw_the_same_on_both_federations(both):
+def test_random_layers_agree_between_the_backends(both):
     import jax
 
     def apply(params, x, key):
@@ -271,14 +269,14 @@ def test_random_layers_draw_the_same_on_both_federations(both):
 
 
 def test_bytes_do_not_depend_on_the_number_of_threads(five):
-    clients = odd()
+    clients = unusual()
     found = {threads: digest(ask_much(vectorized(clients, TASK, threads=threads), five)) for threads in (1, 2, 3)}
     assert len(set(found.values())) == 1, found
 
 
-def test_bytes_do_not_depend_on_threads_when_a_cohort_comes_in_waves(five, monkeypatch):
-    monkeypatch.setattr(MODULE, "WAVE_BYTES", 1)  # then a wave has twice as many clients as there are threads
-    clients = odd()
+def test_bytes_do_not_depend_on_threads_when_replies_come_in_batches(five, monkeypatch):
+    monkeypatch.setattr(MODULE, "BATCH_BYTES", 1)  # then a batch has two clients per thread
+    clients = unusual()
     found = {threads: digest(ask_much(vectorized(clients, TASK, threads=threads), five)) for threads in (1, 2, 3)}
     assert len(set(found.values())) == 1, found
 
@@ -307,7 +305,7 @@ ON_SOME_CORES = """
     from coterie.federation import vectorized
     from coterie.methods.fedavg import FedAvg
     from coterie.methods.ifca import IFCA
-    from coterie.runs.session import Play
+    from coterie.runs.session import Session
     from coterie.runs.sampling import Sampler
     from coterie.seeds import Seed
 
@@ -326,10 +324,10 @@ ON_SOME_CORES = """
         fed = vectorized(several, task)
         small, whole = (LocalSGD(steps=3, batch_size=batch, learning_rate=0.1) for batch in (64, 0))
         for method in (FedAvg(whole), IFCA(small, clusters=2)):
-            play = Play(method, fed, Seed(0), Sampler(fed.clients, 3, Seed(0)))
-            play.step()
-            play.step()
-            print(name, type(method).__name__, hashlib.sha256(codec.encode(play.state)).hexdigest())
+            session = Session(method, fed, Seed(0), Sampler(fed.clients, 3, Seed(0)))
+            session.step()
+            session.step()
+            print(name, type(method).__name__, hashlib.sha256(codec.encode(session.state)).hexdigest())
         got = fed.ask(fed.clients, gradient, Seed(0), params=task.init(Seed(0)))
         print(name, "gradient", hashlib.sha256(codec.encode(dict(got.answers))).hexdigest())
 """
@@ -338,10 +336,10 @@ ON_SOME_CORES = """
 @pytest.mark.slow
 def test_bytes_do_not_depend_on_the_number_of_cores(tmp_path):
     if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("this machine has one core: nothing to compare with")
+        pytest.skip("needs two cores")
     script = tmp_path / "some_cores.py"
     script.write_text(textwrap.dedent(ON_SOME_CORES))
-    # Without the cache of compiled code: one process would run what the other one compiled.
+    # Without the compilation cache, which the two processes would share.
     environment = {**os.environ, "COTERIE_NO_CACHE": "1"}
     running = [
         subprocess.Popen([sys.executable, str(script), str(cores)], env=environment, stdout=subprocess.PIPE, text=True)

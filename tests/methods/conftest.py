@@ -226,9 +226,9 @@ class _Losing(Sequential):
 
     lost: dict
 
-    def carry(self, request):
+    def send(self, request):
         gone = self.lost.get(request.work.name, ())
-        return (batch for batch in super().carry(request) if batch.clients[0] not in gone)
+        return (batch for batch in super().send(request) if batch.clients[0] not in gone)
 
 
 @pytest.fixture(scope="session")

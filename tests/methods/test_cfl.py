@@ -11,7 +11,7 @@ from coterie import codec, data, models, tree
 from coterie.clients import LocalSGD
 from coterie.clustering.split_statistics import split_statistics
 from coterie.errors import SpecError, TooFewReplies
-from coterie.federation import Faults, Faulty, Sequential, Server, Vectorized, vectorized
+from coterie.federation import Faults, FaultTransport, Sequential, Server, Vectorized, vectorized
 from coterie.methods.cfl import CFL
 from coterie.methods.cluster_tree import LastUpdate
 from coterie.methods.fedavg import FedAvg
@@ -181,10 +181,10 @@ class Losing(Sequential):
     lost: dict = {}  # noqa: RUF012
     asked: dict = {}  # noqa: RUF012
 
-    def carry(self, request):
+    def send(self, request):
         count = self.asked[request.work.name] = self.asked.get(request.work.name, -1) + 1
         gone = self.lost.get((request.work.name, count), ())
-        return (batch for batch in super().carry(request) if batch.clients[0] not in gone)
+        return (batch for batch in super().send(request) if batch.clients[0] not in gone)
 
 
 @pytest.fixture
@@ -417,7 +417,7 @@ def test_rotated_digits_are_recovered(run_rounds):
 @pytest.mark.slow
 def test_rotated_digits_are_recovered_and_newcomers_placed_while_three_replies_in_ten_are_lost(run_rounds):
     images, task, truth = digits(0)
-    fed = Server(Faulty(Vectorized(images, task), Faults(drop=0.3), Seed(0).fold("faults")))
+    fed = Server(FaultTransport(Vectorized(images, task), Faults(drop=0.3), Seed(0).fold("faults")))
     old = [client for i, client in enumerate(sorted(images.clients)) if i % 8]
     state, _ = run_rounds(CFL(), fed, 60, among=old)
     placed = CFL().place(state, vectorized(images, task), images.clients, Seed(1)).row

@@ -190,9 +190,9 @@ def test_scoring_does_not_train_so_clients_without_a_group_are_not_placed(blobs,
 
 def test_a_client_whose_choice_is_lost_has_no_group_and_does_not_train(numbers, quadratic, cohort, grouped, bank):
     class Losing(Sequential):
-        def carry(self, request):
+        def send(self, request):
             lost = "e" if request.work.name == "fedgroup.choose" else ""
-            return (batch for batch in super().carry(request) if batch.clients[0] != lost)
+            return (batch for batch in super().send(request) if batch.clients[0] != lost)
 
     fed = Server(Losing(numbers(a=[2], e=[10], f=[-10]), quadratic))
     method = grouped(assign="lazy")
@@ -204,8 +204,8 @@ def test_a_client_whose_choice_is_lost_has_no_group_and_does_not_train(numbers, 
 
 def test_lost_cold_starts_skip_the_round_only_if_no_other_client_can_train(numbers, quadratic, cohort, grouped, bank):
     class Losing(Sequential):
-        def carry(self, request):
-            return iter(()) if request.work.name == "fedgroup.choose" else super().carry(request)
+        def send(self, request):
+            return iter(()) if request.work.name == "fedgroup.choose" else super().send(request)
 
     fed = Server(Losing(numbers(a=[2], e=[10]), quadratic))
     method = grouped(assign="lazy")
@@ -223,8 +223,8 @@ def test_lost_cold_starts_skip_the_round_only_if_no_other_client_can_train(numbe
 
 def test_directions_are_sent_again_to_initial_clients_whose_receipt_is_lost(numbers, quadratic, cohort, grouped):
     class Losing(Sequential):
-        def carry(self, request):
-            return iter(()) if request.work.name == "fedgroup.keep" else super().carry(request)
+        def send(self, request):
+            return iter(()) if request.work.name == "fedgroup.keep" else super().send(request)
 
     fed = Server(Losing(numbers(a=[2], b=[4], c=[-6]), quadratic))
     method = grouped(assign="lazy")

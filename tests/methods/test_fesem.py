@@ -178,8 +178,8 @@ def test_a_client_whose_warm_start_is_lost_is_assigned_by_w0_once_there_are_cent
     numbers, quadratic, cohort, bank, step
 ):
     class Losing(Sequential):
-        def carry(self, request):
-            return iter(()) if request.work.name == "update" else super().carry(request)
+        def send(self, request):
+            return iter(()) if request.work.name == "update" else super().send(request)
 
     fed = Server(Losing(numbers(a=[0], b=[10]), quadratic))
     method = FeSEM(step(0.5), clusters=2, warm_start=True)

@@ -11,7 +11,7 @@ import coterie
 from coterie import codec, data, models, tree
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError, TooFewReplies
-from coterie.federation import Faults, Faulty, Server, Vectorized, vectorized
+from coterie.federation import Faults, FaultTransport, Server, Vectorized, vectorized
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fl_hc import FLHC, update_distances
 from coterie.metrics import adjusted_rand
@@ -343,7 +343,7 @@ def test_the_number_of_clusters_is_found_and_is_one_for_identically_distributed_
 @pytest.mark.slow
 def test_newcomers_and_lost_clients_join_their_true_cluster_while_three_replies_in_ten_are_lost(run_rounds):
     images = data.load("digits", clients=40, clusters=4, seed=0)
-    fed = Server(Faulty(Vectorized(images, TASK), Faults(drop=0.3), Seed(0).fold("faults")))
+    fed = Server(FaultTransport(Vectorized(images, TASK), Faults(drop=0.3), Seed(0).fold("faults")))
     old = [client for i, client in enumerate(sorted(images.clients)) if i % 8]
     method = FLHC(rounds=13)
     state, _ = run_rounds(method, fed, 13, size=10, among=old)

@@ -59,7 +59,7 @@ def test_drifted_clients_migrate_in_the_cohort_or_not(make, held, flex, run_roun
     quiet = method.round(state, fed, cohort(fed, 0, "bc"), Seed(1))
     assert quiet.counts == {"shifts": 0, "migrations": 0}
     # a and c exchange their data; b gets more of the same class: a drift, but no migration.
-    fed.move(labeled(**held | {"a": (0, 10), "c": (10, 0), "b": (20, 0)}))
+    fed.set_data(labeled(**held | {"a": (0, 10), "c": (10, 0), "b": (20, 0)}))
     out = method.round(quiet.state, fed, cohort(fed, 1, "bd"), Seed(2))
     assert out.counts == {"shifts": 3, "migrations": 2}
     assert out.flagged == ("a", "b", "c")
@@ -76,7 +76,7 @@ def test_a_migration_downloads_nothing(held, flex, run_rounds, cohort, labeled, 
     fed, method = sequential(labeled(**held), two_classes), flex(alpha=2)
     state, _ = run_rounds(method, fed, 1)
     assert len(state.initial_clients) == 4
-    fed.move(labeled(**{name: counts[::-1] for name, counts in held.items()}))
+    fed.set_data(labeled(**{name: counts[::-1] for name, counts in held.items()}))
     out = method.round(state, fed, cohort(fed, 7, ["a"]), Seed(2))
     assert out.counts == {"shifts": 6, "migrations": 6}
     model = 4 * tree.size(state.w0)
@@ -90,7 +90,7 @@ def test_with_sorted_counts_clients_with_exchanged_classes_do_not_migrate(
 ):
     fed, method = sequential(labeled(**held), two_classes), flex(detector="sorted_counts")
     state, _ = run_rounds(method, fed, 0)
-    fed.move(labeled(**{name: counts[::-1] for name, counts in held.items()}))
+    fed.set_data(labeled(**{name: counts[::-1] for name, counts in held.items()}))
     out = method.round(state, fed, cohort(fed), Seed(2))
     assert out.counts == {"shifts": 0, "migrations": 0}
     assert dict(out.state.assignment) == dict(state.assignment)
@@ -104,7 +104,7 @@ def test_clients_without_a_group_set_their_reference_counts_when_they_join(
     new = sorted(set(fed.clients).difference(state.initial_clients))
     assert len(new) == 2
     # Their data change before they join: no drift, neither now nor later.
-    fed.move(labeled(**held | {name: held[name][::-1] for name in new}))
+    fed.set_data(labeled(**held | {name: held[name][::-1] for name in new}))
     out = method.round(state, fed, cohort(fed, 0, new), Seed(1))
     assert out.counts == {"shifts": 0, "migrations": 0}
     after = method.round(out.state, fed, cohort(fed, 1, new), Seed(2))
@@ -119,7 +119,7 @@ def test_a_migration_is_never_random(flex, run_rounds, cohort, labeled, two_clas
     fed, method = sequential(labeled(**held), two_classes), flex(alpha=2, assignment="random")
     state, _ = run_rounds(method, fed, 1)
     assert len(state.assignment) == 12
-    fed.move(labeled(**{name: counts[::-1] for name, counts in held.items()}))
+    fed.set_data(labeled(**{name: counts[::-1] for name, counts in held.items()}))
     out = method.round(state, fed, cohort(fed, 1), Seed(3))
     assert out.counts["shifts"] == 12
     assert adjusted_rand(dict(out.state.assignment), {name: int(name[0] == "a") for name in held}) == 1
@@ -133,9 +133,9 @@ def losing(held, labeled, two_classes):
         class Losing(Sequential):
             on = False
 
-            def carry(self, request):
+            def send(self, request):
                 gone = lost if Losing.on and request.work.name == work else ()
-                return (batch for batch in super().carry(request) if batch.clients[0] not in gone)
+                return (batch for batch in super().send(request) if batch.clients[0] not in gone)
 
         fed = Server(Losing(labeled(**held), two_classes))
         return fed, lambda on: setattr(Losing, "on", on)
@@ -146,7 +146,7 @@ def losing(held, labeled, two_classes):
 def test_a_drift_whose_reply_was_lost_is_detected_again(losing, held, flex, run_rounds, cohort, labeled):
     fed, lose = losing("flexcfl.watch", "a")
     state, _ = run_rounds(flex(), fed, 0)
-    fed.move(labeled(**held | {"a": (0, 10)}))
+    fed.set_data(labeled(**held | {"a": (0, 10)}))
     lose(True)
     out = flex().round(state, fed, cohort(fed, 0, "b"), Seed(1))
     assert out.counts == {"shifts": 0, "migrations": 0}
@@ -160,7 +160,7 @@ def test_a_drifted_client_whose_choice_was_lost_has_no_group_until_it_is_in_a_co
 ):
     fed, lose = losing("fedgroup.choose", "a")
     state, _ = run_rounds(flex(), fed, 0)
-    fed.move(labeled(**held | {"a": (0, 10), "c": (10, 0)}))
+    fed.set_data(labeled(**held | {"a": (0, 10), "c": (10, 0)}))
     lose(True)
     out = flex().round(state, fed, cohort(fed, 0, "b"), Seed(1))
     assert out.counts == {"shifts": 2, "migrations": 1}
@@ -175,7 +175,7 @@ def test_a_drifted_client_whose_choice_was_lost_has_no_group_until_it_is_in_a_co
 def test_lost_replies_of_drifted_clients_do_not_skip_the_round(work, losing, held, flex, run_rounds, cohort, labeled):
     fed, lose = losing(work, *held)
     state, _ = run_rounds(flex(), fed, 0)
-    fed.move(labeled(**held | {"a": (0, 10)}))
+    fed.set_data(labeled(**held | {"a": (0, 10)}))
     lose(True)
     out = flex().round(state, fed, cohort(fed, 0, "bc"), Seed(1))
     assert set(out.distances) == {"b", "c"}
@@ -188,7 +188,7 @@ def test_lost_replies_of_drifted_clients_do_not_skip_the_round(work, losing, hel
 def test_a_skipped_round_undoes_the_detection_on_server_and_client(losing, held, flex, run_rounds, cohort, labeled):
     fed, lose = losing("fit", "b")
     state, _ = run_rounds(flex(), fed, 0)
-    fed.move(labeled(**held | {"a": (0, 10)}))
+    fed.set_data(labeled(**held | {"a": (0, 10)}))
     lose(True)
     fed.begin()
     with pytest.raises(TooFewReplies):

@@ -69,8 +69,8 @@ def test_drifted_clients_are_flagged(both):
 def test_lost_choices_of_drifted_clients_do_not_skip_the_round():
     # All clients drift before rounds 1 to 4; all choices are lost, and all clients keep their cluster.
     class Losing(Sequential):
-        def carry(self, request):
-            return iter(()) if request.work.name == "closest" else super().carry(request)
+        def send(self, request):
+            return iter(()) if request.work.name == "closest" else super().send(request)
 
     method, transport = IFCAMig(LocalSGD(batch_size=8, learning_rate=0.1), clusters=2), Losing(tiny_data(), tiny_task())
     seed = Seed(0)

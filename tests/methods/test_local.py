@@ -47,9 +47,9 @@ def losing(numbers, quadratic):
             super().__init__(numbers(**clients), quadratic)
             self._lost = lost
 
-        def carry(self, request):
+        def send(self, request):
             gone = () if request.evaluating else self._lost.get(request.id, ())
-            return (batch for batch in super().carry(request) if batch.clients[0] not in gone)
+            return (batch for batch in super().send(request) if batch.clients[0] not in gone)
 
     return lambda lost, **clients: Server(Losing(lost, clients))
 

@@ -96,8 +96,8 @@ class Losing(Sequential):
 
     lost = ""
 
-    def carry(self, request):
-        return (batch for batch in super().carry(request) if request.evaluating or batch.clients[0] not in self.lost)
+    def send(self, request):
+        return (batch for batch in super().send(request) if request.evaluating or batch.clients[0] not in self.lost)
 
 
 @pytest.fixture

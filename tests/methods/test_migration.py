@@ -25,7 +25,7 @@ def test_exchanged_classes_are_a_drift_that_sorted_counts_cannot_detect(make, ki
     # h_ref = (10, 0), h = (0, 10), n = 10, L = 2: D = 10 > τ = 1 class by class, and 0 between sorted counts.
     fed = make(labeled(a=(10, 0)), two_classes)
     assert drifted(fed, kind=kind) == {"a": 0}  # sets its reference counts
-    fed.move(labeled(a=(0, 10)))
+    fed.set_data(labeled(a=(0, 10)))
     assert drifted(fed, kind=kind) == {"a": shifted}
 
 
@@ -34,7 +34,7 @@ def test_doubled_counts_are_a_drift_for_both_detectors(kind, labeled, two_classe
     # D = n/L > 0.2 n/L.
     fed = sequential(labeled(a=(6, 4)), two_classes)
     drifted(fed, kind=kind)
-    fed.move(labeled(a=(12, 8)))
+    fed.set_data(labeled(a=(12, 8)))
     assert drifted(fed, kind=kind) == {"a": 1}
 
 
@@ -46,7 +46,7 @@ def test_the_threshold_is_strict(make, now, shifted, labeled, two_classes):
     # n = 10, so L·τ = 2: two samples more or less, or one exchanged, reach it exactly and are not a drift.
     fed = make(labeled(a=(5, 5)), two_classes)
     drifted(fed)
-    fed.move(labeled(a=now))
+    fed.set_data(labeled(a=now))
     assert drifted(fed) == {"a": shifted}
 
 
@@ -56,7 +56,7 @@ def test_small_drifts_add_up_until_they_are_detected(labeled, two_classes):
     drifted(fed)
     found = []
     for now in ((11, 9), (12, 8), (13, 7), (11, 9), (10, 10)):
-        fed.move(labeled(a=now))
+        fed.set_data(labeled(a=now))
         found.append(drifted(fed)["a"])
     assert found == [0, 0, 1, 0, 1]
 
@@ -65,17 +65,17 @@ def test_the_threshold_uses_the_initial_number_of_samples(labeled, two_classes):
     # n stays 10 after growing to 100: 3 more are detected, 2 are not.
     fed = sequential(labeled(a=(5, 5)), two_classes)
     drifted(fed)
-    fed.move(labeled(a=(50, 50)))
+    fed.set_data(labeled(a=(50, 50)))
     assert drifted(fed) == {"a": 1}
     for now, shifted in (((52, 50), 0), ((53, 50), 1)):
-        fed.move(labeled(a=now))
+        fed.set_data(labeled(a=now))
         assert drifted(fed) == {"a": shifted}
 
 
 def test_renewing_sets_the_reference_counts_and_is_not_a_drift(labeled, two_classes):
     fed = sequential(labeled(a=(10, 0)), two_classes)
     drifted(fed)
-    fed.move(labeled(a=(0, 10)))
+    fed.set_data(labeled(a=(0, 10)))
     assert drifted(fed, renew=1) == {"a": 0}
     assert drifted(fed) == {"a": 0}
 

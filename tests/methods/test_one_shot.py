@@ -60,8 +60,8 @@ def test_too_few_clients_are_rejected_before_any_client_is_asked(clients, settin
 
 def test_too_few_replies_from_enough_clients_raise_too_few_replies(numbers, quadratic, cohort, step):
     class Losing(Sequential):
-        def carry(self, request):
-            return (batch for batch in super().carry(request) if batch.clients[0] == "a")
+        def send(self, request):
+            return (batch for batch in super().send(request) if batch.clients[0] == "a")
 
     fed = Server(Losing(numbers(a=[0], b=[2], c=[4]), quadratic))
     for min_size, needed in ((1, 2), (3, 3)):

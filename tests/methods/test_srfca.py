@@ -281,9 +281,9 @@ class Losing(Sequential):
 
     lost: dict[str, str] = {}  # noqa: RUF012 - set by the tests
 
-    def carry(self, request):
+    def send(self, request):
         gone = "" if request.evaluating else self.lost.get(request.work.name, "")
-        return (batch for batch in super().carry(request) if batch.clients[0] not in gone)
+        return (batch for batch in super().send(request) if batch.clients[0] not in gone)
 
 
 @pytest.mark.parametrize("distance", ["l2", "cross"])

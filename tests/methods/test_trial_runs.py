@@ -130,9 +130,9 @@ def test_a_trial_without_replies_raises_too_few_replies_and_no_spec_error(cohort
         def on(self, task):
             return Losing(self._data, task)
 
-        def carry(self, request):
+        def send(self, request):
             lost = "b" if request.work.name == "trial.score" else ""
-            return (batch for batch in super().carry(request) if batch.clients[0] != lost)
+            return (batch for batch in super().send(request) if batch.clients[0] != lost)
 
     arrays = {"a": (np.ones((1, 2), np.float32), np.zeros(1, int)), "b": (np.eye(2, dtype=np.float32), np.arange(2))}
     fed = Server(Losing(data.from_arrays(arrays, test={}, classes=2), models.mclr((2,), 2)))

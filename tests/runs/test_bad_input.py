@@ -51,7 +51,7 @@ def said_by(kind, spec, **more):
         ({"data": BLOBS, "model": {"name": "mclr", "normalize": "x"}}, "model.normalize must be one of 'auto', "),
         ({"run": 3}, r"\[run\] must be a table of settings, got 3"),
         ({"data": 3}, r"\[data\] must be a name or a table with a name, got 3"),
-        ({"faults": {"drop": 2}}, "faults.drop must be a probability between 0 and 1, got 2"),
+        ({"faults": {"drop": 2}}, "faults.drop must be between 0 and 1, got 2"),
         ({"method": {"name": "ifca", "clusters": "four"}}, "method.clusters must be a whole number, got 'four'"),
         ({"method": {"name": "ifca", "first": "best"}}, "method.first must be one of 'loss', 'balanced', got 'best'"),
     ],
@@ -177,7 +177,7 @@ def test_data_without_any_training_example_are_refused():
 def test_divergence_stops_the_run_and_keeps_what_was_before(tmp_path):
     # The rate grows a billionfold in each round: by round 6 nothing is finite.
     spec = {**TINY, "run": {"rounds": 20, "clients_per_round": 4}, "local": {"lr_decay": 1e9}}
-    with pytest.raises(Diverged, match=r"Round \d: .*lower the rate") as caught:
+    with pytest.raises(Diverged, match=r"Round \d: .*lower the learning rate") as caught:
         coterie.run(spec, out=tmp_path / "here")
     assert caught.value.exit_code == 4
     assert str(caught.value).endswith(f"\nThe record up to then is in {tmp_path / 'here'}")
@@ -191,7 +191,7 @@ def test_divergence_stops_the_run_and_keeps_what_was_before(tmp_path):
 @pytest.mark.parametrize("method", ["fedavg", "ifca", "local"])
 def test_an_absurd_rate_diverges(method):
     spec = {**TINY, "method": method, "model": {"name": "mlp"}, "local": {"learning_rate": 1e20}}
-    assert "lower the rate" in said_by(Diverged, spec)
+    assert "lower the learning rate" in said_by(Diverged, spec)
 
 
 @pytest.mark.parametrize("where", ["file/here", "/proc/here"])

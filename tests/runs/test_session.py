@@ -32,12 +32,12 @@ class Deaf:
     def __init__(self, transport):
         self.transport, self.deaf = transport, ()
         self.clients, self.task = transport.clients, transport.task
-        self.on, self.move, self.save, self.load = transport.on, transport.move, transport.save, transport.load
+        self.on, self.set_data, self.save, self.load = transport.on, transport.set_data, transport.save, transport.load
 
-    def carry(self, order):
-        for block in self.transport.carry(order):
-            if order.evaluating or order.work.name not in self.deaf:
-                yield block
+    def send(self, request):
+        for batch in self.transport.send(request):
+            if request.evaluating or request.work.name not in self.deaf:
+                yield batch
 
 
 def playing(method, size=5, seed=0, **options):
@@ -161,7 +161,7 @@ def test_a_shift_noticed_in_a_skipped_round_is_noticed_again():
     lists = [data.fit.of(place) for place in range(10)]
     lists[3], lists[4] = lists[4], lists[3]
     assert not np.array_equal(data.label_counts()[3], data.label_counts()[4])
-    transport.move(data.rearranged(fit=Index.from_lists(lists)))
+    transport.set_data(data.rearranged(fit=Index.from_lists(lists)))
     transport.deaf = ("fit",)  # the clients' notices arrive, and the round fails after that
     assert session.step().skipped is not None
     assert session.state == ()
@@ -176,7 +176,7 @@ def test_a_shift_noticed_in_a_skipped_round_is_noticed_again():
 def test_a_run_whose_replies_are_not_finite_stops_and_names_round_and_clients():
     session, _ = playing(FedAvg(dataclasses.replace(LOCAL, learning_rate=1e38, momentum=0.9, epochs=5)), size=3)
     who = ", ".join(session._sampler.cohort(0))
-    text = f"Round 0: 3 of 3 replies to 'fit' are not finite ({who}); lower the rate or look at their data"
+    text = f"Round 0: 3 of 3 replies to 'fit' are not finite ({who}); lower the learning rate or check the data of "
     with pytest.raises(Diverged, match=re.escape(text)):
         session.step()
 
@@ -199,7 +199,7 @@ def test_a_state_that_is_not_finite_stops_the_run_and_is_not_taken_over():
     session, _ = playing(Divides(), size=6)
     session.step()
     names = ", ".join(session._sampler.cohort(1).clients[:5])
-    text = f"Round 1: the new models are not finite; lower the rate. Trained by {names} and others"
+    text = f"Round 1: the new models are not finite; lower the learning rate. Trained by {names} and others"
     with pytest.raises(Diverged, match=re.escape(text)):
         session.step()
     assert session.state["w"].tolist() == [1.0, 1.0]
@@ -399,7 +399,7 @@ def test_an_unheard_of_row_in_a_placement_is_an_error_not_a_score():
             return Placement(tree.stack([now]), dict.fromkeys(clients, 1))
 
     session, _ = playing(Strange())
-    with pytest.raises(Exception, match="has rows 0 to 0, was asked for 1 to 1"):
+    with pytest.raises(Exception, match="has rows 0 to 0, got rows 1 to 1"):
         session.evaluate()
 
 

@@ -1,14 +1,16 @@
-"""Where clients run: one seam, several federations behind it."""
+"""Where clients run: the `Federation` protocol, the server, and the transports to simulated clients."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coterie.federation.attacks import Attack, Attacked
-from coterie.federation.faults import Faults, Faulty
+from coterie.federation.attacks import Attack, AttackTransport
+from coterie.federation.faults import Faults, FaultTransport
 from coterie.federation.protocol import Adapt, Cached, Cohort, Federation, Mean, PerClient, Replies, Traffic
 from coterie.federation.sequential import Sequential
-from coterie.federation.server import Account, Server
+from coterie.federation.server import Server
+from coterie.federation.server_state import ServerState
+from coterie.federation.transport import Transport, TransportWrapper
 from coterie.federation.vectorized import Vectorized
 
 if TYPE_CHECKING:
@@ -16,21 +18,23 @@ if TYPE_CHECKING:
     from coterie.models import Task
 
 __all__ = [
-    "Account",
     "Adapt",
     "Attack",
-    "Attacked",
+    "AttackTransport",
     "Cached",
     "Cohort",
+    "FaultTransport",
     "Faults",
-    "Faulty",
     "Federation",
     "Mean",
     "PerClient",
     "Replies",
     "Sequential",
     "Server",
+    "ServerState",
     "Traffic",
+    "Transport",
+    "TransportWrapper",
     "Vectorized",
     "sequential",
     "vectorized",

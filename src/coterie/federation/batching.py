@@ -1,20 +1,32 @@
-"""How a cohort is dealt into compiled calls, and how their results are put together again."""
+"""How the vectorized backend splits a cohort into compiled calls, and merges the results of the calls."""
 
 from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from coterie import tree
-from coterie.types import Array, ClientId
+from coterie.federation.kernels import Plans
+from coterie.federation.messages import Request
+from coterie.types import Array, Bank, ClientId
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Member:
-    """A client of the cohort at hand: its id, its place in the order, its examples, how many, and its transform."""
+    """A client of the current request.
+
+    Attributes:
+        id: Client id.
+        place: Position in the request.
+        rows: Its example numbers in the flat array.
+        n: Number of examples.
+        transform: Index of its transform.
+    """
 
     id: ClientId
     place: int
@@ -25,81 +37,90 @@ class Member:
 
 @dataclass(frozen=True)
 class Capacity:
-    """How many clients one call holds, and how many rows of each plan."""
+    """Size of one call: number of clients, and number of rows of each plan."""
 
     clients: int
     steps: dict[str, int]
 
 
-def power(n: int) -> int:
+class Block(NamedTuple):
+    """Examples of clients with the same transform and the same sent values.
+
+    Attributes:
+        key: Index of the transform, and the row of each value that is sent per client.
+        rows: Example numbers.
+    """
+
+    key: tuple[int, ...]
+    rows: Array
+
+
+def power_of_two(n: int) -> int:
     """The smallest power of two that is at least n."""
     return 1 << max(n - 1, 0).bit_length()
 
 
-def filled(value: Any, count: int) -> Any:
-    """A stack with rows of zeros up to `count`."""
+def pad_rows(value: T, count: int) -> T:
+    """A stack with rows of zeros added up to `count`."""
 
-    def fill(leaf: Array) -> Array:
+    def pad(leaf: Array) -> Array:
+        if len(leaf) == count:
+            return leaf
         out = np.zeros((count, *leaf.shape[1:]), leaf.dtype)
         out[: len(leaf)] = leaf
         return out
 
-    return tree.map(fill, value)
+    return tree.map(pad, value)
 
 
-def padded_rows(bank: Any) -> Any:
-    """A bank with rows of zeros up to a power of two."""
-    rows = tree.rows(bank)
-    return bank if rows == power(rows) else filled(bank, power(rows))
+def flat_numbers(local: Array, rows: Array, out: Array) -> None:
+    """Positions among a client's own examples → example numbers in the flat array.
 
-
-def globally(local: Array, rows: Array, out: Array) -> None:
-    """Positions among a client's own examples → numbers in the flat array.
-
-    Filling is an example of the same client, marked by the sign: ~number. Another client's could spoil a gradient.
+    Padding becomes an example of the same client, marked by the sign: ~number. Another client's example could put NaN
+    into a gradient.
     """
     np.take(rows, local, out=out, mode="wrap")  # -1 wraps to the last example
     np.invert(out, out=out, where=local < 0)
 
 
-def add_up(total: Array, values: Array, starts: Array, members: list[Member]) -> None:
-    """The sums of consecutive runs of rows, one run a client."""
-    filled = [place for place, member in enumerate(members) if member.n]
-    if filled:
-        runs = np.add.reduceat(values[: starts[-1]].astype(np.float64), starts[filled], axis=0)
-        total[[members[place].place for place in filled]] = runs
+def split_calls(
+    clients: list[Member], costs: list[dict[str, int]], capacity: Capacity, threads: int
+) -> list[list[Member]]:
+    """Split clients into calls: one per thread, or more if they do not fit; longest work first.
 
-
-def deal(clients: list[Member], costs: list[dict[str, int]], caps: Capacity, threads: int) -> list[list[Member]]:
-    """Clients into calls: as many as there are threads, or as many as it takes; longest work first."""
+    Args:
+        clients: The clients.
+        costs: Rows of each plan, of each client.
+        capacity: Size of one call.
+        threads: Number of calls that run at a time.
+    """
     work = [max(cost.values(), default=1) for cost in costs]
-    order = sorted(range(len(clients)), key=lambda i: -work[i])
     bins: list[list[int]] = [[] for _ in range(min(threads, max(len(clients), 1)))]
-    loads = [dict.fromkeys(caps.steps, 0) for _ in bins]
-    least = [(0, b) for b in range(len(bins))]  # a heap of those that take more clients, by load
-    for i in order:
-        passed = []
-        while least:
-            load, b = heapq.heappop(least)
-            if all(loads[b][name] + costs[i][name] <= room for name, room in caps.steps.items()):
+    loads = [dict.fromkeys(capacity.steps, 0) for _ in bins]
+    open_bins = [(0, b) for b in range(len(bins))]  # a heap by load of the calls that take more clients
+    for i in sorted(range(len(clients)), key=lambda i: -work[i]):
+        full = []
+        while open_bins:
+            load, b = heapq.heappop(open_bins)
+            if all(loads[b][name] + costs[i][name] <= rows for name, rows in capacity.steps.items()):
                 break
-            passed.append((load, b))
+            full.append((load, b))
         else:
             b = len(bins)
             bins.append([])
-            loads.append(dict.fromkeys(caps.steps, 0))
+            loads.append(dict.fromkeys(capacity.steps, 0))
         bins[b].append(i)
-        for name in caps.steps:
+        for name in capacity.steps:
             loads[b][name] += costs[i][name]
-        for entry in passed:
-            heapq.heappush(least, entry)
-        if len(bins[b]) < caps.clients:
-            heapq.heappush(least, (max(loads[b].values(), default=len(bins[b])), b))
+        for entry in full:
+            heapq.heappush(open_bins, entry)
+        if len(bins[b]) < capacity.clients:
+            heapq.heappush(open_bins, (max(loads[b].values(), default=len(bins[b])), b))
     return [[clients[i] for i in sorted(each)] for each in bins if each] or [[]]
 
 
-def in_order(results: list[Any], calls: list[list[Member]], count: int) -> dict[str, Any]:
-    """The answers of all calls, in the order of the clients."""
+def merge_calls(results: list[T], calls: list[list[Member]], count: int) -> T:
+    """The results of all calls, in the order of the clients."""
     if len(calls) == 1:
         return tree.map(lambda leaf: leaf[:count], results[0])
 
@@ -110,3 +131,120 @@ def in_order(results: list[Any], calls: list[list[Member]], count: int) -> dict[
         return out
 
     return tree.map(merge, *results)
+
+
+def plan_costs(request: Request, clients: list[Member]) -> list[dict[str, int]]:
+    """Maximum number of rows of each plan, of each client."""
+    lengths = request.work.lengths
+    if lengths is None:
+        return [{} for _ in clients]
+    by_size = {n: lengths(n, **request.settings) for n in {member.n for member in clients}}
+    return [by_size[member.n] for member in clients]
+
+
+def plan_pages(request: Request, members: list[Member], capacity: Capacity) -> Plans:
+    """The plans of the clients of one call as pages of example numbers in the flat array."""
+    plan = request.work.plan
+    if plan is None:
+        return Plans({}, {}, {}, {})
+    plans = [
+        plan(member.n, request.client_seed(member.id), request.efforts.get(member.id, 1.0), **request.settings)
+        for member in members
+    ]
+    pages, starts, counts, lasts = {}, {}, {}, {}
+    for name, rows in capacity.steps.items():
+        steps = [each[name] for each in plans]
+        lengths = np.array([len(each.index) for each in steps], np.int32)
+        firsts = np.cumsum(lengths, dtype=np.int32) - lengths
+        starts[name], counts[name] = pad_rows(firsts, capacity.clients), pad_rows(lengths, capacity.clients)
+        pages[name] = np.full((rows, steps[0].index.shape[1]), -1, np.int32)
+        last = np.zeros(rows, bool)
+        for member, each, first, length in zip(members, steps, firsts.tolist(), lengths.tolist(), strict=True):
+            if length:
+                flat_numbers(each.index, member.rows, pages[name][first : first + length])
+            if each.last is not None:
+                last[first : first + length] = each.last
+        if any(each.last is not None for each in steps):
+            lasts[name] = last
+    return Plans(pages, starts, counts, lasts)
+
+
+def small_banks(request: Request, capacity: Capacity) -> dict[str, Bank | Array]:
+    """The banks that are passed whole to every call, padded to a power of two."""
+    return {
+        name: pad_rows(bank, power_of_two(tree.rows(bank)))
+        for name, (bank, _) in request.per_client.items()
+        if tree.rows(bank) <= capacity.clients
+    }
+
+
+def call_values(
+    request: Request, places: list[int], small: dict[str, Bank | Array], count: int
+) -> tuple[dict[str, Bank | Array], dict[str, Array]]:
+    """Values sent per client, of the clients of one call: banks, and the row of each client.
+
+    Args:
+        request: The request.
+        places: Positions of the clients in the request.
+        small: Banks that are passed whole; of the others, the call gets only the rows of its clients.
+        count: Number of clients to pad to.
+    """
+    banks, rows = dict(small), {}
+    for name, (bank, row) in request.per_client.items():
+        own = row[places]
+        if name not in small:
+            banks[name] = pad_rows(tree.take(bank, own), count)
+            own = np.arange(len(places))
+        rows[name] = pad_rows(own.astype(np.int32), count)
+    return banks, rows
+
+
+def group_clients(request: Request, clients: list[Member]) -> dict[tuple[int, ...], list[Member]]:
+    """Clients with the same transform and the same sent values, by `Block.key`."""
+    groups: dict[tuple[int, ...], list[Member]] = {}
+    for member in clients:
+        rows = (int(row[member.place]) for _, row in request.per_client.values())
+        groups.setdefault((member.transform, *rows), []).append(member)
+    return groups
+
+
+def split_blocks(groups: dict[tuple[int, ...], list[Member]], width: int) -> list[Block]:
+    """The examples of each group in blocks of at most `width`."""
+    blocks = []
+    for key, members in groups.items():
+        rows = np.concatenate([member.rows for member in members])
+        blocks += [Block(key, rows[first : first + width]) for first in range(0, len(rows), width)]
+    return blocks
+
+
+def block_values(
+    request: Request, blocks: list[Block], count: int, max_rows: int
+) -> tuple[dict[str, Bank | Array], dict[str, Array]]:
+    """Values sent per client, of some blocks: the rows in use, and which of them each block uses.
+
+    Args:
+        request: The request.
+        blocks: The blocks of one call.
+        count: Number of blocks to pad to.
+        max_rows: Largest number of rows in use.
+    """
+    banks, rows = {}, {}
+    for i, (name, (bank, _)) in enumerate(request.per_client.items(), start=1):
+        used = sorted({block.key[i] for block in blocks})
+        # The same number of rows whichever of them this call uses, so that no cohort compiles again.
+        banks[name] = pad_rows(tree.take(bank, used), power_of_two(min(tree.rows(bank), max_rows)))
+        rows[name] = pad_rows(np.array([used.index(block.key[i]) for block in blocks], np.int32), count)
+    return banks, rows
+
+
+def add_blocks(total: Array, values: list[Array], groups: dict[tuple[int, ...], list[Member]], width: int) -> None:
+    """Set the row of each client in `total` to the sum of its values, given those of all blocks."""
+    first = 0
+    for members in groups.values():
+        starts = np.cumsum([0, *(member.n for member in members)])
+        last = first + -(-int(starts[-1]) // width)  # rounded up
+        nonempty = [place for place, member in enumerate(members) if member.n]
+        if nonempty:
+            rows = np.concatenate(values[first:last])[: starts[-1]].astype(np.float64)
+            total[[members[place].place for place in nonempty]] = np.add.reduceat(rows, starts[nonempty], axis=0)
+        first = last

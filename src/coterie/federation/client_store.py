@@ -1,85 +1,95 @@
-"""What simulated clients have at home: their examples, memories by version, and values that are sent once."""
+"""`ClientStore`: what simulated clients store: their examples, their memories by version, and cached values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from coterie import tree
 from coterie.clients.work import Work
 from coterie.data.federated import FederatedData
 from coterie.federation.messages import Request
 from coterie.models import Task
-from coterie.types import ClientId, Params
+from coterie.types import Bank, ClientId, Params
 
 
 class ClientStore:
-    """The clients' own storage, which the server never reads; shared by the carriers of all tasks.
+    """The storage of all simulated clients, which the server never reads; shared by the transports of all tasks.
 
     Attributes:
-        data: Their examples as they are now.
-        moves: How often those have changed.
+        data: The clients' current examples.
+        data_version: Number of times that the examples have changed.
     """
 
     def __init__(self, data: FederatedData) -> None:
-        """Homes with examples and nothing else."""
+        """Clients with examples, without memories and cached values."""
         self.data = data
-        self.moves = 0
+        self.data_version = 0
         self._memories: dict[str, dict[ClientId, dict[int, Params]]] = {}
         self._holders: dict[str, set[ClientId]] = {}
         self._blanks: dict[tuple[Work, Task], Params] = {}
 
-    def move(self, data: FederatedData) -> None:
-        """Give the clients other examples of the same pool: the world has changed."""
-        assert data.x is self.data.x, "examples may change hands, but not themselves"
+    def set_data(self, data: FederatedData) -> None:
+        """Give the clients other examples of the same pool, as after a shift."""
+        assert data.x is self.data.x, "a shift reassigns examples; it does not change them"
         self.data = data
-        self.moves += 1
+        self.data_version += 1
 
-    def receive(self, order: Request) -> tuple[list[ClientId], list[ClientId]]:
-        """Take in the kept values of an order; who can do the work, and who lacks a value that was not attached.
+    def receive(self, request: Request) -> tuple[list[ClientId], list[ClientId]]:
+        """Store the cached values of a request; returns the clients that can do the work, and those that miss a value.
 
-        Only who has which is noted: the values themselves come with every order in a simulation.
+        Only who has which value is stored: in a simulation every request contains the values themselves.
         """
-        lacking: set[ClientId] = set()
-        for each in (order, order.after):
-            for key, attached in each.once.values() if each is not None else ():
-                holders = self._holders.setdefault(key, set())
-                holders.update(attached.intersection(order.clients))
-                lacking.update(client for client in order.clients if client not in holders)
-        return [client for client in order.clients if client not in lacking], sorted(lacking)
+        missing: set[ClientId] = set()
+        for step in request.steps:
+            for digest, attached in step.cached.values():
+                holders = self._holders.setdefault(digest, set())
+                holders.update(attached.intersection(request.clients))
+                missing.update(client for client in request.clients if client not in holders)
+        return [client for client in request.clients if client not in missing], sorted(missing)
 
-    def memory(self, order: Request, client: ClientId, task: Task) -> Params:
-        """What the client remembers: the version that the order names, or a blank."""
-        work = order.work
-        assert work.memory is not None
+    def memories(self, request: Request, task: Task) -> list[Params] | None:
+        """The memory of each client of a request, in the version that the request names; None if it uses none."""
+        work = request.work
+        if work.memory is None:
+            return None
         assert work.blank is not None
-        kept = self._memories.get(work.memory, {}).get(client, {})
-        # A version that this client does not have means a blank, as for one that has none: its disk was lost.
-        memory = kept.get(order.versions.get(client, -1))
-        if memory is None and (work, task) not in self._blanks:
+        if (work, task) not in self._blanks:
             self._blanks[work, task] = tree.host(work.blank(task))
-        return self._blanks[work, task] if memory is None else memory
+        blank, stored = self._blanks[work, task], self._memories.get(work.memory, {})
+        # A client that does not have the version, because it lost its storage, starts from a blank memory.
+        versions = request.versions
+        return [stored.get(client, {}).get(versions.get(client, -1), blank) for client in request.clients]
 
-    def remember(self, order: Request, client: ClientId, memory: Params) -> None:
-        """Keep a new version beside those that may be asked for again: the accepted one, and that before the round."""
-        assert order.work.memory is not None
-        if order.evaluating:  # to be scored leaves nothing behind
+    def remember(self, request: Request, memory: Bank | list[Params]) -> None:
+        """Store the new memory of each client of a request: a bank, or a list with one memory per client.
+
+        The versions that may be named again are kept: the one accepted last, and the one before the round.
+        """
+        assert request.work.memory is not None
+        if not request.writes_memory:
             return
-        kept = self._memories.setdefault(order.work.memory, {}).setdefault(client, {})
-        wanted = (order.versions.get(client), order.standing.get(client))
-        for version in [version for version in kept if version not in wanted]:
-            del kept[version]
-        kept[order.id] = memory
+        stored = self._memories.setdefault(request.work.memory, {})
+        for place, client in enumerate(request.clients):
+            versions = stored.setdefault(client, {})
+            wanted = (request.versions.get(client), request.versions_before_round.get(client))
+            for version in [version for version in versions if version not in wanted]:
+                del versions[version]
+            # A copy: a row of the bank would keep the whole bank in memory.
+            own = memory[place] if isinstance(memory, list) else tree.map(np.copy, tree.row(memory, place))
+            versions[request.id] = own
 
     def forget(self, client: ClientId) -> None:
-        """Lose all that a client kept, as a client with a broken disk does."""
+        """Delete all that a client stored, as after a disk failure."""
         for memories in self._memories.values():
             memories.pop(client, None)
         for holders in self._holders.values():
             holders.discard(client)
 
     def save(self) -> dict[str, Any]:
-        """All homes as plain data."""
+        """Memories and cached values as plain data."""
         return {
             "memories": {
                 name: {client: dict(versions) for client, versions in clients.items()}
@@ -88,53 +98,10 @@ class ClientStore:
             "holders": {key: sorted(clients) for key, clients in self._holders.items()},
         }
 
-    def load(self, saved: dict[str, Any]) -> None:
-        """Take over homes that were saved."""
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Restore what `save` returned."""
         self._memories = {
             name: {client: dict(versions) for client, versions in clients.items()}
             for name, clients in saved["memories"].items()
         }
         self._holders = {key: set(clients) for key, clients in saved["holders"].items()}
-
-
-class SimulatedTransport:
-    """What carriers to simulated clients share: who they are, what they learn, and their homes."""
-
-    def __init__(self, task: Task, homes: ClientStore) -> None:
-        """Clients with these homes.
-
-        Args:
-            task: What they learn; refused where it does not fit their examples.
-            homes: With their examples.
-        """
-        data = homes.data
-        task.check(data.x, data.y, shape=data.shape, tokens=data.ids)
-        self._task = task
-        self._homes = homes
-        self._clients = tuple(sorted(data.clients))
-
-    @property
-    def clients(self) -> Sequence[ClientId]:
-        """All clients, sorted."""
-        return self._clients
-
-    @property
-    def task(self) -> Task:
-        """What they learn."""
-        return self._task
-
-    @property
-    def _data(self) -> FederatedData:
-        return self._homes.data
-
-    def move(self, data: FederatedData) -> None:
-        """Give the clients other examples."""
-        self._homes.move(data)
-
-    def save(self) -> Any:
-        """What the clients keep."""
-        return self._homes.save()
-
-    def load(self, saved: Any) -> None:
-        """Take over what was saved."""
-        self._homes.load(saved)

@@ -1,4 +1,4 @@
-"""`Cohort`: who takes part in a round, and the only sampler a method may use."""
+"""`Cohort`: the clients of a round, and the only sampler that a method uses."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from coterie.types import ClientId
 
 @dataclass(frozen=True)
 class Cohort:
-    """The clients of round t, in the order of their ids, the same for every method of a comparison.
+    """The clients of round t, sorted by id; the same for every method of a comparison.
 
     Attributes:
-        t: The round, from 0; -1 while preparing.
-        clients: Who takes part.
-        seed: Of the draws of this round, shared by all methods.
-        available: All clients that could be asked, sorted.
-        efforts: For each straggler, the share of the work that it has time for, in [0, 1).
+        t: Round number from 0; -1 while preparing.
+        clients: The clients of the cohort.
+        seed: Seed of the draws of this round, the same for all methods.
+        available: All clients that can be asked, sorted.
+        efforts: Straggler → fraction of the work that it does, in [0, 1).
     """
 
     t: int
@@ -28,7 +28,7 @@ class Cohort:
     efforts: Mapping[ClientId, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """In the order of ids, whoever made it."""
+        """Sort the clients and remove duplicates."""
         if list(self.clients) != sorted(set(self.clients)):
             object.__setattr__(self, "clients", tuple(sorted(set(self.clients))))
 
@@ -39,7 +39,7 @@ class Cohort:
         return len(self.clients)
 
     def active(self) -> Cohort:
-        """Those who do all of the work: the cohort without its stragglers."""
+        """The cohort without its stragglers."""
         return self.of(client for client in self.clients if client not in self.efforts)
 
     def of(self, clients: Iterable[ClientId]) -> Cohort:
@@ -49,13 +49,13 @@ class Cohort:
     def draw(
         self, pool: Iterable[ClientId], size: int, *, weights: Mapping[ClientId, float] | None = None, name: str
     ) -> Cohort:
-        """At most `size` distinct clients of a pool.
+        """Draw at most `size` distinct clients from a pool.
 
         Args:
-            pool: From whom.
-            size: How many; all of the pool where it is smaller.
-            weights: Each next client is drawn with probability proportional to its weight; uniform without.
-            name: What the draw is for; two draws of one round with one name are the same draw.
+            pool: The clients to draw from.
+            size: Number of clients; all of the pool if it is smaller.
+            weights: Clients are drawn one after another with probability proportional to their weight; None: uniform.
+            name: Name of the draw; two draws of a round with the same name are equal.
         """
         members = self.available if pool is self.available else sorted(set(pool))
         seed = self.seed.fold("draw", name)

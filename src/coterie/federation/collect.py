@@ -1,205 +1,185 @@
-"""The replies of one ask while they come in: checked one by one, kept or refused, added up."""
+"""Last step of an ask: replies are checked one by one as they arrive, kept or rejected, and averaged."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from coterie import tree
 from coterie.aggregation import Aggregation
-from coterie.clients import schema as schemas
-from coterie.clients.schema import Model, Ragged, Schema, Settings, Values
-from coterie.federation.messages import ReplyBatch, Request, pick
-from coterie.federation.protocol import Mean
-from coterie.federation.reduce import Reduction, Selection
+from coterie.clients.schema import Model, Schema, Values
+from coterie.federation.checks import check_mean, reply_problem
+from coterie.federation.messages import Answer, ReplyBatch, Request, take
+from coterie.federation.protocol import Mean, means_of
+from coterie.federation.reduce import Reduction, reduction
 from coterie.federation.replies import Replies
 from coterie.models import Task
 from coterie.types import Array, ClientId, Params
 
-#: Why a reply is refused that holds NaN or infinite numbers.
+#: The reason for rejecting a reply that contains NaN or infinity.
 NOT_FINITE = "not finite"
 
-
-#: Nobody is taken to be bad.
+#: The plain mean.
 PLAIN = Aggregation()
 
 
 class ReplyCollector:
-    """The replies of one ask while they come in."""
+    """The replies to one request while they arrive.
+
+    Attributes:
+        lost: Client without a valid reply so far → reason.
+    """
 
     def __init__(
         self,
-        order: Request,
+        request: Request,
         task: Task,
         template: Params,
-        how: Mean | None,
-        dims: Mapping[str, int],
+        reduce: Mean | Sequence[Mean] | None = None,
         aggregation: Aggregation = PLAIN,
     ) -> None:
-        """Nobody has answered yet.
+        """No replies yet.
 
         Args:
-            order: What was asked.
-            task: What the clients learn.
+            request: What was asked.
+            task: The task of the clients.
             template: A model of that task.
-            how: How replies are added up; None to keep each of them.
-            dims: Named dimensions of what was sent.
-            aggregation: By which rule they are averaged.
+            reduce: How replies are averaged; None to keep each of them.
+            aggregation: The aggregation rule.
         """
-        self.order = order
-        self.lost: dict[ClientId, str] = dict.fromkeys(order.clients, "no reply")
+        means = means_of(reduce)
+        for mean in means:
+            check_mean(mean, request, template)
+        self.lost: dict[ClientId, str] = dict.fromkeys(request.clients, "no reply")
+        self._request = request
         self._task = task
         self._template = template
-        self._how = how
-        if how is None:
-            self._reduction = None
-        else:
-            self._reduction = (
-                Reduction(how, template) if aggregation.rule == "mean" else Selection(how, template, aggregation)
-            )
-        self._blocks: list[ReplyBatch] = []
+        self._reductions: list[Reduction] = [reduction(mean, template, aggregation) for mean in means]
+        self._reduced = {mean.of for mean in means}
+        self._batches: list[ReplyBatch] = []
         self._seen: set[ClientId] = set()
-        self._asked = set(order.clients)
-        self._dims = dict(dims)
-        self._holds = False
+        self._asked = set(request.clients)
+        self._dims = dict(request.dims)
+        self._waits = False
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
-        """Who gave a good answer so far."""
-        return tuple(client for block in self._blocks for client in block.clients)
+        """Clients with a valid reply so far, in the order of arrival."""
+        return tuple(client for batch in self._batches for client in batch.clients)
 
-    def hold(self) -> None:
-        """Some clients answer after the others: models must wait to be added up in the order of client ids."""
-        self._holds = self._how is not None
+    def wait(self) -> None:
+        """Average at the end only: some clients reply out of order, and models are added in the order of client ids."""
+        self._waits = bool(self._reductions)
 
-    def take(self, block: ReplyBatch) -> list[tuple[ClientId, str]]:
-        """Keep the good replies of a block; give the others with the reason."""
-        bad: dict[int, str] = {}
-        dims = {**self._dims, "replies": len(block.clients)}
-        common = block.problem or ("late" if block.late else None) or self._misfit(block, dims)
-        here: set[ClientId] = set()
-        for place, client in enumerate(block.clients):
-            if block.order != self.order.id:
-                bad[place] = "of another ask"
+    def take(self, batch: ReplyBatch) -> list[tuple[ClientId, str]]:
+        """Keep the valid replies of a batch; returns the clients and reasons of the others."""
+        dims = {**self._dims, "replies": len(batch.clients)}
+        rejected = self._rejected(batch, dims)
+        for place, reason in rejected.items():
+            if batch.clients[place] in self._asked and reason not in ("repeated", "of another ask"):
+                self.lost[batch.clients[place]] = reason
+        valid = [place for place in range(len(batch.clients)) if place not in rejected]
+        if valid:
+            self._dims = dims  # dimensions that the work leaves open are fixed by the first valid reply
+            self._keep(batch if not rejected else batch.take(valid))
+        return [(batch.clients[place], reason) for place, reason in sorted(rejected.items())]
+
+    def _rejected(self, batch: ReplyBatch, dims: dict[str, int]) -> dict[int, str]:
+        """Position in the batch → why this reply is rejected; `dims` collects the named dimensions."""
+        problem = batch.problem or ("late" if batch.late else None)
+        problem = problem or reply_problem(batch, self._request.work, self._task, self._template, dims)
+        rejected: dict[int, str] = {}
+        in_batch: set[ClientId] = set()
+        for place, client in enumerate(batch.clients):
+            if batch.request != self._request.id:
+                rejected[place] = "of another ask"
             elif client not in self._asked:
-                bad[place] = "not asked"
-            elif client in self._seen or client in here:
-                bad[place] = "repeated"
-            elif common:
-                bad[place] = common
-            here.add(client)
-        if not common:
-            for place in np.flatnonzero(~_finite_rows(block)).tolist():
-                bad.setdefault(place, NOT_FINITE)
-            for place in np.flatnonzero(~self._grouped(block)).tolist():
-                bad.setdefault(place, "of no group")
-        for place, reason in bad.items():
-            if block.clients[place] in self._asked and reason not in ("repeated", "of another ask"):
-                self.lost[block.clients[place]] = reason
-        good = [place for place in range(len(block.clients)) if place not in bad]
-        if good:
-            self._dims = dims  # what the work left open holds for the replies that follow
-            self._keep(block if not bad else block.rows(good))
-        return [(block.clients[place], reason) for place, reason in sorted(bad.items())]
+                rejected[place] = "not asked"
+            elif client in self._seen or client in in_batch:
+                rejected[place] = "repeated"
+            elif problem:
+                rejected[place] = problem
+            in_batch.add(client)
+        if not problem:
+            for place in np.flatnonzero(~_finite_rows(batch)).tolist():
+                rejected.setdefault(place, NOT_FINITE)
+            for place in np.flatnonzero(~self._has_group(batch)).tolist():
+                rejected.setdefault(place, "no such group")
+        return rejected
 
-    def _grouped(self, block: ReplyBatch) -> Array:
-        """Which replies name a group that exists, where they do."""
-        if self._how is None or not isinstance(self._how.by, str):
-            return np.ones(len(block.clients), bool)
-        groups = np.asarray(block.answers[self._how.by])
-        return (groups >= 0) & (groups < self._how.groups)
+    def _has_group(self, batch: ReplyBatch) -> Array:
+        """Which replies name an existing group, where replies name their group."""
+        valid = np.ones(len(batch.clients), bool)
+        for each in self._reductions:
+            if isinstance(each.how.by, str):
+                groups = np.asarray(batch.answers[each.how.by])
+                valid &= (groups >= 0) & (groups < each.how.groups)
+        return valid
 
-    def _misfit(self, block: ReplyBatch, dims: dict[str, int]) -> str | None:
-        """Why the answers are not what the work declares, or None; `dims` collects the named dimensions."""
-        gives, many = self.order.work.gives, len(block.clients)
-        if set(block.answers) != set(gives):
-            return f"gives {sorted(block.answers)}, not {sorted(gives)}"
-        samples = np.asarray(block.samples)
-        if samples.shape != (many,) or samples.dtype.kind not in "iu" or (many and samples.min() < 0):
-            return "does not say on how many examples it worked"
-        for name, schema in gives.items():
-            value = block.answers[name]
-            if isinstance(schema, Ragged):
-                if not isinstance(value, list) or len(value) != many:
-                    return f"{name} is not one list of arrays"
-                found = (schemas.problem(schema, items, self._task, self._template, dict(dims)) for items in value)
-                fault = next((text for text in found if text), None)
-            elif isinstance(schema, Model):
-                stacked = dataclasses.replace(schema, stack=("replies", *schema.stack))
-                fault = schemas.problem(stacked, value, self._task, self._template, dims)
-            else:
-                assert not isinstance(schema, Settings)
-                stacked_values = dataclasses.replace(schema, shape=("replies", *schema.shape))
-                fault = schemas.problem(stacked_values, value, self._task, self._template, dims)
-            if fault:
-                return f"{name} {fault}"
-        return None
-
-    def _keep(self, block: ReplyBatch) -> None:
-        for client in block.clients:
+    def _keep(self, batch: ReplyBatch) -> None:
+        for client in batch.clients:
             self._seen.add(client)
             del self.lost[client]
-        if self._reduction is not None and self._how is not None and not self._holds:
-            groups = self._reduction.groups_of(block.clients, block.answers)
-            self._reduction.add(block.answers[self._how.of], groups, block.samples)
-            rest = {name: value for name, value in block.answers.items() if name != self._how.of}
-            block = dataclasses.replace(block, answers=rest)
-        self._blocks.append(block)
+        if self._reductions and not self._waits:
+            self._reduce(batch.clients, batch.answers, batch.samples)
+            rest = {name: value for name, value in batch.answers.items() if name not in self._reduced}
+            batch = dataclasses.replace(batch, answers=rest)
+        self._batches.append(batch)
 
-    def _none_of(self, schema: Schema) -> Any:
-        """The answers of nobody."""
+    def _reduce(self, clients: tuple[ClientId, ...], answers: Mapping[str, Answer], samples: Array) -> None:
+        for each in self._reductions:
+            each.add(clients, answers, samples)
+
+    def replies(self) -> Replies:
+        """All valid replies, in the order of client ids."""
+        clients, batches = self.clients, self._batches
+        samples = np.concatenate([np.zeros(0, np.int64), *(batch.samples for batch in batches)])
+        gives = self._request.work.gives
+        names = [name for name in gives if self._waits or name not in self._reduced]
+        answers = {
+            name: _join([batch.answers[name] for batch in batches]) if batches else self._empty(gives[name])
+            for name in names
+        }
+        order = sorted(range(len(clients)), key=clients.__getitem__)
+        if order != list(range(len(clients))):
+            assert not self._reductions or self._waits, "a transport must return replies in the order of client ids"
+            clients = tuple(clients[place] for place in order)
+            samples = samples[order]
+            answers = {name: take(value, order) for name, value in answers.items()}
+        if self._waits:
+            if clients:
+                self._reduce(clients, answers, samples)
+            answers = {name: value for name, value in answers.items() if name not in self._reduced}
+        return Replies(clients, samples, answers, tuple(each.result() for each in self._reductions), dict(self.lost))
+
+    def _empty(self, schema: Schema) -> Answer:
+        """The answers of no clients."""
         if isinstance(schema, Model):
             return tree.map(lambda leaf: np.zeros((0, *leaf.shape), leaf.dtype), self._template)
         return np.zeros(0, schema.dtype) if isinstance(schema, Values) else []
 
-    def replies(self) -> Replies:
-        """What came, in the order of client ids."""
-        blocks = self._blocks
-        clients = self.clients
-        samples = np.concatenate([np.zeros(0, np.int64), *(block.samples for block in blocks)])
-        reduced = None if self._how is None or self._holds else self._how.of
-        names = [name for name in self.order.work.gives if name != reduced]
-        answers = {name: _join([block.answers[name] for block in blocks]) for name in names} if blocks else {}
-        if not blocks:
-            answers = {name: self._none_of(self.order.work.gives[name]) for name in names}
-        order = sorted(range(len(clients)), key=clients.__getitem__)
-        if order != list(range(len(clients))):
-            assert self._reduction is None or self._holds, "a carrier must give replies in the order of client ids"
-            clients = tuple(clients[place] for place in order)
-            samples = samples[order]
-            answers = {name: pick(value, order) for name, value in answers.items()}
-        if self._holds and self._reduction is not None and self._how is not None:
-            bank = answers.pop(self._how.of)
-            if clients:
-                self._reduction.add(bank, self._reduction.groups_of(clients, answers), samples)
-        mean, weight, spread = (None, None, None) if self._reduction is None else self._reduction.result()
-        return Replies(clients, samples, answers, mean, weight, spread, dict(self.lost))
 
-
-def _finite_rows(block: ReplyBatch) -> Array:
-    """Which replies hold finite numbers only; cheap where all of them do."""
-    fine = np.ones(len(block.clients), bool)
-    for value in block.answers.values():
+def _finite_rows(batch: ReplyBatch) -> Array:
+    """Which replies contain only finite numbers; fast if all of them do."""
+    finite = np.ones(len(batch.clients), bool)
+    for value in batch.answers.values():
         if isinstance(value, list):
-            fine &= np.array([all(tree.finite(item) for item in items) for items in value], bool)
+            finite &= np.array([all(tree.finite(array) for array in arrays) for arrays in value], bool)
             continue
         for leaf in tree.leaves(value):
             if leaf.dtype.kind != "f":
                 continue
-            with np.errstate(over="ignore"):  # large numbers are finite; then each of them is looked at
+            with np.errstate(over="ignore"):  # the square of a large finite number may overflow
                 square = np.dot(leaf.reshape(-1), leaf.reshape(-1))
             if not np.isfinite(square):
-                fine &= np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1)
-    return fine
+                finite &= np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1)
+    return finite
 
 
-def _join(values: list[Any]) -> Any:
-    return [item for items in values for item in items] if isinstance(values[0], list) else tree.concatenate(values)
-
-
-def some(clients: Sequence[str]) -> str:
-    """The first few of many names."""
-    return ", ".join(clients[:5]) + (f" and {len(clients) - 5} more" if len(clients) > 5 else "")
+def _join(values: list[Answer]) -> Answer:
+    """The answers of several batches one after the other."""
+    if isinstance(values[0], list):
+        return [arrays for value in values if isinstance(value, list) for arrays in value]
+    return tree.concatenate(values)

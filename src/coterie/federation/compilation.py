@@ -1,4 +1,4 @@
-"""Compilation: counted, timed, and kept on disk between runs."""
+"""JAX compilations: counted, timed, and cached on disk between runs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _COMPILED = "/jax/core/compile/backend_compile_duration"
 
 @dataclass(frozen=True)
 class Compilations:
-    """How many there were in this process, and how many seconds they took."""
+    """Number of compilations in this process, and the seconds that they took."""
 
     count: int
     seconds: float
 
 
 class _Counter:
-    """Listens to JAX; one per process, since JAX reports to the process."""
+    """Counts the compilations that JAX reports; one per process, because JAX reports per process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,10 +34,10 @@ class _Counter:
 
         with self._lock:
             if not self._listening:
-                jax.monitoring.register_event_duration_secs_listener(self._heard)
+                jax.monitoring.register_event_duration_secs_listener(self._on_event)
                 self._listening = True
 
-    def _heard(self, event: str, duration_secs: float, **_: str | int) -> None:
+    def _on_event(self, event: str, duration_secs: float, **_: str | int) -> None:
         if event == _COMPILED:
             with self._lock:
                 self.count += 1
@@ -48,19 +48,19 @@ _COUNTER = _Counter()
 
 
 def compilations() -> Compilations:
-    """What was compiled since the first call of `prepare`."""
+    """Compilations since the first call of `prepare`."""
     return Compilations(_COUNTER.count, _COUNTER.seconds)
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1  # not on Linux
+    return os.cpu_count() or 1  # other systems than Linux
 
 
 def prepare() -> None:
-    """Start counting, and keep what is compiled in the user's cache folder unless JAX was told where already."""
+    """Start counting, and set the compilation cache to the user's cache folder unless JAX has one already."""
     import jax
 
     backend.start()
@@ -70,7 +70,7 @@ def prepare() -> None:
         try:
             folder = Path(root) / "coterie" / "compiled"
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError:  # no home, or a full or read-only disk: compile every time
+        except OSError:  # no home folder, or a full or read-only disk: work without a cache
             return
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -1,49 +1,53 @@
-"""Clients that fail: replies that are lost, late, repeated, not finite or of the wrong shape, by seeded probability."""
+"""Simulated faults: replies that are lost, late, repeated, not finite or of the wrong shape, by seeded probability."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
 from coterie import tree
+from coterie.bounds import Bound, check
 from coterie.errors import SpecError
-from coterie.federation.messages import ReplyBatch, Request, Transport, TransportWrapper
+from coterie.federation.messages import Answer, ReplyBatch, Request
+from coterie.federation.transport import Transport, TransportWrapper
 from coterie.models import Task
 from coterie.seeds import Seed
+from coterie.types import Array
+
+Probability = Annotated[float, Bound(at_least=0, at_most=1)]
 
 
 @dataclass(frozen=True)
 class Faults:
-    """How often what goes wrong, each with its own probability per reply; at most one of them happens.
+    """Probability of each fault per reply; at most one of them happens to a reply.
 
     Attributes:
         drop: The reply is lost.
-        late: It comes after the deadline, and is refused.
-        duplicate: It comes twice.
-        nan: It holds numbers that are none.
-        shape: Its arrays have a wrong shape.
+        late: The reply arrives after the deadline and is rejected.
+        duplicate: The reply arrives twice.
+        nan: NaN in the reply.
+        shape: The arrays of the reply have the wrong shape.
     """
 
-    drop: float = 0.0
-    late: float = 0.0
-    duplicate: float = 0.0
-    nan: float = 0.0
-    shape: float = 0.0
+    drop: Probability = 0.0
+    late: Probability = 0.0
+    duplicate: Probability = 0.0
+    nan: Probability = 0.0
+    shape: Probability = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what are no probabilities."""
-        for name, value in dataclasses.asdict(self).items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise SpecError(f"faults.{name} must be a probability between 0 and 1, got {value!r}")
-        if sum(dataclasses.asdict(self).values()) > 1 + 1e-9:
-            raise SpecError("The probabilities of faults add up to more than 1; lower some of them")
+        """Validate the settings."""
+        check(self, "faults")
+        total = sum(dataclasses.asdict(self).values())
+        if total > 1 + 1e-9:
+            raise SpecError(f"The probabilities of all faults must add up to at most 1, got {total:g}")
 
-    def of(self, seed: Seed) -> str | None:
-        """What happens to one reply."""
+    def draw(self, seed: Seed) -> str | None:
+        """The fault that happens to one reply, or None."""
         u = float(seed.uniform(1)[0])
         for name, probability in dataclasses.asdict(self).items():
             if u < probability:
@@ -52,65 +56,66 @@ class Faults:
         return None
 
 
-class Faulty(TransportWrapper):
-    """A carrier whose replies suffer; the clients did their work and remember it all the same."""
+class FaultTransport(TransportWrapper):
+    """A transport that adds faults to the replies. The clients have done their work and stored their memory."""
 
     def __init__(self, transport: Transport, faults: Faults, seed: Seed) -> None:
-        """Make another carrier's replies fail."""
-        self._transport = transport
+        """Add faults to a transport."""
+        super().__init__(transport)
         self._faults = faults
         self._seed = seed
 
-    def on(self, task: Task) -> Faulty:
+    def on(self, task: Task) -> FaultTransport:
         """The same faults with another task."""
-        return Faulty(self._transport.on(task), self._faults, self._seed)
+        return FaultTransport(self._transport.on(task), self._faults, self._seed)
 
-    def carry(self, order: Request) -> Iterator[ReplyBatch]:
-        """The replies that arrive, as they arrive. Scoring is the simulator's business and does not fail."""
-        for block in self._transport.carry(order):
-            if block.problem is not None or order.evaluating:
-                yield block
+    def send(self, request: Request) -> Iterator[ReplyBatch]:
+        """The replies with their faults. Evaluation has no faults."""
+        for batch in self._transport.send(request):
+            if batch.problem is not None or request.evaluating:
+                yield batch
                 continue
-            # By the order's number and the client: a resumed run meets the same faults.
-            fates = [self._faults.of(self._seed.fold("fault", order.id, client)) for client in block.clients]
-            whole = [place for place, fate in enumerate(fates) if fate in (None, "duplicate", "nan")]
-            if whole:
-                yield _poisoned(block.rows(whole), [fates[place] == "nan" for place in whole])
-            for place, fate in enumerate(fates):
-                one = block.rows([place])
-                if fate == "duplicate":
+            # By request id and client, so that a resumed run has the same faults.
+            faults = [self._faults.draw(self._seed.fold("fault", request.id, client)) for client in batch.clients]
+            in_time = [place for place, fault in enumerate(faults) if fault in (None, "duplicate", "nan")]
+            if in_time:
+                yield _with_nan(batch.take(in_time), np.array([faults[place] == "nan" for place in in_time]))
+            for place, fault in enumerate(faults):
+                one = batch.take([place])
+                if fault == "duplicate":
                     yield one
-                elif fate == "late":
+                elif fault == "late":
                     yield dataclasses.replace(one, late=True)
-                elif fate == "shape":
-                    yield dataclasses.replace(one, answers={k: _misshapen(v) for k, v in one.answers.items()})
+                elif fault == "shape":
+                    yield dataclasses.replace(one, answers={k: _wrong_shape(v) for k, v in one.answers.items()})
 
 
-def _poisoned(block: ReplyBatch, sick: list[bool]) -> ReplyBatch:
-    if not any(sick):
-        return block
+def _with_nan(batch: ReplyBatch, replies: Array) -> ReplyBatch:
+    """The batch with all floats of some replies set to NaN."""
+    if not replies.any():
+        return batch
 
-    def spoil(leaf: Any) -> Any:
+    def set_rows(leaf: Array) -> Array:
         if leaf.dtype.kind != "f":
             return leaf
         leaf = leaf.copy()
-        leaf[np.array(sick)] = np.nan
+        leaf[replies] = np.nan
         return leaf
 
-    answers = {
-        name: [[_spoilt(a) for a in items] if bad else items for items, bad in zip(value, sick, strict=True)]
-        if isinstance(value, list)
-        else tree.map(spoil, value)
-        for name, value in block.answers.items()
-    }
-    return dataclasses.replace(block, answers=answers)
+    def changed(value: Answer) -> Answer:
+        if isinstance(value, list):
+            pairs = zip(value, replies, strict=True)
+            return [[_nan_like(array) for array in arrays] if bad else arrays for arrays, bad in pairs]
+        return tree.map(set_rows, value)
+
+    return dataclasses.replace(batch, answers={name: changed(value) for name, value in batch.answers.items()})
 
 
-def _spoilt(array: Any) -> Any:
+def _nan_like(array: Array) -> Array:
     return np.full_like(array, np.nan) if array.dtype.kind == "f" else array
 
 
-def _misshapen(value: Any) -> Any:
+def _wrong_shape(value: Answer) -> Answer:
     if isinstance(value, list):
-        return [[array[None] for array in items] for items in value]
+        return [[array[None] for array in arrays] for arrays in value]
     return tree.map(lambda leaf: leaf[..., None], value)

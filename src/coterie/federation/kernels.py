@@ -1,10 +1,10 @@
-"""The compiled halves of the vectorized federation: loops over products of rows, and over clients."""
+"""Compiled functions of the vectorized backend: loops over blocks of examples, and over clients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,113 +13,213 @@ from coterie.clients import settings as setting
 from coterie.clients.work import Batch, Batches, Client, Work
 from coterie.data import transforms
 from coterie.models import Task
+from coterie.types import Array, Bank, Params
+
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
+
+T = TypeVar("T")
+
+# The arguments of the compiled functions are NamedTuples, which JAX takes as pytrees. Fields hold NumPy arrays at the
+# call and traced arrays inside the compiled function.
 
 
-def gather(x: Any, y: Any, table: Any, index: Any, turned: Any, names: tuple[str, ...]) -> Batch:
-    """The examples of these numbers, under the transform of their client; vectors where a table has one for each id."""
+class Examples(NamedTuple):
+    """All examples of all clients.
+
+    Attributes:
+        x: (examples, ...) inputs as stored.
+        y: (examples,) labels or targets.
+        table: (tokens, width) vector of each token id; None: inputs are used as stored.
+    """
+
+    x: JaxArray
+    y: JaxArray
+    table: JaxArray | None
+
+
+class Sent(NamedTuple):
+    """Sent values as a compiled function takes them.
+
+    Attributes:
+        numbers: Name of settings → their traced numbers.
+        shared: Name → value for all clients.
+        banks: Name → stack of values that differ between clients.
+        rows: Name → row of the stack, of each block or client of the call.
+    """
+
+    numbers: Mapping[str, Array]
+    shared: Mapping[str, object]
+    banks: Mapping[str, Bank | Array]
+    rows: Mapping[str, Array | JaxArray]
+
+
+class Plans(NamedTuple):
+    """The planned batches of the clients of one call, by name of the plan.
+
+    Attributes:
+        pages: (rows, width) example numbers of all clients, one after the other; padding is ~number.
+        starts: (clients,) first row of each client.
+        counts: (clients,) number of rows of each client.
+        lasts: (rows,) whether a batch ends at this row, for plans that split batches.
+    """
+
+    pages: Mapping[str, Array | JaxArray]
+    starts: Mapping[str, Array | JaxArray]
+    counts: Mapping[str, Array | JaxArray]
+    lasts: Mapping[str, Array | JaxArray]
+
+
+class EachCall(NamedTuple):
+    """Arguments of a compiled per-example function.
+
+    Attributes:
+        examples: All examples.
+        blocks: (blocks, width) example numbers; padding is negative.
+        transform: (blocks,) index of the transform.
+        live: Number of blocks in use.
+        sent: Sent values; rows are per block.
+    """
+
+    examples: Examples
+    blocks: Array | JaxArray
+    transform: Array | JaxArray
+    live: np.int32 | JaxArray
+    sent: Sent
+
+
+class BodyCall(NamedTuple):
+    """Arguments of a compiled body. Arrays have one row per client of the call, padded to its capacity.
+
+    Attributes:
+        examples: All examples.
+        live: Number of clients in use.
+        n: (clients,) number of examples.
+        keys: (clients, 2) random keys.
+        transform: (clients,) index of the transform.
+        plans: Planned batches.
+        sums: Sums of the per-example function.
+        memory: Memories, stacked.
+        sent: Sent values; rows are per client.
+    """
+
+    examples: Examples
+    live: np.int32 | JaxArray
+    n: Array | JaxArray
+    keys: Array | JaxArray
+    transform: Array | JaxArray
+    plans: Plans
+    sums: Mapping[str, Array]
+    memory: Bank
+    sent: Sent
+
+
+def gather(examples: Examples, index: Array | JaxArray, transform: JaxArray, names: tuple[str, ...]) -> Batch:
+    """The examples of these numbers, transformed as their client sees them.
+
+    Args:
+        examples: All examples.
+        index: (rows,) example numbers; padding is ~number.
+        transform: Index of the transform in `names`.
+        names: The transforms that occur in the data.
+    """
     from jax import lax
 
-    safe = lax.max(index, ~index)  # filling is marked by the sign
-    # One slice a row: XLA's gather computes an address for each number and takes three times as long on a CPU. With ten
-    # thousand clients it also hands the few labels of a batch to several threads, going by the size of all of them.
-    images, labels = lax.map(
-        lambda number: tuple(lax.dynamic_index_in_dim(each, number, keepdims=False) for each in (x, y)), safe
+    numbers = lax.max(index, ~index)  # padding is marked by the sign
+    # One slice per row: XLA's gather computes an address for each number and takes three times as long on a CPU. With
+    # ten thousand clients it also splits the few labels of a batch among threads, going by the size of the whole array.
+    inputs, labels = lax.map(
+        lambda number: tuple(lax.dynamic_index_in_dim(each, number, keepdims=False) for each in examples[:2]), numbers
     )
     if len(names) > 1:
-        branches: list[Callable[[Any], Any]] = [transforms.TRANSFORMS[name] for name in names]
-        images = lax.switch(turned, branches, images)
+        branches: list[Callable[[JaxArray], JaxArray]] = [transforms.TRANSFORMS[name] for name in names]
+        inputs = lax.switch(transform, branches, inputs)
     elif names != ("identity",):
-        images = transforms.apply(names[0], images)
-    if table is not None:
-        images = table.at[images].get(mode="promise_in_bounds")
-    return Batch(images, labels, (index >= 0).astype(np.float32))
+        inputs = transforms.apply(names[0], inputs)
+    if examples.table is not None:
+        inputs = examples.table.at[inputs].get(mode="promise_in_bounds")
+    return Batch(inputs, labels, (index >= 0).astype(np.float32))
 
 
 @lru_cache(maxsize=128)
-def compiled_each(work: Work, task: Task, structure: Any, names: tuple[str, ...], rowed: tuple[str, ...]) -> Any:
-    """A function of single examples, compiled over products of rows, each with the models of its clients."""
+def compiled_each(
+    work: Work, task: Task, structure: Hashable, names: tuple[str, ...]
+) -> Callable[[EachCall], dict[str, Array]]:
+    """A per-example function, compiled over blocks of examples, each with the sent values of its clients.
+
+    Args:
+        work: The work.
+        task: The task.
+        structure: Structure of the settings.
+        names: The transforms that occur in the data.
+    """
     import jax
-    import jax.numpy as jnp
-    from jax import lax
 
     assert work.each is not None
     each = work.each
 
-    def run(
-        x: Any,
-        y: Any,
-        table: Any,
-        index: Any,
-        turned: Any,
-        live: Any,
-        numbers: Any,
-        shared: Any,
-        banks: Any,
-        models: Any,
-    ) -> Any:
-        fixed = {**setting.join_all(structure, numbers), **shared}
+    def run(call: EachCall) -> dict[str, Array]:
+        fixed = {**setting.join_all(structure, call.sent.numbers), **call.sent.shared}
 
-        def one(place: Any) -> Any:
-            batch = gather(x, y, table, index[place], turned[place], names)
-            own = {name: tree.row(banks[name], models[name][place]) for name in rowed}
-            return each(task, batch.x, batch.y, **fixed, **own)
+        def one(place: JaxArray) -> dict[str, Array]:
+            batch = gather(call.examples, call.blocks[place], call.transform[place], names)
+            return each(task, batch.x, batch.y, **fixed, **_own(call.sent, place))
 
-        shapes = jax.eval_shape(one, 0)
-        out = tree.map(lambda leaf: jnp.zeros((len(index), *leaf.shape), leaf.dtype), shapes)
-        return lax.fori_loop(
-            0, live, lambda place, out: tree.map(lambda o, v: o.at[place].set(v), out, one(place)), out
-        )
+        return _loop(one, call.live, len(call.blocks))
 
-    return jax.jit(run)
+    compiled: Callable[[EachCall], dict[str, Array]] = jax.jit(run)
+    return compiled
 
 
 @lru_cache(maxsize=128)
-def compiled_body(work: Work, task: Task, structure: Any, names: tuple[str, ...], rowed: tuple[str, ...]) -> Any:
-    """A traced body, compiled over the clients of one call, one after the other."""
+def compiled_body(
+    work: Work, task: Task, structure: Hashable, names: tuple[str, ...]
+) -> Callable[[BodyCall], dict[str, Bank | Array]]:
+    """A traced body, compiled over the clients of one call, one after the other; arguments as `compiled_each`."""
     import jax
-    import jax.numpy as jnp
-    from jax import lax
 
     assert work.body is not None
     body = work.body
 
-    def run(
-        x: Any,
-        y: Any,
-        table: Any,
-        live: Any,
-        n: Any,
-        keys: Any,
-        turned: Any,
-        pages: Any,
-        starts: Any,
-        counts: Any,
-        lasts: Any,
-        sums: Any,
-        memory: Any,
-        numbers: Any,
-        shared: Any,
-        stacks: Any,
-        rows: Any,
-    ) -> Any:
-        fixed = {**setting.join_all(structure, numbers), **shared}
+    def run(call: BodyCall) -> dict[str, Bank | Array]:
+        fixed = {**setting.join_all(structure, call.sent.numbers), **call.sent.shared}
+        pages, starts, counts, lasts = call.plans
 
-        def one(c: Any) -> Any:
+        def one(c: JaxArray) -> dict[str, Params | Array]:
             def batches(name: str) -> Batches:
                 start = starts[name][c]
-                last = (lambda row: lasts[name][start + row]) if name in lasts else None
-                return Batches(
-                    counts[name][c], lambda row: gather(x, y, table, pages[name][start + row], turned[c], names), last
-                )
 
-            client = Client(
-                n[c], keys[c], {name: batches(name) for name in pages}, tree.row(sums, c), tree.row(memory, c)
-            )
-            own = {name: tree.row(stacks[name], rows[name][c]) for name in rowed}
-            return body(task, client, **fixed, **own)
+                def take(row: JaxArray) -> Batch:
+                    return gather(call.examples, pages[name][start + row], call.transform[c], names)
 
-        shapes = jax.eval_shape(one, 0)
-        out = tree.map(lambda leaf: jnp.zeros((len(n), *leaf.shape), leaf.dtype), shapes)
-        return lax.fori_loop(0, live, lambda c, out: tree.map(lambda o, v: o.at[c].set(v), out, one(c)), out)
+                return Batches(counts[name][c], take, (lambda row: lasts[name][start + row]) if name in lasts else None)
 
-    return jax.jit(run)
+            planned = {name: batches(name) for name in pages}
+            client = Client(call.n[c], call.keys[c], planned, tree.row(call.sums, c), tree.row(call.memory, c))
+            return body(task, client, **fixed, **_own(call.sent, c))
+
+        return _loop(one, call.live, len(call.n))
+
+    compiled: Callable[[BodyCall], dict[str, Bank | Array]] = jax.jit(run)
+    return compiled
+
+
+def _own(sent: Sent, place: JaxArray) -> dict[str, Params | Array]:
+    """The row of each stack that belongs to one block or client."""
+    return {name: tree.row(bank, sent.rows[name][place]) for name, bank in sent.banks.items()}
+
+
+def _loop(one: Callable[[JaxArray], T], live: np.int32 | JaxArray, count: int) -> T:
+    """The results of `one(0)`, ..., `one(live - 1)`, stacked and padded with zeros to `count` rows."""
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    shapes = jax.eval_shape(one, 0)
+    zeros = tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), shapes)
+
+    def step(place: JaxArray, out: T) -> T:
+        return tree.map(lambda rows, row: rows.at[place].set(row), out, one(place))
+
+    stacked: T = lax.fori_loop(0, live, step, zeros)
+    return stacked

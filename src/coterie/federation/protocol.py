@@ -1,10 +1,13 @@
-"""The seam: all that a method may ask of the clients. Signatures and the small values that go with them."""
+"""What a method may ask of the clients: the `Federation` protocol and the small values that its calls take.
+
+Methods import this module only. They never see where the clients run, nor a client's examples.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from coterie.clients.work import Work
 from coterie.federation.cohort import Cohort
@@ -19,30 +22,37 @@ __all__ = ["Adapt", "Cached", "Cohort", "Federation", "Mean", "PerClient", "Repl
 
 @dataclass(frozen=True)
 class PerClient:
-    """To each client its own row of a stack: of models, or of anything."""
+    """A value that differs between clients: each client is sent its own row of a stack.
 
-    bank: Bank | Any
+    Attributes:
+        bank: A bank of models, or any array with a leading axis.
+        row: Client → row of the bank.
+    """
+
+    bank: Bank | Array
     row: Mapping[ClientId, int]
 
 
 @dataclass(frozen=True)
 class Cached:
-    """A value that a client keeps: sent the first time, referred to by its hash afterwards."""
+    """A value that clients store: sent in full the first time, then referred to by its hash."""
 
-    value: Any
+    value: object
 
 
 @dataclass(frozen=True)
 class Mean:
-    """Add replies up per group as they come, in the order of client ids, instead of handing over each of them.
+    """Average a model over the replies, per group. Replies are added in the order of client ids as they arrive.
 
     Attributes:
-        of: Which answer, a model.
-        groups: How many groups.
-        by: Client → group; or the name of the answer that says it; None for one group.
-        weights: Each reply counts its examples, or 1; without any examples, nothing. `first`: the first of each group
-            in the order of client ids counts, the others do not.
-        spread: Also give each reply's distance to its group's mean.
+        of: Name of the answer to average; it must be a model.
+        groups: Number of groups.
+        by: Client → group, or the name of the answer that holds the group; None: one group.
+        weights: Client weight: number of samples, or uniform (0 for a client without samples). `first`: only the
+            first client of each group counts, in the order of client ids.
+        spread: Also return the distance of each reply to the mean of its group.
+        layers: Names of the layers to average; the means hold only these layers, and distances are measured on them.
+            None: all layers.
     """
 
     of: str = "params"
@@ -50,34 +60,40 @@ class Mean:
     by: Mapping[ClientId, int] | str | None = None
     weights: Literal["samples", "uniform", "first"] = "samples"
     spread: bool = False
+    layers: tuple[str, ...] | None = None
+
+
+def means_of(reduce: Mean | Sequence[Mean] | None) -> tuple[Mean, ...]:
+    """The `reduce` argument of an ask as a tuple."""
+    return () if reduce is None else (reduce,) if isinstance(reduce, Mean) else tuple(reduce)
 
 
 @dataclass(frozen=True)
 class Adapt:
-    """A work that a client runs before another one, which gets its `params`: they never leave the client."""
+    """A work that the client runs before another one, which receives its `params`. They never leave the client."""
 
     work: Work
-    sent: Mapping[str, Any] = field(default_factory=dict)
+    sent: Mapping[str, object] = field(default_factory=dict)
 
 
 class Federation(Protocol):
-    """Clients that can be asked; where they run is not the method's business."""
+    """Clients that can be asked to do a work."""
 
     @property
     def clients(self) -> Sequence[ClientId]:
-        """Their names, sorted: there is no way from here to the examples."""
+        """Client ids, sorted."""
 
     @property
     def task(self) -> Task:
-        """What they learn."""
+        """The task that the clients learn."""
 
     @property
     def traffic(self) -> Traffic:
-        """Bytes down and up, counted alike in simulation and on the network."""
+        """Bytes sent down and up, counted the same way in simulation and on the network."""
 
     @property
     def robust(self) -> bool:
-        """Whether models are averaged by a rule that withstands bad ones, for which no weight counts but 0."""
+        """Whether models are averaged by a robust rule, which ignores weights other than 0."""
 
     def ask(
         self,
@@ -87,33 +103,33 @@ class Federation(Protocol):
         /,
         *,
         part: Part = "fit",
-        reduce: Mean | None = None,
+        reduce: Mean | Sequence[Mean] | None = None,
         deadline: float | None = None,
         after: Adapt | None = None,
         min_replies: int | None = None,
-        **sent: Any,
+        **sent: object,
     ) -> Replies:
-        """Have each client of the cohort do a work, and gather the good replies.
+        """Ask each client of a cohort to do a work, and collect the valid replies.
 
         Args:
-            cohort: Whom to ask.
-            work: What to do.
-            seed: The round's seed; each client's own is folded from it by the work's stream and the client's id.
-            part: On which of its examples.
-            reduce: How to add the replies up; without it, each of them is handed over.
-            deadline: Seconds after which a reply is late, for a carrier that has a clock; simulators have none.
-            after: A work whose model this one is to use instead of a sent one.
+            cohort: The clients to ask.
+            work: The work to do.
+            seed: Seed of the round. Each client's seed is folded from it by the work's stream and the client id.
+            part: The part of the client's examples to work on.
+            reduce: Average the replies instead of returning each model; several means may average different layers.
+            deadline: Seconds after which a reply is late, on transports that have a clock; simulators have none.
+            after: A work that runs first on the client; its model replaces the sent `params`.
             min_replies: Minimum number of valid replies; with fewer, the round is skipped. 0: no minimum. None: the
-                federation's own minimum.
-            sent: What the work takes: the same for all, `PerClient`, or `Cached`.
+                federation's default.
+            sent: What the work takes: a value for all clients, `PerClient`, or `Cached`.
         """
 
     def average(self, bank: Bank, weights: Sequence[float] | Array) -> Params:
-        """One model of several that were handed over, by the rule with which this federation averages.
+        """Average a bank of models by the federation's aggregation rule.
 
         Args:
             bank: The models.
-            weights: What each counts; those of 0 are left out, and a robust rule counts the others alike.
+            weights: Weight of each model. Models with weight 0 are left out; robust rules treat all others equally.
         """
 
     def on(self, task: Task) -> Federation:

@@ -1,37 +1,47 @@
-"""`Replies`: who answered an ask, and what."""
+"""`Replies`: the valid replies to an ask."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from coterie import tree
 from coterie.types import Array, Bank, ClientId
 
 
-@dataclass(frozen=True)
-class Replies:
-    """The good replies to an ask, in the order of client ids.
+class GroupMeans(NamedTuple):
+    """The result of one `Mean`.
 
     Attributes:
-        clients: Who answered; index by these, never by whom you asked.
-        samples: How many examples each of them worked on.
-        answers: Name → stacked values, one row a reply; a list of lists for ragged values. What was reduced is not
-            here.
-        mean: With `reduce`: the mean of each group, a bank. A group that nobody is in has zeros.
-        weight: With `reduce`: the sum of the weights in each group.
-        spread: With `reduce=Mean(..., spread=True)`: each reply's distance to the mean of its group; None where the
-            models were too many to be kept that long.
-        lost: Who was asked and gave no good answer, with the reason.
+        mean: Bank with the mean of each group; zeros for a group without weight.
+        weight: (groups,) sum of the weights of each group.
+        spread: (replies,) distance of each reply to the mean of its group, if the mean asked for it; None if the models
+            took too much memory to be kept.
+    """
+
+    mean: Bank
+    weight: Array
+    spread: Array | None
+
+
+@dataclass(frozen=True)
+class Replies:
+    """The valid replies to an ask, in the order of client ids.
+
+    Attributes:
+        clients: The clients that replied. Index by these, never by the cohort.
+        samples: Number of examples that each of them worked on.
+        answers: Name → stacked values with one row per reply; for ragged values a list of arrays per reply. Answers
+            that were averaged are not included.
+        reduced: The result of each `Mean` of the ask.
+        lost: Client without a valid reply → reason.
     """
 
     clients: tuple[ClientId, ...]
     samples: Array
-    answers: Mapping[str, Any]
-    mean: Bank | None = None
-    weight: Array | None = None
-    spread: Array | None = None
+    answers: Mapping[str, Any]  # the schema of the work says which type an answer has
+    reduced: tuple[GroupMeans, ...] = ()
     lost: Mapping[ClientId, str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
@@ -40,8 +50,23 @@ class Replies:
     def __len__(self) -> int:
         return len(self.clients)
 
+    @property
+    def mean(self) -> Bank | None:
+        """Group means of an ask with `reduce`, the first if it had several."""
+        return self.reduced[0].mean if self.reduced else None
+
+    @property
+    def weight(self) -> Array | None:
+        """Group weights of an ask with `reduce`, the first if it had several."""
+        return self.reduced[0].weight if self.reduced else None
+
+    @property
+    def spread(self) -> Array | None:
+        """Distances of the replies to their group's mean, of the first `Mean` if there are several."""
+        return self.reduced[0].spread if self.reduced else None
+
     def by_client(self, name: str) -> dict[ClientId, Any]:
-        """Client → its own value; scalars as Python numbers."""
+        """Client → its answer; scalars as Python numbers."""
         values = self.answers[name]
         if isinstance(values, list):
             return dict(zip(self.clients, values, strict=True))
@@ -49,8 +74,9 @@ class Replies:
             return dict(zip(self.clients, values.tolist(), strict=True))
         return {client: tree.row(values, place) for place, client in enumerate(self.clients)}
 
-    def means(self) -> tuple[Bank, Array]:
-        """The group means and weights of an ask with `reduce`."""
-        if self.mean is None or self.weight is None:
-            raise ValueError("These replies were not reduced: ask with reduce=Mean(...)")
-        return self.mean, self.weight
+    def means(self, which: int = 0) -> tuple[Bank, Array]:
+        """Group means and group weights of an ask with `reduce`; `which` selects one of several means."""
+        if not self.reduced:
+            raise ValueError("These replies were not averaged: ask with reduce=Mean(...)")
+        mean, weight, _ = self.reduced[which]
+        return mean, weight

@@ -1,10 +1,10 @@
-"""One client after another: slow and obvious, the oracle for the other federations."""
+"""Sequential backend: one client after another. Slow and simple; the reference for the other backends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,131 +12,172 @@ from coterie import tree
 from coterie.clients import settings as setting
 from coterie.clients.work import CHUNK, Batch, Batches, Client, Work
 from coterie.data.federated import FederatedData
-from coterie.federation.client_store import ClientStore, SimulatedTransport
-from coterie.federation.messages import LACKS, ReplyBatch, Request
+from coterie.federation.client_store import ClientStore
+from coterie.federation.messages import Request
+from coterie.federation.simulated import Result, SimulatedTransport
 from coterie.models import Task, backend
 from coterie.threads import one_thread
-from coterie.types import Array, ClientId, Params, Part
+from coterie.types import Array, Params
+
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
+
+
+class Inputs(NamedTuple):
+    """What the compiled body of a work gets for one client; a pytree.
+
+    Attributes:
+        x: Examples, padded to a power of two.
+        y: Their labels.
+        n: Number of examples.
+        key: Random key.
+        pages: Name of a plan → its batches (positions of examples, padded to a power of two) and their number.
+        lasts: Name of a plan → whether a batch ends at this row, for plans that split batches.
+        sums: Sums of the per-example function.
+        memory: The client's memory.
+        numbers: Traced numbers of the settings.
+        sent: Sent values.
+    """
+
+    x: Array | JaxArray
+    y: Array | JaxArray
+    n: np.int32 | JaxArray
+    key: Array | JaxArray
+    pages: Mapping[str, tuple[Array | JaxArray, int | JaxArray]]
+    lasts: Mapping[str, Array | JaxArray]
+    sums: Mapping[str, Array]
+    memory: Params
+    numbers: Mapping[str, Array]
+    sent: Mapping[str, object]
 
 
 class Sequential(SimulatedTransport):
-    """Carries orders to simulated clients, one at a time."""
+    """A transport to simulated clients that run one at a time."""
 
-    def __init__(self, data: FederatedData, task: Task, *, homes: ClientStore | None = None) -> None:
+    def __init__(self, data: FederatedData, task: Task, *, store: ClientStore | None = None) -> None:
         """Clients with these examples."""
         backend.start()
-        super().__init__(task, homes or ClientStore(data))
+        super().__init__(task, store or ClientStore(data))
 
     def on(self, task: Task) -> Sequential:
-        """The same clients, homes and all, with another task."""
-        return Sequential(self._data, task, homes=self._homes)
+        """The same clients and storage with another task."""
+        return Sequential(self._data, task, store=self._store)
 
-    def carry(self, order: Request) -> Iterator[ReplyBatch]:
-        """A block for each client."""
-        able, lacking = self._homes.receive(order)
-        if lacking:
-            yield ReplyBatch(order.id, tuple(lacking), np.zeros(len(lacking), np.int64), problem=LACKS)
-        for client in able:
-            place = order.clients.index(client)
-            sent = dict(order.shared) | {name: tree.row(bank, row[place]) for name, (bank, row) in order.rows.items()}
-            if order.after is not None:
-                first = order.after
-                before = dict(first.shared) | {
-                    name: tree.row(bank, row[place]) for name, (bank, row) in first.rows.items()
-                }
-                sent["params"] = self._answer(first, client, before)[0]["params"]
-            answer, memory = self._answer(order, client, sent)
-            if memory is not None and not order.work.recalls:
-                self._homes.remember(order, client, memory)
-            samples = np.array([len(self._examples(client, order.part)[1])])
-            answers = {
-                name: [v] if isinstance(v, list) else tree.map(lambda leaf: leaf[None], v) for name, v in answer.items()
-            }
-            yield ReplyBatch(order.id, (client,), samples, answers)
+    def _batch_size(self, request: Request) -> int:
+        return 1
 
-    def _examples(self, client: ClientId, part: Part) -> tuple[Array, Array]:
-        return self._data.examples(client, part)
-
-    def _answer(self, order: Request, client: ClientId, sent: dict[str, Any]) -> tuple[dict[str, Any], Params | None]:
-        work, task = order.work, self._task
-        x, y = self._examples(client, order.part)
-        seed = order.client_seed(client)
-        memory = {} if work.memory is None else self._homes.memory(order, client, task)
-        if work.plain is not None:
-            kept = {"memory": memory} if work.memory is not None else {}
+    def _run(self, request: Request, memories: list[Params] | None) -> tuple[dict[str, Result], Array]:
+        (client,) = request.clients
+        x, y = self._data.examples(client, request.part)
+        sent = dict(request.shared)
+        sent |= {name: tree.row(bank, row[0]) for name, (bank, row) in request.per_client.items()}
+        memory = None if memories is None else memories[0]
+        if request.work.plain is not None:
+            kept = {} if memory is None else {"memory": memory}
             with one_thread():
-                answer = work.plain(task, x, y, seed, **sent, **order.settings, **kept)
+                seed = request.client_seed(client)
+                answer = request.work.plain(self._task, x, y, seed, **sent, **request.settings, **kept)
         else:
-            structure, numbers = setting.split_all(order.settings)
-            sums = _sums(work, task, structure, x, y, numbers, sent)
-            answer = sums
-            if work.body is not None:
-                plans = (
-                    {}
-                    if work.plan is None
-                    else work.plan(len(y), seed, order.efforts.get(client, 1.0), **order.settings)
-                )
-                pages = {name: (_padded(steps.index, -1), len(steps.index)) for name, steps in plans.items()}
-                lasts = {name: _padded(steps.last, False) for name, steps in plans.items() if steps.last is not None}
-                key = seed.fold("key").key() if task.random else np.zeros(2, np.uint32)
-                run = _compiled_body(work, task, structure)
-                answer = run(
-                    _padded(x, 0), _padded(y, 0), np.int32(len(y)), key, pages, lasts, sums, memory, numbers, sent
-                )
-        answer = {name: value if isinstance(value, list) else tree.host(value) for name, value in answer.items()}
-        new = answer.pop("memory", None)
-        return answer, new
+            answer = self._traced(request, x, y, sent, memory or {})
+        answers: dict[str, Result] = {
+            name: [value] if isinstance(value, list) else tree.map(lambda leaf: leaf[None], tree.host(value))
+            for name, value in answer.items()
+        }
+        return answers, np.array([len(y)])
+
+    def _traced(
+        self, request: Request, x: Array, y: Array, sent: Mapping[str, object], memory: Params
+    ) -> dict[str, Params | Array]:
+        """The answer of a work that is a per-example function, a traced body, or both."""
+        work, (client,) = request.work, request.clients
+        structure, numbers = setting.split_all(request.settings)
+        sums = _sums(work, self._task, structure, x, y, numbers, sent)
+        if work.body is None:
+            return dict(sums)
+        seed, effort = request.client_seed(client), request.efforts.get(client, 1.0)
+        plans = {} if work.plan is None else work.plan(len(y), seed, effort, **request.settings)
+        key = seed.fold("key").key() if self._task.random else np.zeros(2, np.uint32)
+        run = _compiled_body(work, self._task, structure)
+        return run(
+            Inputs(
+                x=_padded(x, 0),
+                y=_padded(y, 0),
+                n=np.int32(len(y)),
+                key=key,
+                pages={name: (_padded(steps.index, -1), len(steps.index)) for name, steps in plans.items()},
+                lasts={name: _padded(steps.last, False) for name, steps in plans.items() if steps.last is not None},
+                sums=sums,
+                memory=memory,
+                numbers=numbers,
+                sent=sent,
+            )
+        )
 
 
-def _padded(array: Array, filling: Any) -> Array:
-    """Rows up to a power of two, so that clients of many sizes share few compilations."""
+def _padded(array: Array, fill: float) -> Array:
+    """The array with rows up to a power of two, so that clients of many sizes share few compilations."""
     rows = 1 << max(len(array) - 1, 0).bit_length()
-    return np.concatenate([array, np.full((rows - len(array), *array.shape[1:]), filling, array.dtype)])
+    return np.concatenate([array, np.full((rows - len(array), *array.shape[1:]), fill, array.dtype)])
 
 
-def _sums(work: Work, task: Task, structure: Any, x: Array, y: Array, numbers: Any, sent: Any) -> dict[str, Any]:
+def _sums(
+    work: Work,
+    task: Task,
+    structure: Hashable,
+    x: Array,
+    y: Array,
+    numbers: Mapping[str, Array],
+    sent: Mapping[str, object],
+) -> dict[str, Array]:
+    """The sums of the per-example function, added up in chunks of examples."""
     if work.each is None:
         return {}
     values = _compiled_each(work, task, structure)
-    total: dict[str, Any] = {}
-    for first in range(0, max(len(y), 1), CHUNK):  # once for no examples too, to know the shapes of the sums
+    total: dict[str, Array] = {}
+    for first in range(0, max(len(y), 1), CHUNK):  # at least once, to know the shapes of the sums
         rows = len(y[first : first + CHUNK])
-        images, labels = _padded(x[first : first + CHUNK], 0), _padded(y[first : first + CHUNK], 0)
-        chunk = tree.host(values(images, labels, numbers, sent))
+        inputs, labels = _padded(x[first : first + CHUNK], 0), _padded(y[first : first + CHUNK], 0)
+        chunk = tree.host(values(inputs, labels, numbers, sent))
         part = {name: leaf[:rows].sum(axis=0, dtype=np.float64) for name, leaf in chunk.items()}
         total = part if not total else tree.map(np.add, total, part)
     return tree.map(lambda leaf: np.asarray(leaf, np.float32), total)
 
 
+_Each = Callable[[Array, Array, Mapping[str, Array], Mapping[str, object]], dict[str, Array]]
+
+
 @lru_cache(maxsize=128)
-def _compiled_each(work: Work, task: Task, structure: Any) -> Any:
+def _compiled_each(work: Work, task: Task, structure: Hashable) -> _Each:
     import jax
 
     assert work.each is not None
     each = work.each
-    return jax.jit(lambda x, y, numbers, sent: each(task, x, y, **sent, **setting.join_all(structure, numbers)))
+    run: _Each = jax.jit(lambda x, y, numbers, sent: each(task, x, y, **sent, **setting.join_all(structure, numbers)))
+    return run
 
 
 @lru_cache(maxsize=128)
-def _compiled_body(work: Work, task: Task, structure: Any) -> Any:
+def _compiled_body(work: Work, task: Task, structure: Hashable) -> Callable[[Inputs], dict[str, Params | Array]]:
     import jax
 
     assert work.body is not None
     body = work.body
 
-    def run(
-        x: Any, y: Any, n: Any, key: Any, pages: Any, lasts: Any, sums: Any, memory: Any, numbers: Any, sent: Any
-    ) -> Any:
+    def run(inputs: Inputs) -> dict[str, Params | Array]:
         def batches(name: str) -> Batches:
-            index, count = pages[name]
+            index, count = inputs.pages[name]
+            lasts = inputs.lasts.get(name)
 
-            def take(row: Any) -> Batch:
+            def take(row: JaxArray) -> Batch:
                 places = index[row]
-                return Batch(x[places], y[places], (places >= 0).astype(np.float32))
+                return Batch(inputs.x[places], inputs.y[places], (places >= 0).astype(np.float32))
 
-            return Batches(count, take, (lambda row: lasts[name][row]) if name in lasts else None)
+            return Batches(count, take, None if lasts is None else lambda row: lasts[row])
 
-        client = Client(n, key, {name: batches(name) for name in pages}, sums, memory)
-        return body(task, client, **sent, **setting.join_all(structure, numbers))
+        client = Client(
+            inputs.n, inputs.key, {name: batches(name) for name in inputs.pages}, inputs.sums, inputs.memory
+        )
+        return body(task, client, **inputs.sent, **setting.join_all(structure, inputs.numbers))
 
-    return jax.jit(run)
+    compiled: Callable[[Inputs], dict[str, Params | Array]] = jax.jit(run)
+    return compiled

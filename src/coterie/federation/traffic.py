@@ -1,51 +1,111 @@
-"""`Traffic`: an account of every byte sent, by round, direction and purpose."""
+"""`Traffic`: the bytes sent, by round, direction and purpose; and how the bytes of a message are counted."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+from coterie import tree
+from coterie.clients.schema import Schema, purpose_of
+
+if TYPE_CHECKING:
+    from coterie.federation.messages import ReplyBatch, Request
 
 Direction = Literal["down", "up"]
 
-#: Scoring is the simulator's business, not the method's: counted, but outside the totals.
+#: One entry of a saved table: round, direction, purpose, bytes.
+Entry: TypeAlias = list[int | str]
+
+#: Evaluation is done by the simulator, not by the method: it is counted, but not in the totals.
 OUTSIDE = ("evaluate",)
+
+#: Bytes of the hash of a cached value, and of a memory version.
+HASH_BYTES = 16
+VERSION_BYTES = 8
 
 
 class Traffic:
-    """The bytes of a run: arrays as they are sent, without the framing of whichever transport carries them."""
+    """The bytes of a run: arrays as they are sent, without the framing of a transport."""
 
     def __init__(self) -> None:
-        """An empty account."""
+        """An empty table."""
         self._bytes: dict[tuple[int, str, str], int] = {}
 
     def add(self, t: int, direction: Direction, purpose: str, count: int) -> None:
-        """Enter `count` bytes of round t."""
+        """Add `count` bytes to round t."""
         if count:
             entry = (t, direction, purpose)
             self._bytes[entry] = self._bytes.get(entry, 0) + int(count)
 
     def total(self, direction: Direction | None = None, purpose: str | None = None, t: int | None = None) -> int:
-        """Bytes of this direction, purpose and round; without a purpose, of all that count in the totals."""
+        """Bytes of this direction, purpose and round; None: all, except that evaluation is counted only by name."""
         return sum(
             count
-            for (when, way, what), count in self._bytes.items()
-            if direction in (None, way)
-            and (what == purpose if purpose is not None else what not in OUTSIDE)
-            and t in (None, when)
+            for (entry_t, entry_direction, entry_purpose), count in self._bytes.items()
+            if direction in (None, entry_direction)
+            and (entry_purpose == purpose if purpose is not None else entry_purpose not in OUTSIDE)
+            and t in (None, entry_t)
         )
 
     def by_purpose(self, t: int | None = None) -> dict[str, dict[str, int]]:
         """Purpose → bytes down and up."""
         table: dict[str, dict[str, int]] = {}
-        for (when, way, what), count in sorted(self._bytes.items()):
-            if t in (None, when):
-                row = table.setdefault(what, {"down": 0, "up": 0})
-                row[way] += count
+        for (entry_t, direction, purpose), count in sorted(self._bytes.items()):
+            if t in (None, entry_t):
+                row = table.setdefault(purpose, {"down": 0, "up": 0})
+                row[direction] += count
         return table
 
-    def save(self) -> list[Any]:
-        """The account as plain data."""
-        return [[t, way, what, count] for (t, way, what), count in sorted(self._bytes.items())]
+    def save(self) -> list[Entry]:
+        """The table as plain data."""
+        return [[t, direction, purpose, count] for (t, direction, purpose), count in sorted(self._bytes.items())]
 
-    def load(self, saved: list[Any]) -> None:
-        """Take over an account that was saved."""
-        self._bytes = {(t, way, what): count for t, way, what, count in saved}
+    def load(self, saved: list[Entry]) -> None:
+        """Restore what `save` returned."""
+        entries = cast("list[tuple[int, str, str, int]]", saved)
+        self._bytes = {(t, direction, purpose): count for t, direction, purpose, count in entries}
+
+    def count_request(self, request: Request) -> None:
+        """Add what a request sends to its clients."""
+        for step in request.steps:
+            self._count_step(step)
+
+    def _count_step(self, request: Request) -> None:
+        t, clients = request.t, len(request.clients)
+        control = "evaluate" if request.evaluating else "control"
+        for name, schema in request.work.takes.items():
+            purpose = _purpose(schema, request)
+            if name in request.settings:
+                self.add(t, "down", purpose, clients * len(_settings_bytes(request.settings[name])))
+            elif name in request.cached:
+                attached = request.cached[name][1].intersection(request.clients)
+                self.add(t, "down", purpose, len(attached) * _nbytes(request.shared[name]))
+                self.add(t, "down", control, clients * HASH_BYTES)
+            elif name in request.shared:
+                self.add(t, "down", purpose, clients * _nbytes(request.shared[name]))
+            elif name in request.per_client:
+                bank, _ = request.per_client[name]
+                self.add(t, "down", purpose, clients * (_nbytes(bank) // tree.rows(bank)))
+        self.add(t, "down", control, len(request.versions) * VERSION_BYTES)
+
+    def count_replies(self, request: Request, batch: ReplyBatch) -> None:
+        """Add what clients send back."""
+        gives = request.work.gives
+        for name, value in batch.answers.items():
+            if name in gives:
+                self.add(request.t, "up", _purpose(gives[name], request), _nbytes(value))
+
+
+def _purpose(schema: Schema, request: Request) -> str:
+    return "evaluate" if request.evaluating else purpose_of(schema, request.work.purpose)
+
+
+def _nbytes(value: object) -> int:
+    return sum(_nbytes(item) for item in value) if isinstance(value, list) else tree.nbytes(value)
+
+
+def _settings_bytes(settings: object) -> bytes:
+    assert dataclasses.is_dataclass(settings)
+    assert not isinstance(settings, type)
+    return json.dumps(dataclasses.asdict(settings), separators=(",", ":")).encode()

@@ -14,8 +14,8 @@ from coterie import data as datasets
 from coterie import models
 from coterie.data.federated import FederatedData
 from coterie.errors import SpecError
-from coterie.federation import Attacked, Faulty, Sequential, Server, Vectorized
-from coterie.federation.messages import Transport
+from coterie.federation import AttackTransport, FaultTransport, Sequential, Server, Vectorized
+from coterie.federation.transport import Transport
 from coterie.methods import build as build_method
 from coterie.methods.protocol import Method
 from coterie.models import Normalize, Task
@@ -92,7 +92,7 @@ def build(
     seed = Seed(run.seed)
     sampler = Sampler(able, run.clients_per_round, seed, run.sampler, run.stragglers, _newcomers(run, able, seed))
     known = {} if data.truth is None else dict(zip(data.clients, data.truth.tolist(), strict=True))
-    liars = spec.attack.by(able, known, seed.fold("attack"))
+    liars = spec.attack.attackers(able, known, seed.fold("attack"))
     if spec.attack.name == "label-flip":
         data = _mislabelled(data, spec, liars)
     drifting = DriftingData(data, spec.shift, seed)
@@ -107,9 +107,9 @@ def build(
         )
     transport: Transport = _transport(run, drifting.data, task)
     if spec.attack.name not in ("none", "label-flip"):
-        transport = Attacked(transport, spec.attack, liars, seed.fold("attack"))
+        transport = AttackTransport(transport, spec.attack, liars, seed.fold("attack"))
     if any(dataclasses.asdict(spec.faults).values()):
-        transport = Faulty(transport, spec.faults, seed.fold("faults"))
+        transport = FaultTransport(transport, spec.faults, seed.fold("faults"))
     moving = drifting if spec.shift.name != "none" else None
     server = Server(transport, aggregation=spec.aggregation)
     session = Session(method, server, seed, sampler, moving, eval_model=run.eval_model)

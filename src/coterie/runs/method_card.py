@@ -19,6 +19,7 @@ from coterie.clients.schema import Model, Ragged, Schema, Settings
 from coterie.clients.work import Work
 from coterie.data.federated import FederatedData
 from coterie.federation import Adapt, Cached, Cohort, Mean, Replies, Sequential, Server, Traffic
+from coterie.federation.protocol import means_of
 from coterie.methods import build
 from coterie.models import Normalize, Task
 from coterie.models.library import build as build_model
@@ -163,7 +164,7 @@ class _Witness:
         seed: Seed,
         /,
         *,
-        reduce: Mean | None = None,
+        reduce: Mean | Sequence[Mean] | None = None,
         after: Adapt | None = None,
         **given: Any,
     ) -> Replies:
@@ -176,16 +177,17 @@ class _Witness:
         self,
         clients: Iterable[ClientId],
         work: Work,
-        reduce: Mean | None,
+        reduce: Mean | Sequence[Mean] | None,
         after: Adapt | None,
         given: Mapping[str, Any],
     ) -> None:
         notes = self._notes
-        summed = {} if reduce is None else {reduce.of: in_words(work.gives[reduce.of])}
+        means = means_of(reduce)
+        summed = {mean.of: in_words(work.gives[mean.of]) for mean in means}
         single = {name: in_words(schema) for name, schema in work.gives.items() if name not in summed}
         if any(isinstance(work.gives[name], Model | Ragged) for name in single):
             notes.handed_over.add(notes.when)
-        if reduce is not None and reduce.spread:
+        if any(mean.spread for mean in means):
             single[_DISTANCE] = _SCALAR
         once = {name: ", once" if isinstance(given.get(name), Cached) else "" for name in work.takes}
         sent = {name: in_words(schema) + once[name] for name, schema in work.takes.items()}
@@ -194,7 +196,7 @@ class _Witness:
         beyond = notes.when == "round" and not notes.cohort.issuperset(clients)
         beyond |= key in notes.asks and notes.asks[key].beyond
         notes.asks[key] = Asked(notes.when, work.name, sent, single, summed, keeps, beyond)
-        notes.grouped |= reduce is not None and reduce.groups > 1
+        notes.grouped |= any(mean.groups > 1 for mean in means)
 
 
 def card(name: str, options: Mapping[str, Any] | None = None) -> Card:

@@ -141,7 +141,7 @@ class Session(Generic[State]):
     @property
     def refused(self) -> Mapping[str, int]:
         """Replies that were refused so far, by reason."""
-        return self._fed.refused
+        return self._fed.rejected
 
     @property
     def traffic(self) -> Traffic:
@@ -175,7 +175,7 @@ class Session(Generic[State]):
             raise Diverged(f"{when}: {fault}") from fault
         if result is not None:
             if not codec.finite(result.state):
-                raise Diverged(f"{when}: the new models are not finite; lower the rate. {_who(cohort)}")
+                raise Diverged(f"{when}: the new models are not finite; lower the learning rate. {_who(cohort)}")
             self.state, reason = result.state, result.skipped
             self._assigned.update(result.assignment)
             if self._received is not None and sent is not None:
@@ -194,7 +194,7 @@ class Session(Generic[State]):
             return ()
         shifted = self._drifting.step(self.t, self._assigned)
         if shifted:
-            self._fed.move(self._drifting.data)
+            self._fed.set_data(self._drifting.data)
         return shifted
 
     def welcome(self) -> Welcome | None:
@@ -265,7 +265,7 @@ class Session(Generic[State]):
         if self._drifting is not None:
             self._drifting.load(kept["world"])
             self._assigned = set(kept["assigned"])
-            self._fed.move(self._drifting.data)
+            self._fed.set_data(self._drifting.data)
         if self._received is not None:
             self._received.load(kept["received"])
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from coterie import data as datasets
 from coterie.data.federated import FederatedData
-from coterie.federation import Faults, Faulty, Sequential, Server, Vectorized
-from coterie.federation.messages import Transport
+from coterie.federation import Faults, FaultTransport, Sequential, Server, Vectorized
+from coterie.federation.transport import Transport
 from coterie.methods.protocol import Method
 from coterie.models import Normalize, Task, mclr
 from coterie.runs.sampling import Sampler
@@ -58,7 +58,7 @@ class Harness:
         """The method before its first step."""
         transport = self.transport(kind)
         if faults is not None:
-            transport = Faulty(transport, faults, Seed(seed).fold("faults"))
+            transport = FaultTransport(transport, faults, Seed(seed).fold("faults"))
         clients = transport.clients[:-NEWCOMERS]
         truth = {client: int(k) for client, k in zip(tiny_data().clients, tiny_data().truth, strict=True)}  # type: ignore[arg-type]
         given = {"truth": truth, "rounds": self.rounds, "clients_per_round": self.cohort, "clients": len(clients)}

@@ -1,0 +1,122 @@
+"""First step of an ask: from the arguments of the call to a checked `Request`."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from coterie import codec, tree
+from coterie.client_map import ClientMap
+from coterie.clients.schema import Settings
+from coterie.clients.work import Work
+from coterie.errors import SpecError, unknown
+from coterie.federation.checks import check_sent, some
+from coterie.federation.cohort import Cohort
+from coterie.federation.messages import Request
+from coterie.federation.protocol import Adapt, Cached, PerClient
+from coterie.federation.server_state import ServerState
+from coterie.federation.traffic import HASH_BYTES
+from coterie.models import Task
+from coterie.seeds import Seed
+from coterie.types import PARTS, Array, ClientId, Params, Part
+
+
+@dataclasses.dataclass(frozen=True)
+class Preparation:
+    """Turns the arguments of asks into requests.
+
+    Attributes:
+        state: What the server knows about its clients; it also numbers the asks.
+        task: The task of the clients.
+        template: A model of that task.
+        evaluating: Whether the requests are only for evaluation.
+    """
+
+    state: ServerState
+    task: Task
+    template: Params
+    evaluating: bool = False
+
+    def request(
+        self,
+        cohort: Cohort | Iterable[ClientId],
+        work: Work,
+        seed: Seed,
+        sent: Mapping[str, object],
+        *,
+        part: Part = "fit",
+        deadline: float | None = None,
+        after: Adapt | None = None,
+    ) -> Request:
+        """The request of one ask, with all that is sent checked against what the work takes."""
+        if part not in PARTS:
+            raise SpecError(unknown("part", part, PARTS))
+        cohort = cohort if isinstance(cohort, Cohort) else Cohort(-1, tuple(cohort), seed, ())
+        self.state.asks += 1
+        request = Request(
+            id=self.state.asks,
+            work=work,
+            part=part,
+            seed=seed,
+            clients=cohort.clients,
+            t=cohort.t,
+            versions=self._versions(self.state.versions, work, cohort.clients),
+            versions_before_round=self._versions(self.state.versions_before_round, work, cohort.clients),
+            efforts=dict(cohort.efforts),
+            deadline=deadline,
+            evaluating=self.evaluating,
+        )
+        if after is not None:
+            before = self.request(cohort, after.work, seed, after.sent, deadline=deadline)
+            request = dataclasses.replace(request, after=before)
+        request = self._with_sent(request, sent)
+        return dataclasses.replace(request, dims=check_sent(request, self.task, self.template))
+
+    def _with_sent(self, request: Request, sent: Mapping[str, object]) -> Request:
+        """The request with its sent values, sorted by how they are sent."""
+        work = request.work
+        expected = set(work.takes) - ({"params"} if request.after is not None else set())
+        if set(sent) != expected:
+            raise SpecError(f"Work {work.name!r} takes {sorted(expected)}, was sent {sorted(sent)}")
+        settings, shared, per_client, cached = {}, {}, {}, {}
+        for name, value in sent.items():
+            if isinstance(work.takes[name], Settings):
+                if isinstance(value, PerClient | Cached):
+                    raise SpecError(f"Work {work.name!r}: {name!r} are settings; send them without PerClient or Cached")
+                settings[name] = value
+            elif isinstance(value, PerClient):
+                rows = _rows(request.clients, value, f"Work {work.name!r}: {name!r}")
+                per_client[name] = (value.bank, rows)
+            elif isinstance(value, Cached):
+                shared[name] = value.value
+                digest = hashlib.blake2b(codec.encode(value.value), digest_size=HASH_BYTES).hexdigest()
+                cached[name] = (digest, self.state.without(digest, request.clients))
+            else:
+                shared[name] = value
+        return dataclasses.replace(request, settings=settings, shared=shared, per_client=per_client, cached=cached)
+
+    def _versions(
+        self, versions: Mapping[str, ClientMap[int]], work: Work, clients: Iterable[ClientId]
+    ) -> dict[ClientId, int]:
+        """Client → accepted version of the memory that a work uses."""
+        known: ClientMap[int] = versions.get(work.memory or "", ClientMap())
+        return {client: known[client] for client in clients if client in known}
+
+
+def _rows(clients: tuple[ClientId, ...], sent: PerClient, value: str) -> Array:
+    """The row of each client, checked."""
+    missing = [client for client in clients if client not in sent.row]
+    if missing:
+        raise SpecError(f"{value} is sent per client, but has no row for {some(missing)}")
+    rows = np.array([sent.row[client] for client in clients], np.int64)
+    if not clients:  # then the bank may be empty too
+        return rows
+    lengths = sorted({len(leaf) for leaf in tree.leaves(sent.bank)})
+    if lengths[0] < 1 or len(lengths) > 1:
+        raise SpecError(f"{value} is not a stack: its arrays have {some([str(n) for n in lengths])} rows")
+    if not 0 <= rows.min() <= rows.max() < tree.rows(sent.bank):
+        raise SpecError(f"{value} has rows 0 to {tree.rows(sent.bank) - 1}, got rows {rows.min()} to {rows.max()}")
+    return rows

@@ -1,0 +1,97 @@
+"""`ServerState`: what the server knows about its clients between two asks. It is part of a checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coterie.client_map import ClientMap
+from coterie.federation.messages import Request
+from coterie.federation.traffic import Traffic
+from coterie.types import ClientId
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class ServerState:
+    """What the server knows about its clients; shared by the servers of all tasks of a federation.
+
+    Attributes:
+        traffic: Bytes sent.
+        asks: Number of asks so far; the id of the last one.
+        versions: Name of a memory → client → the ask whose memory was accepted last.
+        versions_before_round: `versions` before the current round.
+        holdings: Hash of a cached value → the clients known to have it.
+        rejected: Reason → number of replies rejected for it.
+        seconds: Time spent waiting for clients.
+    """
+
+    traffic: Traffic = field(default_factory=Traffic)
+    asks: int = 0
+    versions: dict[str, ClientMap[int]] = field(default_factory=dict)
+    versions_before_round: dict[str, ClientMap[int]] = field(default_factory=dict)
+    holdings: dict[str, set[ClientId]] = field(default_factory=dict)
+    rejected: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def for_evaluation(self) -> ServerState:
+        """A copy whose memory versions and holdings can change without changing these; the traffic is shared."""
+        holdings = {key: set(clients) for key, clients in self.holdings.items()}
+        return dataclasses.replace(self, holdings=holdings, versions=dict(self.versions))
+
+    def begin_round(self) -> None:
+        """Mark the memory versions to which `undo_round` returns."""
+        self.versions_before_round = dict(self.versions)
+
+    def undo_round(self) -> None:
+        """Continue from the memory versions before the round."""
+        self.versions = dict(self.versions_before_round)
+
+    def without(self, digest: str, clients: Iterable[ClientId]) -> frozenset[ClientId]:
+        """The clients that are not known to have a cached value."""
+        holders = self.holdings.get(digest, set())
+        return frozenset(client for client in clients if client not in holders)
+
+    def forget(self, request: Request) -> None:
+        """Clients of a request turned out not to have its cached values."""
+        for step in request.steps:
+            for digest, _ in step.cached.values():
+                self.holdings.get(digest, set()).difference_update(request.clients)
+
+    def accept(self, request: Request, clients: Sequence[ClientId]) -> None:
+        """Valid replies came from these clients: they have the cached values, and the memory that they wrote counts."""
+        if request.writes_memory and request.work.memory is not None:
+            versions = self.versions.get(request.work.memory, ClientMap())
+            self.versions[request.work.memory] = versions.set(dict.fromkeys(clients, request.id))
+        for step in request.steps:
+            for digest, _ in step.cached.values():
+                self.holdings.setdefault(digest, set()).update(clients)
+
+    def reject(self, request: Request, replies: Iterable[tuple[ClientId, str]]) -> None:
+        """Count and log rejected replies: (client, reason)."""
+        for client, reason in replies:
+            self.rejected[reason] = self.rejected.get(reason, 0) + 1
+            log.warning("ask %d (%s): reply of %s rejected: %s", request.id, request.work.name, client, reason)
+
+    def save(self) -> dict[str, Any]:
+        """The state as plain data."""
+        return {
+            "traffic": self.traffic.save(),
+            "asks": self.asks,
+            "versions": dict(self.versions),
+            "holdings": {key: sorted(clients) for key, clients in self.holdings.items()},
+            "refused": dict(self.rejected),
+        }
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Restore what `save` returned."""
+        self.traffic.load(saved["traffic"])
+        self.asks = saved["asks"]
+        self.versions = dict(saved["versions"])
+        self.versions_before_round = dict(saved["versions"])
+        self.holdings = {key: set(clients) for key, clients in saved["holdings"].items()}
+        self.rejected = dict(saved["refused"])

@@ -1,0 +1,101 @@
+"""`SimulatedTransport`: what the transports to simulated clients share.
+
+Cached values, client memory and `after` are handled here. A backend (sequential.py, vectorized.py) only computes the
+answers of some clients from what they were sent and their memories.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from coterie.data.federated import FederatedData
+from coterie.federation.client_store import ClientStore
+from coterie.federation.messages import MISSING, Answer, ReplyBatch, Request
+from coterie.models import Task
+from coterie.types import Array, Bank, ClientId, Params
+
+#: What a backend computes under one name: an answer, or the new memories of the clients.
+Result: TypeAlias = Answer | list[Params]
+
+
+class SimulatedTransport(ABC):
+    """A transport to clients that are simulated in this process."""
+
+    def __init__(self, task: Task, store: ClientStore) -> None:
+        """Clients with this storage.
+
+        Args:
+            task: The task that the clients learn; raises if it does not fit their examples.
+            store: Their storage.
+        """
+        data = store.data
+        task.check(data.x, data.y, shape=data.shape, tokens=data.ids)
+        self._task = task
+        self._store = store
+        self._clients = tuple(sorted(data.clients))
+
+    @abstractmethod
+    def _batch_size(self, request: Request) -> int:
+        """Number of clients whose answers are computed together."""
+
+    @abstractmethod
+    def _run(self, request: Request, memories: list[Params] | None) -> tuple[dict[str, Result], Array]:
+        """The answers of the clients of a request, and their numbers of examples.
+
+        Where the work writes a memory, `memory` is among the answers: a bank, or a list with one memory per client.
+        """
+
+    def _adapted(self, params: Bank) -> Bank:
+        """The models that `after` gave, as the backend wants them: rows after those of the clients are not read."""
+        return params
+
+    @property
+    def clients(self) -> Sequence[ClientId]:
+        """Client ids, sorted."""
+        return self._clients
+
+    @property
+    def task(self) -> Task:
+        """The task that the clients learn."""
+        return self._task
+
+    @property
+    def _data(self) -> FederatedData:
+        return self._store.data
+
+    def send(self, request: Request) -> Iterator[ReplyBatch]:
+        """Replies in batches, in the order of client ids."""
+        able, missing = self._store.receive(request)
+        if missing:
+            yield ReplyBatch(request.id, tuple(missing), np.zeros(len(missing), np.int64), problem=MISSING)
+        size = self._batch_size(request)
+        for first in range(0, len(able), size):
+            yield self._reply(request.only(able[first : first + size]))
+
+    def _reply(self, request: Request) -> ReplyBatch:
+        if request.after is not None:
+            # Memory that the first work writes is dropped: the server does not name a version of it later.
+            answers, _ = self._run(request.after, self._store.memories(request.after, self._task))
+            params = answers["params"]
+            assert isinstance(params, dict)
+            request = request.with_params(self._adapted(params))
+        answers, samples = self._run(request, self._store.memories(request, self._task))
+        if "memory" in answers:
+            self._store.remember(request, cast("Bank | list[Params]", answers.pop("memory")))
+        return ReplyBatch(request.id, request.clients, samples, cast("dict[str, Answer]", answers))
+
+    def set_data(self, data: FederatedData) -> None:
+        """Give the clients other examples."""
+        self._store.set_data(data)
+
+    def save(self) -> dict[str, Any]:
+        """What the clients store."""
+        return self._store.save()
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Restore what `save` returned."""
+        self._store.load(saved)

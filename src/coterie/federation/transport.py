@@ -1,0 +1,88 @@
+"""`Transport`: how requests reach the clients. Simulators, fault and attack wrappers implement it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from coterie.errors import ClientFailed
+from coterie.federation.messages import ReplyBatch, Request
+from coterie.models import Task
+from coterie.types import ClientId
+
+if TYPE_CHECKING:
+    from coterie.data.federated import FederatedData
+
+
+class Transport(Protocol):
+    """Brings requests to clients and reply batches back."""
+
+    @property
+    def clients(self) -> Sequence[ClientId]:
+        """Client ids, sorted."""
+
+    @property
+    def task(self) -> Task:
+        """The task that the clients learn."""
+
+    def send(self, request: Request) -> Iterator[ReplyBatch]:
+        """Replies as they arrive: first the clients that miss a cached value, then batches in the order of client ids.
+
+        A reply that arrives after the deadline is marked `late` or left out.
+        """
+
+    def on(self, task: Task) -> Transport:
+        """The same clients with another task."""
+
+    def set_data(self, data: FederatedData) -> None:
+        """Give simulated clients other examples, as after a shift."""
+
+    def save(self) -> dict[str, Any]:
+        """What simulated clients store, as plain data for a checkpoint."""
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Restore what `save` returned."""
+
+
+class TransportWrapper:
+    """Base of transports that change the replies of another one: everything but `on` and `send`."""
+
+    def __init__(self, transport: Transport) -> None:
+        """Wrap a transport."""
+        self._transport = transport
+
+    @property
+    def clients(self) -> Sequence[ClientId]:
+        """Client ids, sorted."""
+        return self._transport.clients
+
+    @property
+    def task(self) -> Task:
+        """The task that the clients learn."""
+        return self._transport.task
+
+    def set_data(self, data: FederatedData) -> None:
+        """Give the clients other examples."""
+        self._transport.set_data(data)
+
+    def save(self) -> dict[str, Any]:
+        """What the clients store."""
+        return self._transport.save()
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Restore what `save` returned."""
+        self._transport.load(saved)
+
+
+def send(transport: Transport, request: Request) -> Iterator[ReplyBatch]:
+    """The replies to a request; an exception that the model raised inside compiled code becomes a `ClientFailed`."""
+    try:
+        yield from transport.send(request)
+    except Exception:  # JAX raises several types for it
+        fault = None if transport.task.fault is None else transport.task.fault()
+        if fault is None:
+            raise
+        if not isinstance(fault, Exception):
+            raise fault from None  # Ctrl-C
+        text = f"{type(fault).__name__}: {fault}"
+        raise ClientFailed(f"Model {transport.task.name} failed in {request.work.name!r} with {text}") from fault
