@@ -15,6 +15,7 @@ from coterie.clients import LocalSGD
 from coterie.errors import SpecError
 from coterie.federation import Faults
 from coterie.methods import METHODS
+from coterie.runs.settings_conversion import parse_setting
 from coterie.runs.spec import SECTIONS, RunSettings, Spec, method_options, resolve
 
 share = st.floats(0, 1, allow_nan=False)
@@ -93,6 +94,39 @@ def test_a_spec_survives_flags(given_):
 )
 def test_a_flag_may_leave_out_quotes(text, value):
     assert Spec().with_settings([text]).data.name == value
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        ("run.rounds=3", ("run.rounds", 3)),
+        (" local.learning_rate = 0.1 ", ("local.learning_rate", 0.1)),
+        ("data.name=./1.5", ("data.name", "./1.5")),
+        ('data.name="1.5"', ("data.name", "1.5")),
+        ("data.name=./x=y", ("data.name", "./x=y")),
+        ("ifca.clusters=4", ("ifca.clusters", 4)),  # `compare` takes the name of a method instead of a section
+    ],
+)
+def test_a_setting_on_the_command_line_becomes_a_path_and_a_value(text, pair):
+    assert parse_setting(text) == pair
+
+
+@pytest.mark.parametrize("text", ["rounds=3", "run.rounds", "run.=3", ".rounds=3", ""])
+def test_a_setting_without_section_key_or_value_is_rejected(text):
+    with pytest.raises(SpecError, match=r"--set takes section\.key=value, such as local\.learning_rate=0\.1, got"):
+        parse_setting(text)
+
+
+@given(plain)
+def test_values_replace_settings_without_conversion_to_text(given_):
+    values = {f"{section}.{key}": value for section, part in given_.items() for key, value in part.items()}
+    assert Spec().with_values(values) == Spec.from_dict(given_)
+
+
+def test_a_name_is_applied_before_the_other_settings_of_its_section():
+    spec = Spec.from_dict({"method": {"name": "ifca", "clusters": 7}})
+    changed = spec.with_values({"method.mu": 0.1, "method.name": "fedprox"})
+    assert (changed.method.name, changed.method.options) == ("fedprox", {"mu": 0.1})
 
 
 def test_another_name_drops_the_settings_of_the_one_before():
@@ -195,4 +229,4 @@ def test_a_setting_that_is_a_number_or_a_word_takes_both(given, kept):
     assert spec.method.options["threshold"] == kept
     assert Spec.from_dict(tomllib.loads(spec.to_toml())).method.options["threshold"] == kept
     with pytest.raises(SpecError, match=r"method\.threshold must be a number or .*gap.*, got 'wide'"):
-        Spec().with_settings(["method.name=srfca", "method.threshold=wide"])
+        resolve(Spec().with_settings(["method.name=srfca", "method.threshold=wide"]))

@@ -95,7 +95,7 @@ def compare(
         first = spec.run.seed
         for seed in range(first, first + seeds) if isinstance(seeds, int) else seeds:
             folder = None if out is None else str(Path(out) / f"{_safe(label)}-{seed}")
-            plan.append((label, spec.with_settings([f"run.seed={seed}"]), folder))
+            plan.append((label, spec.with_values({"run.seed": seed}), folder))
     if not plan:
         raise SpecError("There is nothing to compare: give at least one method and one seed")
     if jobs > 1:

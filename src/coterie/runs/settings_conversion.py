@@ -1,4 +1,4 @@
-"""Texts and plain values → the types that settings are declared with, or an error that says what is allowed."""
+"""Conversion of settings: text to plain values, and plain values to the declared type of a setting."""
 
 from __future__ import annotations
 
@@ -10,16 +10,28 @@ from typing import Any, Literal, Union
 from coterie.errors import SpecError
 
 
-def parse_value(text: str) -> Any:
-    """A value from a command line, read as TOML; what is no TOML is a text."""
+def parse_setting(text: str) -> tuple[str, object]:
+    """Parse `section.key=value`, as `--set` takes it, into the pair of `section.key` and value.
+
+    The value is read as TOML (numbers, true, false, lists, quoted strings); anything else is a string.
+    """
+    path, sign, value = text.partition("=")
+    path = path.strip()
+    section, dot, key = path.partition(".")
+    if not (sign and section and dot and key):
+        raise SpecError(f"--set takes section.key=value, such as local.learning_rate=0.1, got {text!r}")
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return path, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
-        return text.strip()
+        return path, value.strip()
 
 
 def convert(value: Any, kind: Any, where: str) -> Any:
-    """A value as the type `kind`; whole numbers count as numbers, nothing else is bent."""
+    """Convert a plain value to the declared type `kind`: int and float where they are equal, lists to tuples.
+
+    Raises:
+        SpecError: The value has another type; the message names the setting (`where`) and what is allowed.
+    """
     origin = typing.get_origin(kind)
     if kind is Any:
         return value

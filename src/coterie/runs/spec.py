@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import os
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,7 @@ from coterie.errors import SpecError, unknown
 from coterie.federation import Attack, Faults
 from coterie.methods import method_class, settings_of
 from coterie.models.library import model_options
-from coterie.runs.settings_conversion import convert, parse_value
+from coterie.runs.settings_conversion import convert, parse_setting
 from coterie.shift import ShiftSettings
 
 
@@ -140,31 +140,38 @@ class Spec:
         """The spec of nested dicts; a bare string for data, model or method is its name."""
         parts: dict[str, Any] = {}
         for section, given in plain.items():
-            if section not in SECTIONS:
-                raise SpecError(unknown("section of a spec", section, SECTIONS))
-            if section in _FIXED:
-                if not isinstance(given, Mapping):
-                    raise SpecError(f"[{section}] must be a table of settings, got {given!r}")
-                parts[section] = _fixed(section, given)
-            else:
+            if _known_section(section) not in _FIXED:
                 parts[section] = _named(section, given)
+            elif isinstance(given, Mapping):
+                parts[section] = _FIXED[section](**_converted(section, given))
+            else:
+                raise SpecError(f"[{section}] must be a table of settings, got {given!r}")
         return cls(**parts)
 
-    def with_settings(self, settings: Sequence[str]) -> Spec:
-        """This spec with `section.key=value` texts applied, as `--set` gives them; names come before other settings."""
-        plain = self.to_dict()
-        for text in sorted(settings, key=lambda each: not each.partition("=")[0].strip().endswith(".name")):
-            path, sign, value = text.partition("=")
-            section, dot, key = path.strip().partition(".")
-            if not sign or not dot or not key:
-                raise SpecError(f"--set takes section.key=value, such as local.learning_rate=0.1, got {text!r}")
-            if section not in SECTIONS:
-                raise SpecError(unknown("section of a spec", section, SECTIONS))
-            given = parse_value(value)
-            if key == "name" and section not in _FIXED and plain[section]["name"] != given:
-                plain[section] = {}  # another thing has other settings
-            plain[section][key] = given
-        return Spec.from_dict(plain)
+    def with_values(self, values: Mapping[str, object]) -> Spec:
+        """Return this spec with some settings replaced.
+
+        A new name of data, model or method drops the settings that belong to the old one.
+
+        Args:
+            values: `section.key` → value.
+        """
+        changes: dict[str, dict[str, object]] = {}
+        for path, value in values.items():
+            section, _, key = path.partition(".")
+            changes.setdefault(_known_section(section), {})[key] = value
+        return dataclasses.replace(self, **{section: self._changed(section, new) for section, new in changes.items()})
+
+    def with_settings(self, texts: Iterable[str]) -> Spec:
+        """Return this spec with `section.key=value` texts applied, as `--set` takes them."""
+        return self.with_values(dict(parse_setting(text) for text in texts))
+
+    def _changed(self, section: str, new: dict[str, object]) -> Any:
+        part = getattr(self, section)
+        if not isinstance(part, Named):
+            return dataclasses.replace(part, **_converted(section, new))
+        kept = part.options if new.get("name", part.name) == part.name else {}
+        return _named(section, {"name": part.name, **kept, **new})
 
     def to_dict(self) -> dict[str, Any]:
         """Nested dicts, as `from_dict` takes them."""
@@ -271,17 +278,21 @@ def _options(section: str, part: Named, defaults: Mapping[str, Any]) -> dict[str
     return {**defaults, **given}
 
 
-def _fixed(section: str, given: Mapping[str, Any]) -> Any:
+def _known_section(section: str) -> str:
+    if section not in SECTIONS:
+        raise SpecError(unknown("section of a spec", section, SECTIONS))
+    return section
+
+
+def _converted(section: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a fixed section, converted to their declared types."""
     import typing
 
-    kind = _FIXED[section]
-    hints = typing.get_type_hints(kind)
-    values = {}
-    for key, value in given.items():
+    hints = typing.get_type_hints(_FIXED[section])
+    for key in given:
         if key not in hints:
             raise SpecError(unknown(f"setting in [{section}]", key, hints))
-        values[key] = convert(value, hints[key], f"{section}.{key}")
-    return kind(**values)
+    return {key: convert(value, hints[key], f"{section}.{key}") for key, value in given.items()}
 
 
 def _named(section: str, given: Any) -> Named:
@@ -294,8 +305,7 @@ def _named(section: str, given: Any) -> Named:
     if not isinstance(name, str):
         raise SpecError(f"{section}.name must be a text, got {name!r}")
     if section == "method":
-        types = method_types(name)
-        options = {k: convert(v, types[k], f"method.{k}") if k in types else v for k, v in options.items()}
+        method_class(name)  # an unknown name is an error as early as possible
     return Named(name, {key: _plain(value) for key, value in options.items()})
 
 
