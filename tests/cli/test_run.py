@@ -40,8 +40,8 @@ def test_a_run_with_drift_says_what_the_method_made_of_it(coterie, tiny):
     args += ["--set", "shift.rounds=[1]"]
     said = {line.split("  ")[0]: line for line in coterie("run", *tiny, *args).stdout.splitlines()}
     kept = json.loads(coterie("run", *tiny, *args, "--json").stdout)["drift"]
-    assert (kept["shifts"], kept["delay"], kept["wrong"]) == (8, 0, 0)
-    moved = kept["moved"]
+    assert (kept["shifts"], kept["delay"], kept["migrations_wrong"]) == (8, 0, 0)
+    moved = kept["true_cluster_changes"]
     assert f"{moved} of 8 shifts noticed, 0.0 rounds later on average; 0 false alarms" in said["drift"]
     assert f"{moved}, {moved} right, 0 wrong" in said["migrations"]
     assert "drift" not in coterie("run", *tiny).stdout

@@ -7,7 +7,7 @@ import types
 import typing
 from typing import Any, Literal, Union
 
-from coterie.errors import SpecError
+from coterie.errors import SpecError, did_you_mean
 
 
 def parse_setting(text: str) -> tuple[str, object]:
@@ -26,8 +26,8 @@ def parse_setting(text: str) -> tuple[str, object]:
         return path, value.strip()
 
 
-def convert(value: Any, kind: Any, where: str) -> Any:
-    """Convert a plain value to the declared type `kind`: int and float where they are equal, lists to tuples.
+def convert(value: object, kind: Any, where: str) -> Any:
+    """Convert a plain value to the declared type `kind`: int and float if they are equal, lists to tuples.
 
     Raises:
         SpecError: The value has another type; the message names the setting (`where`) and what is allowed.
@@ -38,7 +38,8 @@ def convert(value: Any, kind: Any, where: str) -> Any:
     if origin is Literal:
         allowed = typing.get_args(kind)
         if value not in allowed:
-            raise SpecError(f"{where} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+            hint = did_you_mean(value, [str(each) for each in allowed]) if isinstance(value, str) else ""
+            raise SpecError(f"{where} must be one of {', '.join(map(repr, allowed))}, got {value!r}.{hint}".rstrip("."))
         return value
     if origin in (Union, types.UnionType):
         for option in typing.get_args(kind):
@@ -46,7 +47,7 @@ def convert(value: Any, kind: Any, where: str) -> Any:
                 return convert(value, option, where)
             except SpecError:
                 continue
-        raise SpecError(f"{where} must be {_says(kind)}, got {value!r}")
+        raise SpecError(f"{where} must be {_described(kind)}, got {value!r}")
     if origin is tuple:
         items = list(value) if isinstance(value, list | tuple) else [value]
         return tuple(convert(item, typing.get_args(kind)[0], where) for item in items)
@@ -56,10 +57,16 @@ def convert(value: Any, kind: Any, where: str) -> Any:
         return int(value)
     if isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
-    raise SpecError(f"{where} must be {_says(kind)}, got {value!r}")
+    raise SpecError(f"{where} must be {_described(kind)}, got {value!r}")
 
 
-def _says(kind: Any) -> str:
+def _described(kind: Any) -> str:
     names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", type(None): "nothing"}
     options = typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return " or ".join(names.get(option, str(option)) for option in options)
+    return " or ".join(_described_option(option, names) for option in options)
+
+
+def _described_option(option: Any, names: dict[type, str]) -> str:
+    if typing.get_origin(option) is Literal:
+        return " or ".join(map(repr, typing.get_args(option)))
+    return names.get(option, str(option))
