@@ -1,7 +1,7 @@
 """Every method passes the contract suite.
 
 The first variant of each method gets all checks. The other variants get the cheap ones; their expensive checks are
-marked `slow` and run in `make test-all`.
+marked `exhaustive` and run in `make test-all`.
 """
 
 from __future__ import annotations
@@ -100,10 +100,10 @@ def cases():
     for name in METHODS:
         for number, options in enumerate(VARIANTS.get(name, [{}])):
             for check in CHECKS:
-                marks = [pytest.mark.slow] if number > 0 and check not in CHEAP_CHECKS else []
+                marks = [pytest.mark.exhaustive] if number > 0 and check not in CHEAP_CHECKS else []
                 yield pytest.param(check, name, options, id=f"{check.__name__}-{label(name, options)}", marks=marks)
 
 
-@pytest.mark.parametrize(("check", "name", "options"), cases())
+@pytest.mark.parametrize(("check", "name", "options"), list(cases()))
 def test_every_method_keeps_the_contract(check, name, options):
     check(Harness(lambda given: build(name, LOCAL, given, **options)))
