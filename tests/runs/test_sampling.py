@@ -19,14 +19,16 @@ def names(count):
     return tuple(f"c{i:03}" for i in range(count))
 
 
-@given(many=st.integers(1, 40), data=st.data(), kind=st.sampled_from(KINDS), t=st.integers(0, 60), late=st.floats(0, 1))
-def test_a_cohort_is_never_empty_and_holds_distinct_available_clients_in_the_order_of_ids(many, data, kind, t, late):
-    size = data.draw(st.integers(1, many))
-    sampler = Sampler(names(many), size, Seed(data.draw(st.integers(0, 9))), kind, stragglers=late)
+@given(
+    count=st.integers(1, 40), data=st.data(), kind=st.sampled_from(KINDS), t=st.integers(0, 60), late=st.floats(0, 1)
+)
+def test_a_cohort_is_never_empty_and_holds_distinct_available_clients_in_the_order_of_ids(count, data, kind, t, late):
+    size = data.draw(st.integers(1, count))
+    sampler = Sampler(names(count), size, Seed(data.draw(st.integers(0, 9))), kind, stragglers=late)
     cohort = sampler.cohort(t)
     assert 1 <= len(cohort) <= size
     assert list(cohort.clients) == sorted(set(cohort.clients))
-    assert set(cohort) <= set(cohort.available) <= set(names(many))
+    assert set(cohort) <= set(cohort.available) <= set(names(count))
     assert len(cohort) == size or len(cohort.available) < size
     assert cohort.t == t
     assert len(cohort.efforts) == round(late * len(cohort))
@@ -57,18 +59,18 @@ def test_uniform_sampling_draws_every_client_equally_often():
     assert all(abs(count - 600) < 103 for count in counts.values())
 
 
-@given(many=st.integers(1, 30), data=st.data())
-def test_a_sweep_visits_every_client_first_in_the_order_of_ids(many, data):
-    size = data.draw(st.integers(1, many))
-    sampler = Sampler(names(many), size, Seed(0), "sweep")
-    rounds = math.ceil(many / size)
+@given(count=st.integers(1, 30), data=st.data())
+def test_a_sweep_visits_every_client_first_in_the_order_of_ids(count, data):
+    size = data.draw(st.integers(1, count))
+    sampler = Sampler(names(count), size, Seed(0), "sweep")
+    rounds = math.ceil(count / size)
     seen = [client for t in range(rounds) for client in sampler.cohort(t)]
-    assert set(seen) == set(names(many))
+    assert set(seen) == set(names(count))
     # The last round of the sweep has its full size: it is filled up from the start of the list.
     assert len(seen) == rounds * size
-    whole = [client for t in range(many // size) for client in sampler.cohort(t)]
-    assert whole == list(names(many))[: len(whole)]
-    again = Sampler(names(many), size, Seed(0), "uniform")
+    whole = [client for t in range(count // size) for client in sampler.cohort(t)]
+    assert whole == list(names(count))[: len(whole)]
+    again = Sampler(names(count), size, Seed(0), "uniform")
     assert sampler.cohort(rounds) == again.cohort(rounds)
 
 
@@ -118,7 +120,7 @@ def test_a_newcomer_is_not_drawn_before_its_round(kind):
         cohort = sampler.cohort(t)
         assert not {client for client in (*cohort, *cohort.available) if late.get(client, 0) > t}
         assert sampler.joining(t) == {3: ("c002", "c005"), 6: ("c007",)}.get(t, ())
-    assert tuple(sampler.everyone(0)) == tuple(client for client in names(8) if client not in late)
+    assert tuple(sampler.all_clients(0)) == tuple(client for client in names(8) if client not in late)
     drawn = {client for t in range(40) for client in sampler.cohort(t)}
     assert drawn == set(names(8))
     with pytest.raises(SpecError, match="the 5 clients that have training examples and do not join later, got 6"):
@@ -127,7 +129,7 @@ def test_a_newcomer_is_not_drawn_before_its_round(kind):
 
 def test_preparation_includes_all_clients_and_has_its_own_seeds():
     sampler = Sampler(names(7), 3, Seed(0), stragglers=0.5)
-    first, second = sampler.everyone(0), sampler.everyone(1)
+    first, second = sampler.all_clients(0), sampler.everyone(1)
     assert tuple(first) == tuple(second) == names(7)
     assert (first.t, dict(first.efforts)) == (-1, {})
     assert len({first.seed, second.seed, sampler.cohort(0).seed}) == 3

@@ -14,7 +14,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 from coterie import data as datasets
 from coterie import metrics
@@ -54,8 +53,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 METHODS = ("fedavg", "fedprox", "local", "ifca", "fedgroup", "flexcfl", "oracle")
 
 #: Settings of the demonstration: 40 clients with digits, rotated by 0°, 90°, 180° or 270°.
-_SHARED: dict[str, Any] = {"data": {"name": "digits"}, "run": {"rounds": 60, "clients_per_round": 10}}
-_OWN: dict[str, dict[str, Any]] = {
+_SHARED: JsonObject = {"data": {"name": "digits"}, "run": {"rounds": 60, "clients_per_round": 10}}
+_OWN: dict[str, JsonObject] = {
     # IFCA may collapse to fewer clusters from a random start; of several starts the lowest training loss is kept.
     "ifca": {"clusters": 4, "restarts": 5},
     "fedgroup": {"clusters": 4},

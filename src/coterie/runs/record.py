@@ -206,7 +206,7 @@ class Writer:
             raise RecordError(f"{self.path} has no checkpoint to resume from; run it again")
         return _decoded(file)
 
-    def end(self, summary: Mapping[str, Any], served: Mapping[str, Any]) -> None:
+    def end(self, summary: JsonObject, served: Mapping[str, Any]) -> None:
         """Write summary and models."""
         with _explained(self.path):
             if served:

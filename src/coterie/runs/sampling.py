@@ -61,7 +61,7 @@ class Sampler:
         efforts = dict(zip(stragglers, straggling.fold("share").uniform(count).tolist(), strict=True))
         return Cohort(t, clients, seed, available, efforts)
 
-    def everyone(self, step: int, t: int = 0) -> Cohort:
+    def all_clients(self, step: int, t: int = 0) -> Cohort:
         """Return all clients that have joined by round t, for a preparation step before it."""
         joined = self.present(self.clients, t)
         return Cohort(-1, joined, self.seed.fold("prepare", step), joined)

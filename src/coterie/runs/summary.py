@@ -135,7 +135,7 @@ def against(found: Mapping[ClientId, int], truth: Mapping[ClientId, int]) -> Jso
     }
 
 
-def curve(rows: Sequence[Mapping[str, Any]], *path: str) -> list[float]:
+def curve(rows: Sequence[JsonObject], *path: str) -> list[float]:
     """The numbers at this path of keys, of all lines that have one."""
     return [found for row in rows if (found := number_at(row, path)) is not None]
 
@@ -147,20 +147,20 @@ def number_at(entry: object, path: Sequence[str]) -> float | None:
     return float(entry) if isinstance(entry, int | float) else None
 
 
-def trained_curve(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+def trained_curve(rows: Sequence[JsonObject]) -> list[float]:
     """The weighted accuracies of a run, from its first round on."""
     return curve(rows[_first_round(rows) :], "accuracy", "weighted")
 
 
-def _first_round(rows: Sequence[Mapping[str, Any]]) -> int:
+def _first_round(rows: Sequence[JsonObject]) -> int:
     """Position of the first round; preparation steps before it may have been evaluated, too."""
     return next((place for place, row in enumerate(rows) if row["stage"] == "train"), 0)
 
 
-def final(rows: Sequence[Mapping[str, Any]], target: float) -> JsonObject:
+def final(rows: Sequence[JsonObject], target: float) -> JsonObject:
     """The keys of a summary that follow from the lines of a run."""
     evaluated = [row for row in rows if row.get("coverage") is not None]
-    last: Mapping[str, Any] = evaluated[-1] if evaluated else {}
+    last: JsonObject = evaluated[-1] if evaluated else {}
     first = _first_round(rows)
     weighted = trained_curve(rows)
     shown = dict(last["accuracy"]) if last.get("accuracy") else None
@@ -189,7 +189,7 @@ def final(rows: Sequence[Mapping[str, Any]], target: float) -> JsonObject:
     return result
 
 
-def _to_target(rows: Sequence[Mapping[str, Any]], target: float) -> JsonObject:
+def _to_target(rows: Sequence[JsonObject], target: float) -> JsonObject:
     """Rounds and bytes until an accuracy was reached; the bytes of earlier preparation steps count."""
     sent = np.cumsum([sum(_bytes(row)) for row in rows])
     evaluated = [
@@ -206,12 +206,12 @@ def _to_target(rows: Sequence[Mapping[str, Any]], target: float) -> JsonObject:
     }
 
 
-def _covered(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+def _covered(rows: Sequence[JsonObject]) -> list[float]:
     """The weighted accuracies of the rounds in which every client had a model."""
     return curve([row for row in rows if row.get("coverage") == 1.0], "accuracy", "weighted")
 
 
-def drift_of(rows: Sequence[Mapping[str, Any]], data: FederatedData) -> JsonObject:
+def drift_of(rows: Sequence[JsonObject], data: FederatedData) -> JsonObject:
     """How the method followed the shifts of a run; `data` are those at its start."""
     truth = None if data.truth is None else dict(zip(data.clients, data.truth.tolist(), strict=True))
     rounds = [
@@ -250,13 +250,13 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}
 
 
-def _phase(row: Mapping[str, Any]) -> JsonObject:
+def _phase(row: JsonObject) -> JsonObject:
     """The results at the end of a phase, for methods that have phases."""
     kept = {key: row.get(key) for key in ("phase", "t", "accuracy", "test_loss", "coverage", "truth")}
     return {**kept, "clusters": (row.get("clusters") or {}).get("count")}
 
 
-def _bytes(row: Mapping[str, Any]) -> list[int]:
+def _bytes(row: JsonObject) -> list[int]:
     traffic = row.get("traffic") or {}
     return [count for purpose, ways in traffic.items() if purpose != "evaluate" for count in ways.values()]
 
