@@ -141,7 +141,7 @@ def test_a_client_without_examples_is_kept_and_said_so(coterie, tmp_path):
     np.savez(tmp_path / "mine" / "empty.npz", x=np.zeros((0, 4)), y=np.zeros(0, int))
     done = coterie("run", "--data", "mine", "--rounds", 2)
     assert done.exit_code == 0, done.stderr
-    assert done.stderr == "Note: 1 clients have no training examples; they are kept, scored, and never drawn\n"
+    assert done.stderr == "Note: 1 clients have no training examples; they are evaluated but never sampled\n"
     assert "clients without examples  1" in done.stdout
     assert coterie("run", "--data", "mine", "--rounds", 2, "--quiet").stderr == ""
 
