@@ -15,7 +15,7 @@ from coterie.clients import LocalSGD
 from coterie.errors import SpecError
 from coterie.federation import Faults
 from coterie.methods import METHODS
-from coterie.runs.resolve import fill_defaults
+from coterie.runs.resolve import fill_defaults, resolve
 from coterie.runs.settings_conversion import parse_setting
 from coterie.runs.spec import SECTIONS, RunSettings, Spec, method_options
 
@@ -232,3 +232,27 @@ def test_a_setting_that_is_a_number_or_a_word_accepts_both(given, kept):
     assert Spec.from_dict(tomllib.loads(spec.to_toml())).method.options["threshold"] == kept
     with pytest.raises(SpecError, match=r"method\.threshold must be a number or .*gap.*, got 'wide'"):
         fill_defaults(Spec().with_settings(["method.name=srfca", "method.threshold=wide"]))
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "clients_per_round"),
+    [
+        ({"name": "blobs", "clients": 8}, "mclr", 8),
+        ({"name": "blobs", "clients": 12}, "mclr", 10),
+        ({"name": "regression", "clients": 4}, "linear-regression", 4),
+    ],
+)
+def test_a_resolved_spec_leaves_nothing_to_decide(data, model, clients_per_round):
+    found = resolve(Spec.from_dict({"data": data, "run": {"seed": 3}}))
+    assert found.spec.model.name == found.task.name == model
+    assert found.spec.model.options["l2"] == 0.0
+    assert found.spec.run.clients_per_round == clients_per_round
+    assert found.spec.data.options["seed"] == 3
+    assert len(found.trainable) == data["clients"]
+    assert resolve(found.spec).spec == found.spec
+    assert Spec.from_dict(tomllib.loads(found.spec.to_toml())).to_toml() == found.spec.to_toml()
+
+
+def test_settings_of_the_default_model_are_checked():
+    with pytest.raises(SpecError, match=r"No setting of model mclr 'l3'\. Known: l2, normalize"):
+        resolve(Spec.from_dict({"data": {"name": "blobs", "clients": 4}, "model": {"name": "auto", "l3": 1.0}}))
