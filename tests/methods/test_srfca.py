@@ -418,7 +418,7 @@ def test_a_robust_rule_warns_about_the_means_that_do_not_use_it(caplog):
         build(Spec.of({"data": {"name": "blobs", "clients": 4}, "method": method, "aggregation": {"rule": rule}}))
         return caplog.text
 
-    assert "aggregation.rule = 'median' does not take all means of srfca: those of REFINE are trimmed" in logged(
+    assert "aggregation.rule = 'median' does not apply to all means of srfca: those of REFINE are trimmed" in logged(
         0.15, "median"
     )
     assert logged(0.15, "mean") == logged(0.0, "median") == ""

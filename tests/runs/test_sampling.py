@@ -129,7 +129,7 @@ def test_a_newcomer_is_not_drawn_before_its_round(kind):
 
 def test_preparation_includes_all_clients_and_has_its_own_seeds():
     sampler = Sampler(names(7), 3, Seed(0), stragglers=0.5)
-    first, second = sampler.all_clients(0), sampler.everyone(1)
+    first, second = sampler.all_clients(0), sampler.all_clients(1)
     assert tuple(first) == tuple(second) == names(7)
     assert (first.t, dict(first.efforts)) == (-1, {})
     assert len({first.seed, second.seed, sampler.cohort(0).seed}) == 3
