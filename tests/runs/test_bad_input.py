@@ -54,7 +54,10 @@ def error_of(kind, spec, **more):
         ({"data": 3}, r"\[data\] must be a name or a table with a name, got 3"),
         ({"faults": {"drop": 2}}, "faults.drop must be .*between 0 and 1, got 2"),
         ({"method": {"name": "ifca", "clusters": "four"}}, "method.clusters must be a whole number, got 'four'"),
-        ({"method": {"name": "ifca", "first": "best"}}, "method.first must be one of 'loss', 'balanced', got 'best'"),
+        (
+            {"method": {"name": "ifca", "first_round": "best"}},
+            "method.first_round must be one of 'loss', 'balanced', got 'best'",
+        ),
     ],
 )
 def test_an_invalid_spec_is_rejected_with_what_is_allowed(spec, says, tmp_path):
