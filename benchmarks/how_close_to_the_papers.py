@@ -178,7 +178,7 @@ def _stages(label, spec, published, tiny):
     found = {}
     for seed in range(1 if tiny else 2):
         summary = coterie.run({**spec, "run": {**spec["run"], "seed": seed}}).summary
-        parts = {part["label"]: part["accuracy"]["mean"] for part in summary["parts"]}
+        parts = {part["phase"]: part["accuracy"]["mean"] for part in summary["phases"]}
         parts |= {spec["method"]["name"]: summary["accuracy"]["mean"]} if not parts else {}
         found[seed] = {**parts, **summary["truth"], "found": summary["clusters"]["count"]}
         print(f"{label}, seed {seed}: " + ", ".join(f"{k} {v:.4g}" for k, v in found[seed].items()), flush=True)

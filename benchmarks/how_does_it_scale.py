@@ -76,7 +76,7 @@ def session(clients, cohort, rounds, label="fedavg", features=FEATURES, widths=(
     warm = Sampler(fed.clients, min(20, cohort), seed)
     clock = time.perf_counter()
     while method.stage(state) == "prepare":
-        state = method.round(state, fed, warm.everyone(0), seed.fold("prepare", 0)).state
+        state = method.round(state, fed, warm.all_clients(0), seed.fold("prepare", 0)).state
     prepared = time.perf_counter() - clock
     for t in range(2):
         state = method.round(state, fed, warm.cohort(t), seed.fold("round", t)).state

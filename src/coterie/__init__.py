@@ -1,11 +1,11 @@
-"""Coterie: clustered federated learning. Clients keep their data, fall into kinds, and get the model of their kind.
+"""Coterie: clustered federated learning. Clients keep their data; clients with similar data share a model.
 
     import coterie
 
     record = coterie.run({"data": "digits", "method": {"name": "ifca", "clusters": 4}})
     record.summary["accuracy"]["weighted"]
 
-Names are loaded when they are used: `import coterie` loads neither JAX nor anything else that is large.
+Names are loaded when they are used: `import coterie` loads neither JAX nor other large packages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
-    from coterie import aggregation, data, metrics, models
+    from coterie import aggregation, clustering, data, drift, methods, metrics, models
     from coterie.data import DATASETS
     from coterie.errors import Error
     from coterie.models import MODELS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from coterie.runs.record import RunRecord
     from coterie.runs.spec import Spec
 
-    #: Name → one-line description of every method.
+    #: Method name → one-line description.
     METHODS: dict[str, str]
 
 __all__ = [
@@ -38,16 +38,20 @@ __all__ = [
     "RunRecord",
     "Spec",
     "aggregation",
+    "clustering",
     "compare",
     "data",
+    "drift",
     "estimate",
+    "methods",
     "metrics",
     "models",
     "resume",
     "run",
 ]
 
-_HOMES = {
+#: Name → module that defines it.
+_DEFINED_IN = {
     "Comparison": "coterie.runs.compare",
     "compare": "coterie.runs.compare",
     "DATASETS": "coterie.data",
@@ -60,15 +64,18 @@ _HOMES = {
     "Spec": "coterie.runs.spec",
 }
 
+#: Submodules that the docs name but that are not in `__all__`. A star import of `torch` would hide PyTorch itself.
+_OTHER_MODULES = ("clients", "codec", "errors", "federation", "seeds", "shift", "testing", "torch", "tree")
+
 
 def __getattr__(name: str) -> Any:
     if name == "METHODS":
         from coterie.methods import descriptions
 
         return descriptions()
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in __all__ or name == "torch":  # left out of `__all__`: a star import would hide PyTorch itself
+    if name in _DEFINED_IN:
+        return getattr(importlib.import_module(_DEFINED_IN[name]), name)
+    if name in __all__ or name in _OTHER_MODULES:
         return importlib.import_module(f"coterie.{name}")
     raise AttributeError(f"module 'coterie' has no attribute {name!r}")
 

@@ -1,20 +1,21 @@
-"""How a method follows clients whose data change: what it notices, how late, and whether it moves them rightly.
+"""Drift figures: which shifts of the clients' data a method detects, how late, and whether it migrates correctly.
 
-Told of each round who shifted before it, whom the method flagged and which cluster it gave to whom, `measure` counts
+`measure` takes, for each round, the clients that shifted before it, the clients that the method flagged as drifted and
+the clusters that it assigned. It counts
 
-    detection    a client that the method flags as drifted; for a method that does not look for drift, a client whose
-                 cluster is another one than the last it had
-    delay        rounds from a shift to the first detection of that client after it; 0 is the round before which it
-                 shifted. `delay_heard` counts those rounds only in which the client took part
-    miss         a shift that is not detected before the client shifts again, or before the run ends
-    false alarm  a detection of a client that has not shifted since its last detection, or since its first cluster
-    migration    a client's cluster is another one than the last it had. It is right if most of the other clients of
-                 its true cluster, as the world is then, are in the new one (equal numbers will do), otherwise wrong;
-                 neither where there is no other client of its true cluster
+    detection    a client that the method flags as drifted; for a method without drift detection, a client that changes
+                 its cluster
+    delay        rounds from a shift to the first detection of that client after it; 0 if it is detected in the round
+                 before which it shifted. `delay_in_cohort` counts only rounds in which the client took part
+    miss         a shift that is not detected before the client shifts again or the run ends
+    false alarm  a detection of a client that has not shifted since its last detection or its first assignment
+    migration    a client changes its cluster. It is correct if the new cluster holds most of the other clients of the
+                 client's current true cluster (ties count as correct), and wrong otherwise. Without other clients of
+                 its true cluster it is neither
 
-Shifts of clients that have no cluster yet count as `unseen` and nothing else: there is nothing to compare with. A shift
-need not call for another cluster: more of the same data, or a new class for everybody, leave a client's true cluster
-as it is. `moved` are the shifts after which it is another one; those a clustered method has to follow.
+A shift of a client that has no cluster yet counts as `shifts_unassigned` and nowhere else. A shift need not change a
+client's true cluster: it may bring more of the same data, or a new class for all clients. `true_cluster_changes` are
+the shifts that do; these a clustered method has to follow.
 """
 
 from __future__ import annotations
@@ -26,171 +27,169 @@ from statistics import fmean
 
 from coterie.types import ClientId
 
-__all__ = ["Drift", "Look", "measure"]
+__all__ = ["Drift", "ObservedRound", "measure"]
 
 
 @dataclass(frozen=True)
-class Look:
-    """One round, as it is measured.
+class ObservedRound:
+    """What `measure` needs to know about a round.
 
     Attributes:
-        shifted: Whose data changed before it.
-        kinds: The true cluster of each of those from then on, where it is known.
-        flagged: Whom the method took to have drifted; None where it did not look.
-        assignment: Client → cluster, of those who took part or were given another one.
+        shifted: Clients whose data changed before the round.
+        true_clusters: New true cluster of each of these, if known.
+        flagged: Clients that the method flagged as drifted; None if it does not detect drift.
+        assignment: Client → cluster, of the clients that took part or changed their cluster.
     """
 
     shifted: Collection[ClientId] = ()
-    kinds: Mapping[ClientId, int] = field(default_factory=dict)
+    true_clusters: Mapping[ClientId, int] = field(default_factory=dict)
     flagged: Collection[ClientId] | None = None
     assignment: Mapping[ClientId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Drift:
-    """What a method made of shifts; see the module's text for the words.
+    """Drift figures of a run; the module's docstring defines the terms.
 
     Attributes:
-        shifts: Of clients that had a cluster.
-        unseen: Of clients that had none yet.
-        detected: Shifts that were noticed.
-        missed: Shifts that were not.
-        missed_unheard: Of those, where the client took no part before it shifted again or the run ended.
-        delay: Mean rounds from shift to detection; None without any.
-        delay_longest: The most rounds.
-        delay_heard: Mean rounds that the client took part in before that of the detection.
-        false_alarms: Detections without a shift.
-        early_alarms: Of those, before anybody's first shift: a method that is still settling.
-        migrations: Changes of a client's cluster.
-        right: Migrations to where the client belongs; None where true clusters are not known.
-        wrong: Migrations to elsewhere.
-        moved: Shifts to another true cluster; None where these are not known.
-        moved_detected: Of those, how many were noticed.
+        shifts: Number of shifts of clients that had a cluster.
+        shifts_unassigned: Number of shifts of clients that had none yet.
+        detected: Number of shifts that were detected.
+        missed: Number of shifts that were not.
+        missed_not_in_cohort: Of the missed shifts, those whose client took part in no round before it shifted again or
+            the run ended.
+        delay: Mean number of rounds from shift to detection; None without a detection.
+        delay_max: Largest number of rounds from shift to detection.
+        delay_in_cohort: Mean number of rounds, from shift to detection, in which the client took part.
+        false_alarms: Number of false alarms.
+        early_alarms: Of these, those before the first shift of any client.
+        migrations: Number of migrations.
+        migrations_correct: Number of correct migrations; None if true clusters are not known.
+        migrations_wrong: Number of wrong migrations; None if true clusters are not known.
+        true_cluster_changes: Number of shifts to another true cluster; None if true clusters are not known.
+        true_cluster_changes_detected: Of these, those that were detected.
     """
 
     shifts: int
-    unseen: int
+    shifts_unassigned: int
     detected: int
     missed: int
-    missed_unheard: int
+    missed_not_in_cohort: int
     delay: float | None
-    delay_longest: int | None
-    delay_heard: float | None
+    delay_max: int | None
+    delay_in_cohort: float | None
     false_alarms: int
     early_alarms: int
     migrations: int
-    right: int | None
-    wrong: int | None
-    moved: int | None
-    moved_detected: int | None
+    migrations_correct: int | None
+    migrations_wrong: int | None
+    true_cluster_changes: int | None
+    true_cluster_changes_detected: int | None
 
 
 @dataclass
 class _Shift:
-    """A shift while the method may still notice it; then what became of it."""
+    """A shift of one client."""
 
-    begun: int
-    moved: bool
-    heard: int = 0  # rounds that the client took part in since
-    noticed: int | None = None
+    begun: int  # round before which it happened
+    changed_cluster: bool
+    rounds_in_cohort: int = 0  # since then, before it was detected
+    detected: int | None = None  # round
 
 
-def measure(rounds: Sequence[Look], kinds: Mapping[ClientId, int] | None = None) -> Drift:
-    """What a method made of the shifts of a run.
+def measure(rounds: Sequence[ObservedRound], true_clusters: Mapping[ClientId, int] | None = None) -> Drift:
+    """Measure how a method followed the shifts of a run.
 
     Args:
-        rounds: One after the other, none left out; steps of preparing may come first.
-        kinds: The true cluster of each client before the first round; None or empty where nobody knows.
+        rounds: All rounds in order; preparation steps may come first.
+        true_clusters: Client → true cluster before the first round; None or empty if not known.
     """
-    looks = any(each.flagged is not None for each in rounds)
-    where = _Where(kinds or {})
+    detects = any(each.flagged is not None for each in rounds)
+    clusters = _Clusters(true_clusters or {})
     shifts: list[_Shift] = []
     pending: dict[ClientId, _Shift] = {}
-    unseen = false_alarms = early_alarms = 0
+    unassigned = false_alarms = early_alarms = 0
     for t, now in enumerate(rounds):
         for client in now.shifted:
-            moved = where.shift(client, now.kinds.get(client))
-            if client not in where.group:
-                unseen += 1
+            changed = clusters.set_true(client, now.true_clusters.get(client))
+            if client not in clusters.found:
+                unassigned += 1
                 continue
-            pending[client] = _Shift(t, moved)  # the one before it, if it is still there, is missed
+            pending[client] = _Shift(t, changed)  # replaces an undetected earlier shift, which is missed
             shifts.append(pending[client])
-        migrants = where.assign(now.assignment)
-        for client in (now.flagged or ()) if looks else migrants:
+        migrated = clusters.assign(now.assignment)
+        for client in (now.flagged or ()) if detects else migrated:
             if client in pending:
-                pending.pop(client).noticed = t
+                pending.pop(client).detected = t
             else:
                 false_alarms += 1
-                early_alarms += not shifts and not unseen
+                early_alarms += not shifts and not unassigned
         for client in now.assignment:
             if client in pending:
-                pending[client].heard += 1
-    return _figures(shifts, where, bool(kinds), unseen, false_alarms, early_alarms)
-
-
-def _figures(shifts: list[_Shift], where: _Where, known: bool, unseen: int, alarms: int, early: int) -> Drift:
-    delays = [shift.noticed - shift.begun for shift in shifts if shift.noticed is not None]
-    missed = [shift for shift in shifts if shift.noticed is None]
+                pending[client].rounds_in_cohort += 1
+    detected = [shift for shift in shifts if shift.detected is not None]
+    missed = [shift for shift in shifts if shift.detected is None]
+    delays = [shift.detected - shift.begun for shift in shifts if shift.detected is not None]
+    known = bool(true_clusters)
     return Drift(
         shifts=len(shifts),
-        unseen=unseen,
-        detected=len(delays),
+        shifts_unassigned=unassigned,
+        detected=len(detected),
         missed=len(missed),
-        missed_unheard=sum(not shift.heard for shift in missed),
+        missed_not_in_cohort=sum(not shift.rounds_in_cohort for shift in missed),
         delay=fmean(delays) if delays else None,
-        delay_longest=max(delays, default=None),
-        delay_heard=fmean(shift.heard for shift in shifts if shift.noticed is not None) if delays else None,
-        false_alarms=alarms,
-        early_alarms=early,
-        migrations=where.migrations,
-        right=where.right if known else None,
-        wrong=where.wrong if known else None,
-        moved=sum(shift.moved for shift in shifts) if known else None,
-        moved_detected=sum(shift.moved and shift.noticed is not None for shift in shifts) if known else None,
+        delay_max=max(delays, default=None),
+        delay_in_cohort=fmean(shift.rounds_in_cohort for shift in detected) if detected else None,
+        false_alarms=false_alarms,
+        early_alarms=early_alarms,
+        migrations=clusters.migrations,
+        migrations_correct=clusters.correct if known else None,
+        migrations_wrong=clusters.wrong if known else None,
+        true_cluster_changes=sum(shift.changed_cluster for shift in shifts) if known else None,
+        true_cluster_changes_detected=sum(shift.changed_cluster for shift in detected) if known else None,
     )
 
 
-class _Where:
-    """The cluster and the true cluster of every client, and how many of each true cluster are where."""
+class _Clusters:
+    """The found and the true cluster of every client, and the migrations between found clusters."""
 
-    def __init__(self, kinds: Mapping[ClientId, int]) -> None:
-        self.kind = dict(kinds)
-        self.group: dict[ClientId, int] = {}
-        self.migrations = self.right = self.wrong = 0
-        self._together: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    def __init__(self, true: Mapping[ClientId, int]) -> None:
+        self.true = dict(true)
+        self.found: dict[ClientId, int] = {}
+        self.migrations = self.correct = self.wrong = 0
+        self._counts: defaultdict[int, Counter[int]] = defaultdict(Counter)  # true cluster → found cluster → clients
 
-    def shift(self, client: ClientId, kind: int | None) -> bool:
-        """Give a client its new true cluster; whether it is another one."""
-        old = self.kind.get(client)
-        if kind is None or kind == old:
+    def set_true(self, client: ClientId, cluster: int | None) -> bool:
+        """Set the true cluster of a client; returns whether it changed."""
+        if cluster is None or cluster == self.true.get(client):
             return False
         self._count(client, -1)
-        self.kind[client] = kind
+        self.true[client] = cluster
         self._count(client, 1)
         return True
 
     def assign(self, assignment: Mapping[ClientId, int]) -> list[ClientId]:
-        """Give clients their clusters; those who had another one, judged when all are where they are now."""
-        migrants = [client for client, group in assignment.items() if self.group.get(client, group) != group]
-        for client, group in assignment.items():
+        """Set the found clusters of clients; returns the clients that migrated."""
+        migrated = [client for client, new in assignment.items() if self.found.get(client, new) != new]
+        for client, new in assignment.items():
             self._count(client, -1)
-            self.group[client] = group
+            self.found[client] = new
             self._count(client, 1)
-        self.migrations += len(migrants)
-        for client in migrants:
-            self._judge(client)
-        return migrants
+        self.migrations += len(migrated)
+        for client in migrated:  # only after all clients are in their new clusters
+            self._check(client)
+        return migrated
 
-    def _judge(self, client: ClientId) -> None:
-        if client not in self.kind:
+    def _check(self, client: ClientId) -> None:
+        if client not in self.true:
             return
-        mine = self.group[client]
-        others = self._together[self.kind[client]] - Counter([mine])
+        new = self.found[client]
+        others = self._counts[self.true[client]] - Counter([new])
         if others:
-            fits = others[mine] == max(others.values())
-            self.right += fits
-            self.wrong += not fits
+            correct = others[new] == max(others.values())
+            self.correct += correct
+            self.wrong += not correct
 
     def _count(self, client: ClientId, by: int) -> None:
-        if client in self.kind and client in self.group:
-            self._together[self.kind[client]][self.group[client]] += by
+        if client in self.true and client in self.found:
+            self._counts[self.true[client]][self.found[client]] += by

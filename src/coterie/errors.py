@@ -1,13 +1,13 @@
-"""What can go wrong, as one tree; each branch has the exit code of the command line.
+"""The errors of Coterie, as one tree; each branch has an exit code of the command line.
 
     Error                        1
     ├── SpecError                2   the user's input is wrong
-    ├── DataError                3   data cannot be had, or are not what they should be
+    ├── DataError                3   data are missing or invalid
     ├── FederationError          4   the federation failed
     │   ├── ClientFailed             a client could not do its work
-    │   ├── TooFewReplies            too few clients answered; the run loop records a skipped round
-    │   ├── TimedOut                 nobody answered in time
-    │   └── Diverged                 numbers are not finite any more
+    │   ├── TooFewReplies            too few clients replied; the run loop records a skipped round
+    │   ├── TimedOut                 no reply before the deadline
+    │   └── Diverged                 models or replies are not finite
     └── RecordError              2   a record on disk cannot be read or written
 
 A message says what is wrong, what is allowed and what to do, in one or two lines.
@@ -16,11 +16,11 @@ A message says what is wrong, what is allowed and what to do, in one or two line
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class Error(Exception):
-    """Anything that Coterie raises on purpose."""
+    """Base class of all errors that Coterie raises on purpose."""
 
     exit_code = 1
 
@@ -32,7 +32,7 @@ class SpecError(Error):
 
 
 class DataError(Error):
-    """Data cannot be had, or are not what they should be."""
+    """Data are missing or invalid."""
 
     exit_code = 3
 
@@ -44,19 +44,19 @@ class FederationError(Error):
 
 
 class ClientFailed(FederationError):
-    """A client could not do the work that it was asked to do."""
+    """A client could not do its work."""
 
 
 class TooFewReplies(FederationError):
-    """Too few clients answered an ask; the run loop records a skipped round."""
+    """Too few clients replied to an ask; the run loop records a skipped round."""
 
 
 class TimedOut(FederationError):
-    """Nobody answered before the deadline, where a carrier has a clock."""
+    """No client replied before the deadline."""
 
 
 class Diverged(FederationError):
-    """Models or replies are not finite any more."""
+    """Models or replies are not finite."""
 
 
 class RecordError(Error):
@@ -65,9 +65,80 @@ class RecordError(Error):
     exit_code = 2
 
 
+#: Names that are common elsewhere, or that Coterie used before → names of sections, settings and their values.
+_SYNONYMS: dict[str, tuple[str, ...]] = {
+    "batch": ("batch_size",),
+    "bs": ("batch_size",),
+    "clip": ("norm-clip",),
+    "clipping": ("norm-clip",),
+    "cohort": ("clients_per_round",),
+    "cohort_size": ("clients_per_round",),
+    "dataset": ("data", "name"),
+    "decay": ("weight_decay",),
+    "eta": ("learning_rate",),
+    "federation": ("backend",),
+    "geometric": ("geometric-median",),
+    "groups": ("clusters",),
+    "k": ("clients_per_round", "clusters"),
+    "labels": ("label-flip",),
+    "layers": ("trainable_layers",),
+    "lr": ("learning_rate",),
+    "most": ("max_clusters", "max_samples"),
+    "n_clusters": ("clusters",),
+    "n_rounds": ("rounds",),
+    "norm": ("max_norm",),
+    "normalise": ("normalize",),
+    "num_clusters": ("clusters",),
+    "num_rounds": ("rounds",),
+    "optimiser": ("optimizer",),
+    "participation": ("clients_per_round",),
+    "random_state": ("seed",),
+    "rate": ("learning_rate",),
+    "rate_decay": ("lr_decay",),
+    "robust": ("aggregation",),
+    "sample_size": ("clients_per_round",),
+    "share": ("byzantine_fraction", "fraction"),
+    "sign": ("sign-flip",),
+    "simulator": ("backend",),
+    "trimmed": ("trimmed-mean",),
+}
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """The text for a name that nobody knows: the nearest one that is known, and all of them."""
+    """Return the message for an unknown name: the most similar known name, and all known names.
+
+    Args:
+        kind: What the name is of, such as "method".
+        name: The unknown name.
+        known: The known names.
+    """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"No {kind} {name!r}.{hint} Known: {', '.join(names) or 'none'}"
+    return f"No {kind} {name!r}.{did_you_mean(name, names)} Known: {', '.join(names) or 'none'}"
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """Return " Did you mean ...?" with the known name that is probably meant, or an empty string."""
+    near = _nearest(name, known)
+    return f" Did you mean {near!r}?" if near is not None else ""
+
+
+def _nearest(name: str, known: Collection[str]) -> str | None:
+    """The same name in another spelling, a synonym, a similar name, or one that contains the name."""
+    plain = {_plain(each): each for each in sorted(known, reverse=True)}
+    wanted = _plain(name)
+    if wanted in plain:
+        return plain[wanted]
+    for synonym in _SYNONYMS.get(name.casefold().replace("-", "_"), ()):
+        if synonym in known:
+            return synonym
+    similar = difflib.get_close_matches(wanted, plain, n=1)
+    if similar:
+        return plain[similar[0]]
+    # Three letters at least: shorter names are contained in too many others.
+    longer = [each for each in plain if len(wanted) >= 3 and len(each) >= 3 and (wanted in each or each in wanted)]
+    return plain[min(longer, key=lambda each: (len(each), each))] if longer else None
+
+
+def _plain(name: str) -> str:
+    """A name without case, hyphens and underscores."""
+    return name.casefold().replace("-", "").replace("_", "")

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from coterie.cli.sentence import sentence
-from coterie.runs.compare import Comparison
-from coterie.runs.demonstration import METHODS, demonstration
+from coterie.runs.compare import METHODS, Comparison, demonstration
 from coterie.runs.record import RunRecord
 
 

@@ -81,4 +81,4 @@ def test_a_run_that_is_not_over_has_no_models(coterie, tiny, tmp_path):
         (tmp_path / "begun" / name).unlink()
     done = coterie("export", "begun")
     assert done.exit_code == 2
-    assert "it is not over. Go on with: coterie resume" in done.stderr
+    assert "This run is not finished and has no models yet. Continue it with: coterie resume" in done.stderr

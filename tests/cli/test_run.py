@@ -40,8 +40,8 @@ def test_a_run_with_drift_says_what_the_method_made_of_it(coterie, tiny):
     args += ["--set", "shift.rounds=[1]"]
     said = {line.split("  ")[0]: line for line in coterie("run", *tiny, *args).stdout.splitlines()}
     kept = json.loads(coterie("run", *tiny, *args, "--json").stdout)["drift"]
-    assert (kept["shifts"], kept["delay"], kept["wrong"]) == (8, 0, 0)
-    moved = kept["moved"]
+    assert (kept["shifts"], kept["delay"], kept["migrations_wrong"]) == (8, 0, 0)
+    moved = kept["true_cluster_changes"]
     assert f"{moved} of 8 shifts noticed, 0.0 rounds later on average; 0 false alarms" in said["drift"]
     assert f"{moved}, {moved} right, 0 wrong" in said["migrations"]
     assert "drift" not in coterie("run", *tiny).stdout
@@ -141,7 +141,7 @@ def test_a_client_without_examples_is_kept_and_said_so(coterie, tmp_path):
     np.savez(tmp_path / "mine" / "empty.npz", x=np.zeros((0, 4)), y=np.zeros(0, int))
     done = coterie("run", "--data", "mine", "--rounds", 2)
     assert done.exit_code == 0, done.stderr
-    assert done.stderr == "Note: 1 clients have no training examples; they are kept, scored, and never drawn\n"
+    assert done.stderr == "Note: 1 clients have no training examples; they are evaluated but never sampled\n"
     assert "clients without examples  1" in done.stdout
     assert coterie("run", "--data", "mine", "--rounds", 2, "--quiet").stderr == ""
 

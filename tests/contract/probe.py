@@ -1,8 +1,8 @@
-"""A method that uses every feature of the seam: what the federations are tested with beyond the published methods.
+"""A method that uses every feature of the federation protocol, to test what the published methods do not use.
 
-It prepares twice (ragged label subspaces, a light model through `on`), notices clients whose labels changed (memory),
-chooses on `held` after training on `rest`, sends directions once, draws its own cohort, serves models adapted on the
-client, and is done after four rounds.
+It has two preparation steps (ragged replies; a second task through `on`), detects clients whose labels changed (client
+memory), evaluates on `held` after training on `rest`, sends a cached value, draws its own cohort, serves models
+that are adapted on the client, and is done after four rounds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _notice(task, client: Client):
     return {"changed": changed.astype(jnp.int32), "memory": {"counts": now}}
 
 
-#: Whether a client's labels are other than when the server last heard of them.
+#: Whether a client's labels changed since its last accepted reply.
 notice = Work(
     "probe.notice",
     takes={},
@@ -115,7 +115,7 @@ class Probe:
         if now.step == 0:
             got = fed.ask(cohort, class_means, seed)
             sizes = {client: len(means) for client, means in got.by_client("means").items()}
-            evidence = {"sizes": sizes, "rows": [len(block) for means in got["means"] for block in means]}
+            evidence = {"sizes": sizes, "rows": [len(rows) for means in got["means"] for rows in means]}
             return Round(dataclasses.replace(after, classes=sizes), evidence=evidence)
         if now.step == 1:
             task = mclr(fed.task.shape, fed.task.classes, normalize=Normalize(0.0, 64.0))

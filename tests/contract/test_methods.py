@@ -1,4 +1,8 @@
-"""Every method of the table keeps the contract."""
+"""Every method passes the contract suite.
+
+The first variant of each method gets all checks. The other variants get the cheap ones; their expensive checks are
+marked `exhaustive` and run in `make test-all`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import pytest
 
 from coterie.clients import LocalSGD
 from coterie.methods import METHODS, build
-from coterie.testing import CHECKS, Harness
+from coterie.testing import CHEAP_CHECKS, CHECKS, Harness
 
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
 VARIANTS = {
@@ -92,12 +96,14 @@ def label(name, options):
     return "-".join([name, *(f"{key}={value}" for key, value in options.items())])
 
 
-CASES = [
-    pytest.param(name, options, id=label(name, options)) for name in METHODS for options in VARIANTS.get(name, [{}])
-]
+def cases():
+    for name in METHODS:
+        for number, options in enumerate(VARIANTS.get(name, [{}])):
+            for check in CHECKS:
+                marks = [pytest.mark.exhaustive] if number > 0 and check not in CHEAP_CHECKS else []
+                yield pytest.param(check, name, options, id=f"{check.__name__}-{label(name, options)}", marks=marks)
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_the_method_keeps_the_contract(check, name, options):
+@pytest.mark.parametrize(("check", "name", "options"), list(cases()))
+def test_every_method_keeps_the_contract(check, name, options):
     check(Harness(lambda given: build(name, LOCAL, given, **options)))

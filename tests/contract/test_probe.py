@@ -1,4 +1,4 @@
-"""A method that uses every feature of the seam keeps the contract on every federation."""
+"""A method that uses every feature of the federation protocol passes the contract suite."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def test_the_probe_keeps_the_contract(check):
 
 
 @pytest.mark.parametrize("kind", ["sequential", "vectorized", "recoded"])
-def test_the_probe_goes_through_all_its_stages(kind):
+def test_the_probe_runs_all_its_stages(kind):
     harness = Harness(lambda given: probe.Probe(LOCAL), rounds=9)
     session = harness.session(kind)
     steps = harness.finish(session)
     assert [step.stage for step in steps] == ["prepare"] * 2 + ["train"] * 4
     assert session.stage == "done"
-    # Blobs of three classes, so each client has three, and of class c the probe takes 1 + c rows.
+    # Each client has three classes, and of class c the probe takes 1 + c rows.
     assert set(session.state.classes.values()) == {3}
     assert steps[0].round.evidence["rows"] == [1, 2, 3] * 8
-    assert session.state.goodness > 1 / 3  # better than guessing one of three
+    assert session.state.goodness > 1 / 3  # better than chance
     assert all(len(step.round.distances) == len(step.round.assignment) > 0 for step in steps[2:])
-    # Adapted on the client, the served models need not be those of the bank.
+    # The served models are adapted on the client.
     assert session.evaluate().coverage == 1.0

@@ -18,6 +18,8 @@ from coterie.data.federated import Index
 from coterie.errors import TooFewReplies
 from coterie.federation import Cohort, PerClient, Sequential, Server, sequential, vectorized
 from coterie.models import Normalize
+from coterie.runs.sampling import Sampler
+from coterie.runs.session import Session
 from coterie.seeds import Seed
 
 FEDERATIONS = {"sequential": sequential, "vectorized": vectorized}
@@ -109,31 +111,22 @@ def step():
 
 @pytest.fixture(scope="session")
 def run_rounds():
-    """`run_rounds(method, fed, rounds, size)`: the final state and all rounds, including steps of preparation.
+    """`run_rounds(method, fed, rounds, size)`: the final state, and the rounds with the preparation steps.
 
-    Cohorts depend on the seed and the round only; with `size` None all clients take part.
+    Cohorts depend on the seed and the round only; with `size` None all clients take part. `stragglers` is their number.
     """
 
     def run(method, fed, rounds, size=None, seed=0, state=None, among=None, stragglers=0):
-        root, available = Seed(seed), tuple(fed.clients if among is None else sorted(among))
-        state = method.start(fed.task, root) if state is None else state
-        done, prepared = [], 0
-        for t in range(rounds + 1):
-            while method.stage(state) == "prepare":
-                seed_t, prepared = root.fold("prepare", prepared), prepared + 1
-                done.append(method.round(state, fed, Cohort(-1, available, seed_t, available), seed_t))
-                state = done[-1].state
-            if t == rounds:
-                break
-            seed_t = root.fold("cohort", t)
-            count = len(available) if size is None else size
-            drawn = sorted(available[i] for i in seed_t.sample(len(available), count))
-            slow = [drawn[i] for i in root.fold("late", t).sample(len(drawn), stragglers)]
-            efforts = dict(zip(slow, root.fold("share", t).uniform(stragglers).tolist(), strict=True))
-            asked = Cohort(t, tuple(drawn), seed_t, available, efforts)
-            done.append(method.round(state, fed, asked, root.fold("round", t)))
-            state = done[-1].state
-        return state, done
+        clients = tuple(fed.clients if among is None else sorted(among))
+        size = len(clients) if size is None else size
+        sampler = Sampler(clients, size, Seed(seed), stragglers=stragglers / size)
+        session = Session(method, fed, Seed(seed), sampler, state=state)
+        done = []
+        for step in session.steps(rounds):
+            if step.round is None:
+                raise TooFewReplies(step.skipped)
+            done.append(step.round)
+        return session.state, done
 
     return run
 

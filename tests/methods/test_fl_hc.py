@@ -172,7 +172,7 @@ def test_a_run_clusters_between_two_of_its_rounds():
     spec = {"data": {"name": "blobs", "clients": 8}, "method": {"name": "flhc", "warm_rounds": 2}}
     record = coterie.run({**spec, "local": {"epochs": 1}, "run": {"rounds": 4, "clients_per_round": 3}})
     assert [row["stage"] for row in record.rounds] == ["train", "train", "prepare", "train", "train"]
-    assert [row["asked"] for row in record.rounds] == [3, 3, 8, 3, 3]
+    assert [row["cohort_size"] for row in record.rounds] == [3, 3, 8, 3, 3]
     with pytest.raises(SpecError, match=r"warm_rounds of flhc must be less than run\.rounds, 2, .*, got 2; lower it"):
         coterie.run({**spec, "run": {"rounds": 2}})
 

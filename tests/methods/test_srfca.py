@@ -359,7 +359,7 @@ def test_a_run_whose_last_round_is_lost_ends_with_recluster_and_merge(numbers, q
         found = coterie.run({**spec, "run": run}, data=numbers(a=[0], b=[2]), task=quadratic)
         trained = [row["skipped"] for row in found.rounds if row["stage"] == "train"]
         assert len(trained) == 2
-        assert found.rounds[-1]["label"] == "refine 1"
+        assert found.rounds[-1]["phase"] == "refine 1"
         lost.append(trained[-1])
     assert any(lost)  # otherwise the test checks nothing
 
@@ -418,7 +418,7 @@ def test_a_robust_rule_warns_about_the_means_that_do_not_use_it(caplog):
         build(Spec.of({"data": {"name": "blobs", "clients": 4}, "method": method, "aggregation": {"rule": rule}}))
         return caplog.text
 
-    assert "aggregation.rule = 'median' does not take all means of srfca: those of REFINE are trimmed" in logged(
+    assert "aggregation.rule = 'median' does not apply to all means of srfca: those of REFINE are trimmed" in logged(
         0.15, "median"
     )
     assert logged(0.15, "mean") == logged(0.0, "median") == ""

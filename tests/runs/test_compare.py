@@ -1,4 +1,4 @@
-"""What a comparison says of differences, on records that are written by hand; and runs in processes of their own."""
+"""Significance tests of a comparison, on records written by hand; and runs in separate processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from coterie.runs.compare import _correct, _tests, compare
+from coterie.errors import SpecError
+from coterie.runs.compare import _add_holm, _tests, compare
 from coterie.runs.record import RunRecord
 
 
@@ -29,7 +30,7 @@ def test_methods_are_tested_on_the_last_ten_rounds_and_compared_over_all():
     assert found["improvement_deviation"] == pytest.approx(0.1 / 3)
 
 
-def test_equal_differences_and_single_seeds_leave_nothing_to_test():
+def test_equal_differences_and_single_seeds_have_no_p_values():
     for seeds in (1, 2):
         found = _tests([record(0.6, 0.6)] * seeds, [record(0.5, 0.5)] * seeds)
         assert found["difference"] == pytest.approx(0.1)
@@ -40,17 +41,25 @@ def test_runs_of_different_length_have_no_improvement():
     assert _tests([record(0.6)], [record(0.5, 0.5)])["improvement"] is None
 
 
-def test_p_values_are_corrected_for_all_methods_that_could_be_tested():
+def test_p_values_are_corrected_for_the_number_of_tested_methods():
     tests = {"a": {"t_test": 0.03}, "b": {"t_test": None}, "c": {"t_test": 0.01}}
-    _correct(tests)
+    _add_holm(tests)
     assert tests["a"]["t_test_holm"] == pytest.approx(0.03)  # the larger of two: once itself, and not below 0.02
     assert tests["c"]["t_test_holm"] == pytest.approx(0.02)
     assert "t_test_holm" not in tests["b"]
 
 
 @pytest.mark.slow
-def test_runs_in_processes_of_their_own_tell_of_their_steps_when_they_are_done():
-    told = []
+def test_runs_in_separate_processes_report_their_steps_at_the_end():
+    reported = []
     spec = {"data": {"name": "blobs", "clients": 4}, "local": {"epochs": 1}, "run": {"rounds": 3}}
-    compare([spec], seeds=2, jobs=2, on_step=lambda label, row: told.append((label, row["t"])))
-    assert told == [("fedavg", t) for t in range(3)] * 2
+    compare([spec], seeds=2, jobs=2, on_step=lambda label, row: reported.append((label, row["t"])))
+    assert reported == [("fedavg", t) for t in range(3)] * 2
+
+
+def test_an_error_in_any_spec_is_reported_before_the_first_run(tmp_path):
+    good = {"data": {"name": "blobs", "clients": 4}, "run": {"rounds": 1}}
+    bad = {**good, "method": {"name": "ifca", "cluster": 2}}
+    with pytest.raises(SpecError, match=r"No setting of method ifca 'cluster'\. Did you mean 'clusters'\?"):
+        compare([good, bad], out=tmp_path / "records")
+    assert not (tmp_path / "records").exists()

@@ -1,4 +1,4 @@
-"""Runs whose clients drift, and clients who join later."""
+"""Runs with drifting data, and runs with newcomers."""
 
 from __future__ import annotations
 
@@ -22,38 +22,47 @@ def spec(**sections):
     return {**TINY, **{name: {**TINY.get(name, {}), **given} for name, given in sections.items()}}
 
 
-def test_the_record_says_who_shifted_when():
+def test_the_record_lists_the_clients_that_shifted_in_each_round():
     record = coterie.run(spec(shift={"name": "swap_all", "probability": 1.0, "rounds": [2, 4]}))
     # Ten clients are five pairs, all of which swap.
     assert [len(row.get("shifted", [])) for row in record.rounds] == [0, 0, 10, 0, 10, 0]
     assert record.summary["shifts"] == 20
 
 
-def test_a_run_without_a_shift_has_nothing_to_measure():
+def test_a_run_without_drift_has_no_drift_figures():
     assert coterie.run(spec()).summary["drift"] is None
 
 
-def test_the_oracle_notices_each_move_when_it_next_hears_of_the_client_and_moves_it_rightly():
-    # Everyone takes part, so that nothing is late; a swap within a true cluster is no change.
+def test_the_oracle_detects_every_change_of_true_cluster_and_migrates_correctly():
+    # All clients take part in every round, so there is no delay. A swap within a true cluster is no change.
     shift = {"name": "swap_all", "probability": 0.5}
     record = coterie.run(spec(method={"name": "oracle"}, shift=shift, run={"clients_per_round": 10}))
     images = data.load(**TINY["data"], seed=0)
-    kinds = dict(zip(images.clients, images.truth.tolist(), strict=True)) | record.rounds[0].get("kinds", {})
-    moves = 0
+    truth = dict(zip(images.clients, images.truth.tolist(), strict=True)) | record.rounds[0].get("true_clusters", {})
+    changes = 0
     for row in record.rounds[1:]:
-        moves += sum(kinds[client] != kind for client, kind in row.get("kinds", {}).items())
-        kinds |= row.get("kinds", {})
+        changes += sum(truth[client] != cluster for client, cluster in row.get("true_clusters", {}).items())
+        truth |= row.get("true_clusters", {})
     drift = record.summary["drift"]
-    assert drift["unseen"] == len(record.rounds[0].get("shifted", ()))  # before round 0 nobody has a cluster
-    assert drift["shifts"] == record.summary["shifts"] - drift["unseen"]
-    assert moves > 0
-    assert {drift[name] for name in ("moved", "moved_detected", "detected", "migrations", "right")} == {moves}
-    assert drift["delay"] == drift["wrong"] == drift["false_alarms"] == 0
+    assert drift["shifts_unassigned"] == len(record.rounds[0].get("shifted", ()))  # no clusters before round 0
+    assert drift["shifts"] == record.summary["shifts"] - drift["shifts_unassigned"]
+    assert changes > 0
+    assert {
+        drift[name]
+        for name in (
+            "true_cluster_changes",
+            "true_cluster_changes_detected",
+            "detected",
+            "migrations",
+            "migrations_correct",
+        )
+    } == {changes}
+    assert drift["delay"] == drift["migrations_wrong"] == drift["false_alarms"] == 0
 
 
 @pytest.mark.parametrize("method", ["flexcfl", "ifca-mig", "fesem-mig"])
-def test_methods_that_look_for_drift_are_measured_by_whom_they_flag(method):
-    # Ten clients swap all with each other in rounds 2 and 4, and then know other labels.
+def test_methods_with_drift_detection_are_measured_by_the_clients_they_flag(method):
+    # All ten clients swap all data in rounds 2 and 4, so their labels change.
     settings = {"name": method, **({"alpha": 5, "clusters": 2, "assign": "eager"} if method == "flexcfl" else {})}
     shift = {"name": "swap_all", "probability": 1.0, "rounds": [2, 4]}
     record = coterie.run(spec(method=settings, shift=shift, run={"clients_per_round": 10}))
@@ -66,7 +75,7 @@ def test_methods_that_look_for_drift_are_measured_by_whom_they_flag(method):
     assert drift["delay"] == drift["false_alarms"] == 0
 
 
-def test_a_record_holds_all_that_drift_is_measured_on(tmp_path):
+def test_drift_figures_follow_from_the_record(tmp_path):
     given = spec(method={"name": "ifca", "clusters": 2}, shift={"name": "rotate", "probability": 0.3})
     whole = coterie.run(given)
     written = coterie.run(given, out=tmp_path / "run")
@@ -84,14 +93,14 @@ def test_shifts_are_the_same_for_every_method():
     assert shifts["fedavg"] == shifts["ifca"]
 
 
-def test_the_oracle_follows_the_truth_as_it_moves():
+def test_the_oracle_follows_the_true_clusters():
     record = coterie.run(spec(method={"name": "oracle"}, shift={"name": "swap_all", "probability": 0.5}))
     assert record.summary["shifts"] > 0
     assert record.summary["truth"]["adjusted_rand"] == 1.0
 
 
 @pytest.mark.parametrize("name", ["swap_part", "rotate", "incremental", "new_class"])
-def test_a_drifting_run_goes_on_to_the_same_bytes(name):
+def test_a_resumed_run_with_drift_ends_with_the_same_bytes(name):
     rounds = [0, 1, 3] if name in ("incremental", "new_class") else []
     given = Spec.of(spec(shift={"name": name, "probability": 0.5, "rounds": rounds}))
     whole, stopped, resumed = (build(given).session for _ in range(3))
@@ -105,12 +114,12 @@ def test_a_drifting_run_goes_on_to_the_same_bytes(name):
     assert resumed.save() == whole.save()
 
 
-def test_newcomers_wait_join_and_are_reported_apart():
+def test_newcomers_join_in_their_round_and_are_reported_separately():
     record = coterie.run(spec(method={"name": "ifca", "clusters": 2}, run={"newcomers": 0.2, "newcomers_join": [2, 4]}))
     joined = {row["t"]: row["newcomers"] for row in record.rounds if "newcomers" in row}
-    # A fifth of ten clients are two, one for each of the rounds.
+    # 20 % of ten clients are two, one for each of the two rounds.
     assert {t: row["clients"] for t, row in joined.items()} == {2: 1, 4: 1}
-    # To be placed by IFCA a newcomer gets both models, 51 parameters of four bytes each, and tells one number back.
+    # IFCA sends a newcomer both models, 51 parameters of four bytes each, and receives one number.
     assert joined[2]["bytes"]["down"] == 2 * 51 * 4
     assert joined[2]["accuracy"]["weighted"] >= 0
     early = {client for row in record.rounds[:2] for client in row["assignment"]}
@@ -118,7 +127,7 @@ def test_newcomers_wait_join_and_are_reported_apart():
     assert [row["joined"] for row in record.summary["newcomers"]] == [2, 4]
 
 
-def test_nobody_is_scored_before_joining():
+def test_newcomers_are_not_evaluated_before_they_join():
     given = spec(run={"newcomers": 0.3, "newcomers_join": [3]})
     session = build(Spec.of(given)).session
     assert len(session.evaluate().clients) == 7
@@ -130,14 +139,14 @@ def test_nobody_is_scored_before_joining():
 @pytest.mark.parametrize(
     ("run", "text"),
     [
-        ({"newcomers": 1.5}, "run.newcomers must lie between 0 and 1, got 1.5"),
+        ({"newcomers": 1.5}, "run.newcomers must be between 0 and 1, got 1.5"),
         ({"newcomers": 0.2, "newcomers_join": [9]}, "run.newcomers_join must be rounds after 0 and before 6"),
         (
             {"newcomers": 0.8},
-            "run.clients_per_round must lie between 1 and the 2 clients that have training examples and do not",
+            "run.clients_per_round must be between 1 and the 2 clients that have training examples and do not",
         ),
     ],
 )
-def test_newcomers_that_cannot_be_are_refused(run, text):
+def test_invalid_settings_of_newcomers_are_rejected(run, text):
     with pytest.raises(SpecError, match=text):
         coterie.run(spec(run=run))

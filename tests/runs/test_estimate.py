@@ -1,4 +1,4 @@
-"""What a run will cost, before it is run."""
+"""Estimates of time and traffic."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from types import SimpleNamespace
 
 import pytest
 
+import coterie
 from coterie.runs.estimate import _Clock, estimate
 from coterie.runs.spec import Spec
 
-#: A side of its own, so that no other test has compiled for these images.
+#: No other test uses this image size, so these shapes are not compiled yet.
 SPEC = {
     "data": {"name": "blobs", "clients": 8, "samples": 20, "side": 7},
     "run": {"rounds": 4, "clients_per_round": 4, "evaluate_every": 4},
 }
 
 
-def test_compiling_is_counted_once_and_only_what_this_estimate_compiled():
-    # Four rounds are tried and four are asked for, so all that is added up has happened within the call.
+def test_compilation_is_counted_once_and_only_in_the_estimate_that_compiled():
+    # All four rounds of the run are measured, so the estimated total cannot exceed the time of the call.
     begun = time.perf_counter()
-    first = estimate(Spec.of(SPEC))
+    first = estimate(SPEC)
     took = time.perf_counter() - begun
     parts = first["seconds"]
     assert parts["compile"] > 0
@@ -33,7 +34,7 @@ def test_compiling_is_counted_once_and_only_what_this_estimate_compiled():
     assert again["total"] < parts["total"]
 
 
-def test_a_lap_leaves_compiling_out_and_adds_it_up(monkeypatch):
+def test_laps_exclude_compilation_and_sum_it_up(monkeypatch):
     now = {"time": 10.0, "compiled": 100.0}
     module = importlib.import_module("coterie.runs.estimate")  # in `coterie.runs`, the function has that name
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now["time"]))
@@ -48,6 +49,20 @@ def test_a_lap_leaves_compiling_out_and_adds_it_up(monkeypatch):
     assert clock.compiled == 3 + 1
 
 
-def test_traffic_is_that_of_all_rounds():
+def test_traffic_is_extrapolated_to_all_rounds():
     short, long = (estimate(Spec.of({**SPEC, "run": {**SPEC["run"], "rounds": rounds}})) for rounds in (4, 40))
     assert {key: 10 * count for key, count in short["traffic"].items()} == long["traffic"]
+
+
+def test_a_spec_may_be_a_dict_a_file_or_a_spec(tmp_path):
+    file = tmp_path / "spec.toml"
+    file.write_text(Spec.of(SPEC).to_toml())
+    found = [coterie.estimate(spec) for spec in (SPEC, Spec.of(SPEC), str(file), file)]
+    assert all(each["spec"] == found[0]["spec"] for each in found)
+    assert all(each["traffic"] == found[0]["traffic"] for each in found)
+
+
+def test_preparation_between_rounds_is_not_counted_as_a_round():
+    # FL+HC runs one round of FedAvg, clusters in a preparation step, and goes on with rounds.
+    method = {"name": "flhc", "warm_rounds": 1}
+    assert estimate({**SPEC, "method": method})["tried_rounds"] == 4

@@ -1,4 +1,4 @@
-"""Clients scored with the model that they last received, as FlexCFL's published code does."""
+"""Evaluation with the model that a client last received, as in FlexCFL's published code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TINY = {
 }
 
 
-def playing(**sections):
+def session_of(**sections):
     return build(Spec.of({**TINY, **sections})).session
 
 
@@ -31,14 +31,14 @@ def numbers(placement):
     return {client: float(placement.bank["w"][row]) for client, row in placement.row.items()}
 
 
-def test_each_client_has_what_it_was_sent_last_and_the_start_before_that():
+def test_each_client_has_the_model_it_last_received_or_the_initial_one():
     received = LastReceived({"w": np.float32(5)})
     placement = Placement({"w": np.array([7, 8, 9], np.float32)}, {"a": 0, "b": 1, "c": 2})
     assert numbers(received.instead_of(placement)) == {"a": 5, "b": 5, "c": 5}
     received.note({"w": np.array([1, 2], np.float32)}, {"a": 1, "b": 0})
     received.note({"w": np.array([3, 4], np.float32)}, {"b": 1})
     assert numbers(received.instead_of(placement)) == {"a": 2, "b": 4, "c": 5}
-    # Nobody has the second bank's rows any more once b and a were sent others.
+    # The second bank is dropped once a and b have received other models.
     received.note({"w": np.array([6, 6], np.float32)}, {"a": 0, "b": 1})
     assert set(received.save()["banks"]) == {"0", "3"}
     again = LastReceived({"w": np.float32(0)})
@@ -46,10 +46,10 @@ def test_each_client_has_what_it_was_sent_last_and_the_start_before_that():
     assert numbers(again.instead_of(placement)) == {"a": 6, "b": 6, "c": 5}
 
 
-def test_a_round_is_scored_with_the_models_before_it():
-    session = playing(method={"name": "fedgroup", "clusters": 2, "alpha": 2, "pretrain_steps": 5})
+def test_clients_are_evaluated_with_the_models_before_the_round():
+    session = session_of(method={"name": "fedgroup", "clusters": 2, "alpha": 2, "pretrain_steps": 5})
     session.step()
-    session.step()  # all have a group
+    session.step()  # all clients have a cluster
     trained: dict[str, tuple] = {}
     for _ in range(3):
         before = session.state.bank
@@ -65,8 +65,8 @@ def test_a_round_is_scored_with_the_models_before_it():
     assert scores.rows.tolist() == [session.state.assignment[client] for client in scores.clients]
 
 
-def test_one_model_for_all_who_take_part_is_scored_a_round_late():
-    # With everyone in every cohort, round t is scored with the models after round t - 1.
+def test_with_one_model_and_all_clients_the_evaluation_lags_by_one_round():
+    # With all clients in every cohort, round t is evaluated with the model after round t - 1.
     now, late = (
         coterie.run({**TINY, "run": {"rounds": 4, "clients_per_round": 10, "eval_model": which}}).rounds
         for which in ("group", "last_received")
@@ -74,9 +74,9 @@ def test_one_model_for_all_who_take_part_is_scored_a_round_late():
     assert [row["test_loss"] for row in late[1:]] == pytest.approx([row["test_loss"] for row in now[:-1]])
 
 
-def test_a_run_that_is_stopped_goes_on_to_the_same_scores():
+def test_a_resumed_run_has_the_same_scores():
     method = {"name": "ifca", "clusters": 2}
-    whole, stopped, resumed = (playing(method=method) for _ in range(3))
+    whole, stopped, resumed = (session_of(method=method) for _ in range(3))
     for _ in range(4):
         whole.step()
     for _ in range(2):
@@ -88,8 +88,8 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_scores():
     assert resumed.evaluate().loss.tolist() == whole.evaluate().loss.tolist()
 
 
-def test_clients_with_models_of_their_own_received_none():
-    with pytest.raises(SpecError, match=r"run\.eval_model='last_received' is about models of groups"):
+def test_methods_that_adapt_models_on_the_client_are_rejected():
+    with pytest.raises(SpecError, match=r"run\.eval_model='last_received' needs a method that serves cluster models"):
         coterie.run({**TINY, "method": {"name": "local"}})
     with pytest.raises(SpecError, match=r"run\.eval_model"):
         Spec.of({"run": {"eval_model": "mine"}})

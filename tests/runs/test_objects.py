@@ -1,4 +1,4 @@
-"""Data, models and methods of one's own, as objects: run, recorded, resumed."""
+"""Data, tasks and methods given as objects: run, recorded, resumed."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class Interrupted(Exception):
     pass
 
 
-def test_objects_take_the_place_of_names():
+def test_objects_replace_named_parts():
     task = coterie.models.from_flax(Small(), shape=(4,), classes=3)
     record = coterie.run(RUN, data=hospitals(), task=task, method=FedAvg(LocalSGD(batch_size=8)))
     assert record.summary["status"] == "done"
     assert (record.summary["method"], record.summary["model"]) == ("FedAvg", "Small")
 
 
-def test_names_beside_objects_are_still_checked():
+def test_named_parts_beside_objects_are_still_checked():
     with pytest.raises(SpecError, match=r"No setting of method ifca 'cluster'\. Did you mean 'clusters'"):
         coterie.run({**RUN, "method": {"name": "ifca", "cluster": 2}}, data=hospitals())
 
 
-def test_a_run_with_objects_goes_on_when_they_are_given_again(tmp_path):
+def test_a_run_with_objects_resumes_if_they_are_given_again(tmp_path):
     given = {"data": hospitals(), "method": FedAvg(LocalSGD(batch_size=8))}
     whole = coterie.run(RUN, **given)
 

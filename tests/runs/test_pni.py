@@ -1,4 +1,4 @@
-"""PNI of a federation: against NumPy, at its zero, and along the knob that it should follow."""
+"""PNI of a federation: compared with NumPy, zero for equal clients, growing with heterogeneity."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def spec(**sections):
     return Spec.of(sections)
 
 
-def test_it_is_what_the_metric_makes_of_the_errors_of_random_models():
+def test_pni_is_computed_from_the_errors_of_random_models():
     found = pni(spec(data=BLOBS, run={"seed": 3}), draws=12)
     images = data.load("blobs", clients=6, samples=30, seed=3)
     task = models.mclr(images.shape, images.classes, normalize=Normalize(0.0, float(images.x.max())))
@@ -41,11 +41,11 @@ def test_it_is_what_the_metric_makes_of_the_errors_of_random_models():
     assert (found["clients"], found["draws"], found["model"]) == (6, 12, "mclr")
 
 
-def test_it_says_how_far_it_is(monkeypatch):
+def test_progress_is_reported(monkeypatch):
     done = []
     pni(spec(data=BLOBS), draws=12, on_draw=done.append)
     assert done == [10, 12]
-    monkeypatch.setattr("coterie.runs.pni.SMALL", 0)  # large models go one by one
+    monkeypatch.setattr("coterie.runs.pni.PARAMETERS_PER_PASS", 0)  # large models are evaluated one at a time
     done.clear()
     one_by_one = pni(spec(data=BLOBS), draws=3, on_draw=done.append)
     assert done == [1, 2, 3]
@@ -53,7 +53,7 @@ def test_it_says_how_far_it_is(monkeypatch):
     assert one_by_one["pni"]["mean"] == pytest.approx(pni(spec(data=BLOBS), draws=3)["pni"]["mean"], rel=1e-6)
 
 
-def test_clients_with_the_same_examples_have_none_and_those_without_examples_are_left_out(tmp_path):
+def test_pni_is_zero_for_equal_clients_and_clients_without_examples_are_left_out(tmp_path):
     draws = Seed(0).fold("x").generator()
     x, y = draws.normal(size=(20, 3)).astype(np.float32), draws.integers(0, 3, 20)
     for name in ("one", "two", "three"):
@@ -73,22 +73,22 @@ def test_clients_with_the_same_examples_have_none_and_those_without_examples_are
 
 
 @pytest.mark.slow
-def test_it_grows_with_the_differences_between_inputs():
-    # The paper's figure 10: the larger β, the larger PNI, whatever α; and next to nothing where clients are alike.
+def test_pni_grows_with_the_differences_between_inputs():
+    # Figure 10 of the paper: PNI grows with β for any α, and is close to 0 for IID clients.
     for alpha in (0.0, 1.0):
         found = [pni(spec(data={"name": "synthetic", "alpha": alpha, "beta": beta}), draws=100) for beta in (0, 0.5, 1)]
         values = [each["pni"]["mean"] for each in found]
         assert values == sorted(values)
-    alike = pni(spec(data="synthetic-iid"), draws=100)
-    assert alike["pni"]["mean"] < 0.25 * values[0]
+    iid = pni(spec(data="synthetic-iid"), draws=100)
+    assert iid["pni"]["mean"] < 0.25 * values[0]
 
 
-def test_numbers_to_predict_have_errors_too():
+def test_pni_works_for_regression():
     assert pni(spec(data={"name": "regression", "clients": 4}), draws=2)["model"] == "linear-regression"
 
 
-def test_what_cannot_be_measured_is_refused():
+def test_too_few_models_or_clients_are_rejected():
     with pytest.raises(SpecError, match=r"^PNI needs at least 1 random model, got 0$"):
         pni(spec(data=BLOBS), draws=0)
-    with pytest.raises(SpecError, match=r"^PNI compares clients: blobs has 1 with training examples, 2 are needed$"):
+    with pytest.raises(SpecError, match=r"^PNI needs at least 2 clients with training examples, blobs has 1$"):
         pni(spec(data={"name": "blobs", "clients": 1, "clusters": 1}), draws=1)

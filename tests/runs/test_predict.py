@@ -1,4 +1,4 @@
-"""Predictions of recorded models."""
+"""Predictions with recorded models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coterie.seeds import Seed
 
 @pytest.fixture
 def reviews(tmp_path, monkeypatch):
-    """Sentences of two reviewers, as words for which hashed vectors stand."""
+    """Sentences of two reviewers, with hashed word vectors."""
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     predict._loaded.cache_clear()
@@ -30,7 +30,7 @@ def reviews(tmp_path, monkeypatch):
 
 @pytest.fixture
 def record(reviews):
-    """`record(**changes)`: of a run on these with two models, none of which was trained."""
+    """`record(**changes)`: a record with two untrained models for `reviews`."""
     task = build("mclr", reviews.shape, 2)
     made = {
         "bank": tree.stack([task.init(Seed(0)), task.init(Seed(1))]),
@@ -45,42 +45,44 @@ def record(reviews):
     return lambda **changes: RunRecord({}, [], None, {**made, **changes})
 
 
-def test_ids_of_words_are_looked_up_in_the_data_of_the_run(reviews, record):
-    ids = np.tile(reviews.x, (400, 1))  # more than go through the model at a time
+def test_word_ids_are_replaced_by_the_vectors_of_the_data(reviews, record):
+    ids = np.tile(reviews.x, (400, 1))  # more than one batch
     assert ids.shape[1:] == (40,)
     for client in ("0", "1"):
         wanted = record().predict(client, reviews.inputs(np.arange(len(reviews.x))))
         np.testing.assert_array_equal(record().predict(client, ids), np.tile(wanted, 400))
 
 
-def test_ids_that_have_no_vector_are_refused(reviews, record):
-    with pytest.raises(RecordError, match=rf"vectors for the ids 0 to {reviews.tokens - 1}, got ids from 0 to 999"):
+def test_ids_without_a_vector_are_rejected(reviews, record):
+    with pytest.raises(RecordError, match=rf"word vectors for ids 0 to {reviews.tokens - 1}, got ids from 0 to 999"):
         record().predict("0", np.array([[0] * 39 + [999]]))
 
 
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        ({"name": "somebody's own"}, "somebody's own cannot be loaded again"),
+        ({"name": "unknown data"}, "unknown data cannot be loaded again"),
         ({"name": "/gone/mine.csv"}, "/gone/mine.csv cannot be loaded again"),
-        ({"name": "blobs", "clients": 4}, "blobs has no vectors for ids"),
+        ({"name": "blobs", "clients": 4}, "blobs has no word vectors"),
     ],
 )
-def test_without_the_data_of_the_run_it_is_said_how_to_make_vectors(record, data, text):
+def test_without_the_data_of_the_run_the_error_says_how_to_compute_vectors(record, data, text):
     changed = record(spec={**record().served["spec"], "data": data})
-    hint = r", and the model takes vectors, \(rows, 40, 300\); make them of ids with data\.inputs\(rows\)"
+    hint = r", and the model takes vectors of shape \(rows, 40, 300\); compute them with data\.inputs\(rows\)"
     with pytest.raises(RecordError, match=text + hint):
         changed.predict("0", np.zeros((2, 40), np.int64))
 
 
-def test_other_vectors_than_those_of_the_run_are_refused(reviews, record):
+def test_other_vectors_than_those_of_the_run_are_rejected(reviews, record):
     ids = np.zeros((2, 40), np.int64)
     assert record(source=reviews.source).predict("0", ids).shape == (2,)
-    with pytest.raises(RecordError, match=r"goodreads-sentences is now '.*' and was 'words as vectors of glove' then"):
+    with pytest.raises(
+        RecordError, match=r"goodreads-sentences is now '.*' and was 'words as vectors of glove' in the run"
+    ):
         record(source="words as vectors of glove").predict("0", ids)
 
 
 @pytest.mark.parametrize("x", [np.zeros((2, 40), np.float32), np.zeros((2, 41), np.int64), np.zeros((2, 3, 40), int)])
-def test_inputs_of_another_shape_are_refused(record, x):
+def test_inputs_of_another_shape_are_rejected(record, x):
     with pytest.raises(RecordError, match=r"The model takes inputs of shape \(rows, 40, 300\), got \("):
         record().predict("0", x)

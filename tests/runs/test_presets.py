@@ -1,4 +1,4 @@
-"""Every preset that is at hand runs three rounds of FedAvg; what is not at hand is skipped, and says so."""
+"""Every data set whose files are available runs three rounds of FedAvg; the others are skipped with the reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_preset_runs_three_rounds(name):
         needs = ", ".join(each.archive for each in CATALOG[name].files)
         pytest.skip(f"{name} needs files that are not in $COTERIE_DATA: {needs}")
     local = {"steps": 2, "batch_size": 10, "learning_rate": 0.01}
-    few = {"max_samples": 40} if "max_samples" in loader_options(name) else {}  # evaluation would take long
+    few = {"max_samples": 40} if "max_samples" in loader_options(name) else {}  # large data sets take long to evaluate
     record = coterie.run(
         {
             "data": {"name": name, **few},

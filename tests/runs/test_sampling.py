@@ -1,4 +1,4 @@
-"""Who takes part in a round, the same for every method of a comparison."""
+"""Client sampling."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ def names(count):
     return tuple(f"c{i:03}" for i in range(count))
 
 
-@given(many=st.integers(1, 40), data=st.data(), kind=st.sampled_from(KINDS), t=st.integers(0, 60), late=st.floats(0, 1))
-def test_a_cohort_is_never_empty_and_holds_distinct_available_clients_in_the_order_of_ids(many, data, kind, t, late):
-    size = data.draw(st.integers(1, many))
-    sampler = Sampler(names(many), size, Seed(data.draw(st.integers(0, 9))), kind, stragglers=late)
+@given(
+    count=st.integers(1, 40), data=st.data(), kind=st.sampled_from(KINDS), t=st.integers(0, 60), late=st.floats(0, 1)
+)
+def test_a_cohort_is_never_empty_and_holds_distinct_available_clients_in_the_order_of_ids(count, data, kind, t, late):
+    size = data.draw(st.integers(1, count))
+    sampler = Sampler(names(count), size, Seed(data.draw(st.integers(0, 9))), kind, stragglers=late)
     cohort = sampler.cohort(t)
     assert 1 <= len(cohort) <= size
     assert list(cohort.clients) == sorted(set(cohort.clients))
-    assert set(cohort) <= set(cohort.available) <= set(names(many))
+    assert set(cohort) <= set(cohort.available) <= set(names(count))
     assert len(cohort) == size or len(cohort.available) < size
     assert cohort.t == t
     assert len(cohort.efforts) == round(late * len(cohort))
@@ -41,13 +43,13 @@ def test_cohorts_depend_on_seed_and_round_only(kind):
         return {t: sampler.cohort(t) for t in order}
 
     forth, back = cohorts(0, range(12)), cohorts(0, reversed(range(12)))
-    assert all(forth[t] == back[t] for t in range(12))  # whoever asks, and in whatever order: as a resumed run does
+    assert all(forth[t] == back[t] for t in range(12))  # the order of calls does not matter
     others = cohorts(1, range(12))
     assert any(forth[t].clients != others[t].clients for t in range(4, 12))
     assert len({forth[t].clients for t in range(4, 12)}) > 1
 
 
-def test_uniform_cohorts_hold_everyone_equally_often():
+def test_uniform_sampling_draws_every_client_equally_often():
     # 2,000 cohorts of 6 of 20: each client p = 0.3 of the time, 600 ± √(2000·0.3·0.7) = 20.5; five deviations are 103.
     sampler = Sampler(names(20), 6, Seed(0))
     counts = dict.fromkeys(names(20), 0)
@@ -57,32 +59,32 @@ def test_uniform_cohorts_hold_everyone_equally_often():
     assert all(abs(count - 600) < 103 for count in counts.values())
 
 
-@given(many=st.integers(1, 30), data=st.data())
-def test_a_sweep_visits_everyone_in_the_first_rounds_in_the_order_of_ids(many, data):
-    size = data.draw(st.integers(1, many))
-    sampler = Sampler(names(many), size, Seed(0), "sweep")
-    rounds = math.ceil(many / size)
+@given(count=st.integers(1, 30), data=st.data())
+def test_a_sweep_visits_every_client_first_in_the_order_of_ids(count, data):
+    size = data.draw(st.integers(1, count))
+    sampler = Sampler(names(count), size, Seed(0), "sweep")
+    rounds = math.ceil(count / size)
     seen = [client for t in range(rounds) for client in sampler.cohort(t)]
-    assert set(seen) == set(names(many))
-    # The last round wraps at the end of the list: it has its full size, and its first clients come again.
+    assert set(seen) == set(names(count))
+    # The last round of the sweep has its full size: it is filled up from the start of the list.
     assert len(seen) == rounds * size
-    whole = [client for t in range(many // size) for client in sampler.cohort(t)]
-    assert whole == list(names(many))[: len(whole)]
-    again = Sampler(names(many), size, Seed(0), "uniform")
+    whole = [client for t in range(count // size) for client in sampler.cohort(t)]
+    assert whole == list(names(count))[: len(whole)]
+    again = Sampler(names(count), size, Seed(0), "uniform")
     assert sampler.cohort(rounds) == again.cohort(rounds)
 
 
-def test_an_absent_client_is_never_drawn_and_some_are_absent():
+def test_only_available_clients_are_drawn():
     sampler = Sampler(names(40), 10, Seed(0), "availability")
     cohorts = [sampler.cohort(t) for t in range(300)]
     assert all(set(cohort) <= set(cohort.available) for cohort in cohorts)
     assert all(len(cohort.available) < 40 for cohort in cohorts)
     assert len({cohort.available for cohort in cohorts}) > 290
-    # A client is there with a probability of its own between 0.1 and 1, 0.55 on average: 40 of them so often in 300
-    # rounds. The rates have a deviation of 0.9/√12 = 0.26, their mean of 0.26/√40 = 0.041; five of these are 0.21.
+    # A client is available with its own probability between 0.1 and 1, 0.55 on average over 40 clients and 300
+    # rounds. Probabilities have a deviation of 0.9/√12 = 0.26, their mean of 0.26/√40 = 0.041; five of these are 0.21.
     there = {client: sum(client in cohort.available for cohort in cohorts) / 300 for client in names(40)}
     assert abs(sum(there.values()) / 40 - 0.55) < 0.21
-    # Two halves of the rounds agree on who is often there: each client's rate is its own. Binomial, p = ½ at the
+    # Each client has the same probability in both halves of the rounds. Binomial, p = ½ at the
     # worst: a deviation of √(½·½/150·2) = 0.058 between the halves; five are 0.29.
     for client in names(40):
         half = [sum(client in c.available for c in part) / 150 for part in (cohorts[:150], cohorts[150:])]
@@ -90,13 +92,13 @@ def test_an_absent_client_is_never_drawn_and_some_are_absent():
     assert max(there.values()) - min(there.values()) > 0.5
 
 
-def test_where_nobody_is_there_everyone_is_asked():
-    # One client alone is absent about 45 % of the time; a round needs somebody.
+def test_if_no_client_is_available_all_are():
+    # The only client would be absent in about 45 % of the rounds.
     sampler = Sampler(("a",), 1, Seed(0), "availability")
     assert all(tuple(sampler.cohort(t)) == ("a",) for t in range(50))
 
 
-def test_stragglers_are_a_share_of_each_cohort_drawn_anew_with_efforts_of_their_own():
+def test_stragglers_are_a_fraction_of_each_cohort_with_random_efforts():
     sampler = Sampler(names(20), 10, Seed(0), stragglers=0.9)
     cohorts = [sampler.cohort(t) for t in range(400)]
     assert all(len(cohort.efforts) == 9 for cohort in cohorts)
@@ -105,37 +107,39 @@ def test_stragglers_are_a_share_of_each_cohort_drawn_anew_with_efforts_of_their_
     # Uniform on [0, 1): mean ½, deviation √(1/12/3600) = 0.0048; five are 0.024.
     assert abs(sum(efforts) / len(efforts) - 0.5) < 0.024
     plain = Sampler(names(20), 10, Seed(0))
-    assert [c.clients for c in cohorts] == [plain.cohort(t).clients for t in range(400)]  # and nobody else is drawn
+    assert [c.clients for c in cohorts] == [
+        plain.cohort(t).clients for t in range(400)
+    ]  # stragglers do not change the cohorts
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_newcomer_waits_for_its_round(kind):
+def test_a_newcomer_is_not_drawn_before_its_round(kind):
     late = {"c002": 3, "c005": 3, "c007": 6}
     sampler = Sampler(names(8), 5, Seed(0), kind, late=late)
     for t in range(12):
         cohort = sampler.cohort(t)
         assert not {client for client in (*cohort, *cohort.available) if late.get(client, 0) > t}
         assert sampler.joining(t) == {3: ("c002", "c005"), 6: ("c007",)}.get(t, ())
-    assert tuple(sampler.everyone(0)) == tuple(client for client in names(8) if client not in late)
+    assert tuple(sampler.all_clients(0)) == tuple(client for client in names(8) if client not in late)
     drawn = {client for t in range(40) for client in sampler.cohort(t)}
     assert drawn == set(names(8))
     with pytest.raises(SpecError, match="the 5 clients that have training examples and do not join later, got 6"):
         Sampler(names(8), 6, Seed(0), kind, late=late)
 
 
-def test_preparing_is_for_everyone_and_has_seeds_of_its_own():
+def test_preparation_includes_all_clients_and_has_its_own_seeds():
     sampler = Sampler(names(7), 3, Seed(0), stragglers=0.5)
-    first, second = sampler.everyone(0), sampler.everyone(1)
+    first, second = sampler.all_clients(0), sampler.all_clients(1)
     assert tuple(first) == tuple(second) == names(7)
     assert (first.t, dict(first.efforts)) == (-1, {})
     assert len({first.seed, second.seed, sampler.cohort(0).seed}) == 3
 
 
-def test_a_cohort_that_cannot_be_drawn_is_refused():
+def test_invalid_sizes_and_stragglers_are_rejected():
     for size in (0, -1, 6):
-        text = rf"run\.clients_per_round must lie between 1 and the 5 clients that have training examples, got {size}"
+        text = rf"run\.clients_per_round must be between 1 and the 5 clients that have training examples, got {size}"
         with pytest.raises(SpecError, match=text):
             Sampler(names(5), size, Seed(0))
-    for share in (-0.1, 1.1, math.nan):
-        with pytest.raises(SpecError, match=r"run\.stragglers must be a share between 0 and 1, got"):
-            Sampler(names(5), 2, Seed(0), stragglers=share)
+    for fraction in (-0.1, 1.1, math.nan):
+        with pytest.raises(SpecError, match=r"run\.stragglers must be between 0 and 1, got"):
+            Sampler(names(5), 2, Seed(0), stragglers=fraction)

@@ -1,4 +1,4 @@
-"""How inputs are scaled where nobody has said how."""
+"""Default normalization of inputs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from coterie.data import from_arrays
-from coterie.runs.build import _normalise
+from coterie.runs.resolve import normalization
 
 
 @pytest.mark.parametrize(
     ("numbers", "scaled"),
     [
-        ([-8, -2, -4, -1], [-1, -0.25, -0.5, -0.125]),  # by 8, the largest magnitude, and no sign flips
+        ([-8, -2, -4, -1], [-1, -0.25, -0.5, -0.125]),  # divided by 8, the largest magnitude; signs stay
         ([-8, 2, 4, 1], [-1, 0.25, 0.5, 0.125]),
         ([0, 2, 4, 1], [0, 0.5, 1, 0.25]),
         ([0, 0, 0, 0], [0, 0, 0, 0]),
@@ -22,5 +22,5 @@ from coterie.runs.build import _normalise
 def test_whole_numbers_are_divided_by_the_largest_magnitude(rule, numbers, scaled):
     x = np.array(numbers)[:, None]
     data = from_arrays({"a": (x, np.zeros(4, int))}, test_share=0)
-    scale = _normalise(rule, data)
+    scale = normalization(rule, data)
     np.testing.assert_allclose(np.asarray(scale(x.astype(np.float32))).ravel(), scaled)

@@ -1,4 +1,4 @@
-"""Fifty roles learn to write, a little."""
+"""Next-character prediction on fifty Shakespeare roles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coterie.data.loading import available
 
 @pytest.mark.slow
 @pytest.mark.data
-def test_fifty_roles_learn_more_than_the_most_frequent_character():
+def test_the_model_beats_predicting_the_most_frequent_character():
     if not available("shakespeare"):
         pytest.skip("shakespeare.json.gz is not in the folder that COTERIE_DATA names")
     few = {"name": "shakespeare", "clients": 50, "max_samples": 200}
@@ -22,7 +22,7 @@ def test_fifty_roles_learn_more_than_the_most_frequent_character():
     frequent = np.bincount(data.y[data.fit.order]).argmax()
     tested = data.y[data.test.order]
     guessed = float((tested == frequent).mean())
-    # Of some 2,400 characters about a sixth are spaces: three deviations of that share are 2.3 %.
+    # About one sixth of some 2,400 characters are spaces: three standard deviations of that fraction are 2.3 %.
     margin = 3 * math.sqrt(guessed * (1 - guessed) / len(tested))
     record = coterie.run(
         {

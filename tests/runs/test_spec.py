@@ -1,4 +1,4 @@
-"""Spec ↔ dict ↔ TOML ↔ flags, every default once, every unknown key refused."""
+"""Spec, dicts, TOML and flags; defaults; unknown keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from coterie.clients import LocalSGD
 from coterie.errors import SpecError
 from coterie.federation import Faults
 from coterie.methods import METHODS
-from coterie.runs.spec import SECTIONS, RunSettings, Spec, method_options, resolve
+from coterie.runs.resolve import fill_defaults, resolve
+from coterie.runs.settings_conversion import parse_setting
+from coterie.runs.spec import SECTIONS, RunSettings, Spec, method_options
 
 share = st.floats(0, 1, allow_nan=False)
 positive = st.floats(0, 1e6, allow_nan=False)
@@ -57,7 +59,7 @@ method = st.one_of(
 data = st.one_of(
     st.fixed_dictionaries({"name": st.just("blobs")}, optional={"clients": count, "noise": positive}),
     st.fixed_dictionaries({"name": st.just("synthetic")}, optional={"iid": st.booleans(), "alpha": share}),
-    # A path may be called like anything that TOML knows.
+    # A path may look like a TOML value.
     st.fixed_dictionaries({"name": st.sampled_from(["./1.5", "true/", './a "b"/ü', "../c d\\e", "./x=y"])}),
 )
 model = st.one_of(
@@ -68,7 +70,7 @@ plain = st.fixed_dictionaries({}, optional={"data": data, "model": model, "metho
 
 
 @given(plain)
-def test_a_spec_survives_dicts_and_toml(given_):
+def test_a_spec_round_trips_through_dicts_and_toml(given_):
     spec = Spec.from_dict(given_)
     assert Spec.from_dict(spec.to_dict()) == spec
     assert Spec.from_dict(tomllib.loads(spec.to_toml())) == spec
@@ -77,8 +79,8 @@ def test_a_spec_survives_dicts_and_toml(given_):
 
 
 @given(plain)
-def test_a_spec_survives_flags(given_):
-    # JSON's texts, numbers, booleans and lists are TOML's.
+def test_a_spec_round_trips_through_flags(given_):
+    # JSON strings, numbers, booleans and lists are valid TOML.
     settings = [
         f"{section}.{key}={json.dumps(value, ensure_ascii=False)}"
         for section, values in given_.items()
@@ -91,18 +93,51 @@ def test_a_spec_survives_flags(given_):
     ("text", "value"),
     [("data.name=blobs", "blobs"), ("data.name = blobs", "blobs"), ('data.name="blobs"', "blobs")],
 )
-def test_a_flag_may_leave_out_quotes(text, value):
+def test_a_flag_needs_no_quotes(text, value):
     assert Spec().with_settings([text]).data.name == value
 
 
-def test_another_name_drops_the_settings_of_the_one_before():
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        ("run.rounds=3", ("run.rounds", 3)),
+        (" local.learning_rate = 0.1 ", ("local.learning_rate", 0.1)),
+        ("data.name=./1.5", ("data.name", "./1.5")),
+        ('data.name="1.5"', ("data.name", "1.5")),
+        ("data.name=./x=y", ("data.name", "./x=y")),
+        ("ifca.clusters=4", ("ifca.clusters", 4)),  # `compare` takes the name of a method instead of a section
+    ],
+)
+def test_a_setting_on_the_command_line_becomes_a_path_and_a_value(text, pair):
+    assert parse_setting(text) == pair
+
+
+@pytest.mark.parametrize("text", ["rounds=3", "run.rounds", "run.=3", ".rounds=3", ""])
+def test_a_setting_without_section_key_or_value_is_rejected(text):
+    with pytest.raises(SpecError, match=r"--set takes section\.key=value, such as local\.learning_rate=0\.1, got"):
+        parse_setting(text)
+
+
+@given(plain)
+def test_values_replace_settings_without_conversion_to_text(given_):
+    values = {f"{section}.{key}": value for section, part in given_.items() for key, value in part.items()}
+    assert Spec().with_values(values) == Spec.from_dict(given_)
+
+
+def test_a_name_is_applied_before_the_other_settings_of_its_section():
+    spec = Spec.from_dict({"method": {"name": "ifca", "clusters": 7}})
+    changed = spec.with_values({"method.mu": 0.1, "method.name": "fedprox"})
+    assert (changed.method.name, changed.method.options) == ("fedprox", {"mu": 0.1})
+
+
+def test_a_new_name_drops_the_settings_of_the_old_one():
     spec = Spec.from_dict({"method": {"name": "ifca", "clusters": 7}})
     assert spec.with_settings(["method.name=ifca"]).method.options == {"clusters": 7}
     assert spec.with_settings(["method.name=fedavg"]).method.options == {}
 
 
 @pytest.mark.parametrize("section", ["local", "run", "faults"])
-def test_every_unknown_key_of_a_fixed_section_is_refused_with_a_suggestion(section):
+def test_an_unknown_key_of_a_fixed_section_is_rejected_with_a_suggestion(section):
     kind = {"local": LocalSGD, "run": RunSettings, "faults": Faults}[section]
     for field in dataclasses.fields(kind):
         wrong = field.name + "x"
@@ -111,44 +146,44 @@ def test_every_unknown_key_of_a_fixed_section_is_refused_with_a_suggestion(secti
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if method_options(name)])
-def test_every_unknown_key_of_a_method_is_refused_with_a_suggestion(name):
+def test_an_unknown_key_of_a_method_is_rejected_with_a_suggestion(name):
     for key in method_options(name):
         with pytest.raises(SpecError, match=rf"No setting of method {name} '{key}x'\. Did you mean '{key}'\?"):
-            resolve(Spec.from_dict({"method": {"name": name, f"{key}x": 1}}))
+            fill_defaults(Spec.from_dict({"method": {"name": name, f"{key}x": 1}}))
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_every_unknown_section_is_refused_with_a_suggestion(section):
+def test_an_unknown_section_is_rejected_with_a_suggestion(section):
     with pytest.raises(SpecError, match=rf"No section of a spec '{section}s'\. Did you mean '{section}'\?"):
         Spec.from_dict({f"{section}s": {}})
 
 
-def test_a_resolved_spec_shows_every_default():
-    spec = resolve(Spec.from_dict({"data": {"name": "blobs", "clients": 8}, "model": "mlp", "method": "ifca"}))
+def test_filled_defaults_are_visible():
+    spec = fill_defaults(Spec.from_dict({"data": {"name": "blobs", "clients": 8}, "model": "mlp", "method": "ifca"}))
     shown = spec.to_dict()
     assert shown["data"]["clients"] == 8
     assert shown["data"]["noise"] == 0.1
     assert shown["model"]["widths"] == [128]
     assert shown["method"]["clusters"] == 4
     assert shown["local"] == {**dataclasses.asdict(LocalSGD()), "trainable_layers": []}
-    assert resolve(spec) == spec
+    assert fill_defaults(spec) == spec
 
 
-def test_the_seed_of_a_run_is_the_seed_of_its_data_unless_that_is_fixed():
+def test_the_seed_of_the_run_is_the_default_seed_of_the_data():
     spec = Spec.from_dict({"data": "blobs", "run": {"seed": 5}})
-    assert resolve(spec).data.options["seed"] == 5
-    assert resolve(spec.with_settings(["data.seed=2"])).data.options["seed"] == 2
+    assert fill_defaults(spec).data.options["seed"] == 5
+    assert fill_defaults(spec.with_settings(["data.seed=2"])).data.options["seed"] == 2
 
 
-def test_a_path_is_kept_from_wherever_it_was_named(tmp_path, monkeypatch):
+def test_a_relative_path_becomes_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    resolved = resolve(Spec.from_dict({"data": "./mine.csv"}))
+    resolved = fill_defaults(Spec.from_dict({"data": "./mine.csv"}))
     assert resolved.data.name == str(tmp_path / "mine.csv")
-    assert resolve(resolved) == resolved
+    assert fill_defaults(resolved) == resolved
 
 
-def test_whole_numbers_count_as_numbers_and_the_other_way_round():
-    spec = resolve(Spec.from_dict({"data": {"name": "blobs", "clients": 8.0, "noise": 1}}))
+def test_integers_and_equal_floats_are_converted():
+    spec = fill_defaults(Spec.from_dict({"data": {"name": "blobs", "clients": 8.0, "noise": 1}}))
     assert (spec.data.options["clients"], spec.data.options["noise"]) == (8, 1.0)
     assert isinstance(spec.data.options["noise"], float)
 
@@ -166,20 +201,21 @@ def test_whole_numbers_count_as_numbers_and_the_other_way_round():
         ({"name": "femnist-200", "compat_prefix": 1}, "data.compat_prefix must be true or false, got 1"),
     ],
 )
-def test_options_of_data_have_the_types_that_their_loader_declares(data, text):
+def test_options_of_data_have_the_types_of_their_loader(data, text):
     with pytest.raises(SpecError, match=text):
-        resolve(Spec.from_dict({"data": data}))
+        fill_defaults(Spec.from_dict({"data": data}))
 
 
 @pytest.mark.parametrize("classes", [3, None])
-def test_an_option_that_may_be_left_open_takes_a_number_or_nothing(classes):
+def test_an_optional_number_takes_a_number_or_none(classes):
     assert (
-        resolve(Spec.from_dict({"data": {"name": "./mine.csv", "classes": classes}})).data.options["classes"] == classes
+        fill_defaults(Spec.from_dict({"data": {"name": "./mine.csv", "classes": classes}})).data.options["classes"]
+        == classes
     )
 
 
 @pytest.mark.parametrize("method", ["fedavg", "ifca"])
-def test_a_resolved_spec_runs_again_to_the_same_bytes(method, tmp_path):
+def test_a_recorded_spec_runs_again_to_the_same_bytes(method, tmp_path):
     tiny = {"data": {"name": "blobs", "clients": 6, "samples": 20}, "run": {"rounds": 3, "seed": 4}, "method": method}
     first = coterie.run(tiny, out=tmp_path / "first")
     again = coterie.run(tmp_path / "first" / "spec.toml", out=tmp_path / "again")
@@ -190,9 +226,33 @@ def test_a_resolved_spec_runs_again_to_the_same_bytes(method, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "kept"), [("gap", "gap"), ("1.5", 1.5), ("2", 2.0), ("inf", float("inf"))])
-def test_a_setting_that_is_a_number_or_a_word_takes_both(given, kept):
-    spec = resolve(Spec().with_settings(["method.name=srfca", f"method.threshold={given}"]))
+def test_a_setting_that_is_a_number_or_a_word_accepts_both(given, kept):
+    spec = fill_defaults(Spec().with_settings(["method.name=srfca", f"method.threshold={given}"]))
     assert spec.method.options["threshold"] == kept
     assert Spec.from_dict(tomllib.loads(spec.to_toml())).method.options["threshold"] == kept
     with pytest.raises(SpecError, match=r"method\.threshold must be a number or .*gap.*, got 'wide'"):
-        Spec().with_settings(["method.name=srfca", "method.threshold=wide"])
+        fill_defaults(Spec().with_settings(["method.name=srfca", "method.threshold=wide"]))
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "clients_per_round"),
+    [
+        ({"name": "blobs", "clients": 8}, "mclr", 8),
+        ({"name": "blobs", "clients": 12}, "mclr", 10),
+        ({"name": "regression", "clients": 4}, "linear-regression", 4),
+    ],
+)
+def test_a_resolved_spec_leaves_nothing_to_decide(data, model, clients_per_round):
+    found = resolve(Spec.from_dict({"data": data, "run": {"seed": 3}}))
+    assert found.spec.model.name == found.task.name == model
+    assert found.spec.model.options["l2"] == 0.0
+    assert found.spec.run.clients_per_round == clients_per_round
+    assert found.spec.data.options["seed"] == 3
+    assert len(found.trainable) == data["clients"]
+    assert resolve(found.spec).spec == found.spec
+    assert Spec.from_dict(tomllib.loads(found.spec.to_toml())).to_toml() == found.spec.to_toml()
+
+
+def test_settings_of_the_default_model_are_checked():
+    with pytest.raises(SpecError, match=r"No setting of model mclr 'l3'\. Known: l2, normalize"):
+        resolve(Spec.from_dict({"data": {"name": "blobs", "clients": 4}, "model": {"name": "auto", "l3": 1.0}}))

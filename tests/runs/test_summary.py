@@ -1,4 +1,4 @@
-"""The figures of a summary, from lines that are written by hand and from small runs."""
+"""The figures of a summary, from lines written by hand and from small runs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from coterie.runs.summary import against, final
 
 
 def line(t, accuracy=None, coverage=1.0, stage="train", down=0, **more):
-    scored = {} if accuracy is None else {"accuracy": {"weighted": accuracy, "mean": accuracy}, "coverage": coverage}
+    evaluated = {} if accuracy is None else {"accuracy": {"weighted": accuracy, "mean": accuracy}, "coverage": coverage}
     traffic = {"train": {"down": down, "up": 1}, "evaluate": {"down": 1000, "up": 0}}
-    return {"t": t, "stage": stage, "traffic": traffic, **scored, **more}
+    return {"t": t, "stage": stage, "traffic": traffic, **evaluated, **more}
 
 
-def test_a_client_without_a_cluster_is_in_a_wrong_one():
-    # Of five clients a, b and c, d are of two kinds; e, of a third, has no cluster.
+def test_a_client_without_a_cluster_counts_as_misclustered():
+    # a and b are in one true cluster, c and d in another; e is in a third and has no found cluster.
     truth = {"a": 0, "b": 0, "c": 1, "d": 1, "e": 2}
     found = against({"a": 5, "b": 5, "c": 3, "d": 3}, truth)
     assert found == {"adjusted_rand": 1.0, "misclustering": pytest.approx(1 / 5), "clusters": 3}
@@ -25,7 +25,7 @@ def test_a_client_without_a_cluster_is_in_a_wrong_one():
     assert against({}, truth) is None
 
 
-def test_clients_that_were_lost_count_as_misclustered_in_a_run():
+def test_clients_whose_replies_are_lost_count_as_misclustered():
     spec = {
         "data": {"name": "blobs", "clients": 8},
         "method": {"name": "localkmeans", "clusters": 4},
@@ -39,28 +39,28 @@ def test_clients_that_were_lost_count_as_misclustered_in_a_run():
     assert summary["truth"]["clusters"] == 4
 
 
-def test_the_best_round_is_one_in_which_everybody_had_a_model():
+def test_the_best_round_is_one_with_full_coverage():
     rows = [line(0, 0.9, 0.5), line(1, 0.6), line(2, 0.7), line(3, 0.8, 0.99)]
     assert final(rows, 0.0)["accuracy"]["weighted_best"] == 0.7
     assert final([line(0, 0.9, 0.5), line(1, 0.6, 0.5)], 0.0)["accuracy"]["weighted_best"] == 0.9
 
 
-def test_what_preparing_sends_counts_on_the_way_to_a_target():
+def test_bytes_to_a_target_include_preparation():
     rows = [
         line(-1, stage="prepare", down=100),
         line(0, 0.2, down=10),
-        line(-1, 0.9, stage="prepare", down=200),  # between rounds, as where a method refines
+        line(-1, 0.9, stage="prepare", down=200),  # preparation between rounds
         line(1, down=10),
         line(2, 0.5, down=10),
         line(3, 0.9, down=10),
     ]
-    # 100 + 10 + 200 + 10 + 10 down until round 2 was over, and 5 lines with 1 up; scoring costs nothing.
+    # 100 + 10 + 200 + 10 + 10 down until the end of round 2, and 1 up in 5 lines; evaluation is not counted.
     assert final(rows, 0.5)["target"] == {"accuracy": 0.5, "rounds": 3, "bytes": 335}
     assert final(rows, 0.95)["target"] == {"accuracy": 0.95, "rounds": None, "bytes": None}
 
 
 @pytest.mark.parametrize("method", ["srfca", "flhc", "pacfl"])
-def test_the_lines_of_a_run_hold_every_byte_of_it(method):
+def test_the_bytes_of_the_lines_add_up_to_the_total(method):
     spec = {"data": {"name": "blobs", "clients": 8}, "method": method, "local": {"epochs": 1}, "run": {"rounds": 12}}
     record = coterie.run(spec)
     sent = {"down": 0, "up": 0}
@@ -71,8 +71,8 @@ def test_the_lines_of_a_run_hold_every_byte_of_it(method):
     assert sent == {"down": record.summary["traffic"]["down_bytes"], "up": record.summary["traffic"]["up_bytes"]}
 
 
-def test_a_method_that_clusters_its_cohorts_is_measured_on_them():
-    # One model for all: nobody is told apart in what is served. The clusters of the cohort are FedSim's own.
+def test_a_method_that_clusters_its_cohorts_gets_a_score_for_them():
+    # FedSim serves one model to all clients and clusters each cohort.
     spec = {"data": {"name": "blobs", "clients": 12}, "method": "fedsim", "run": {"rounds": 3, "clients_per_round": 12}}
     record, blobs = coterie.run(spec), data.load("blobs", clients=12)
     truth, found = dict(zip(blobs.clients, blobs.truth.tolist(), strict=True)), record.rounds[-1]["assignment"]
@@ -81,7 +81,7 @@ def test_a_method_that_clusters_its_cohorts_is_measured_on_them():
     assert record.summary["truth"]["cohort_adjusted_rand"] == adjusted_rand(found, truth) > 0.5
 
 
-def test_where_newcomers_are_held_back_the_usual_cohort_is_of_the_others():
+def test_the_default_cohort_leaves_out_newcomers():
     spec = {"data": {"name": "blobs", "clients": 8}, "run": {"rounds": 2, "newcomers": 0.5}, "local": {"epochs": 1}}
     record = coterie.run(spec)
-    assert record.rounds[0]["asked"] == 4
+    assert record.rounds[0]["cohort_size"] == 4

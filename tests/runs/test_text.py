@@ -1,4 +1,4 @@
-"""Runs on text: which model they take, how inputs are scaled, what the record says of them."""
+"""Runs on text: default model, normalization, and what the record says."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def texts(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_characters_are_learned_by_an_lstm_of_characters():
+def test_the_default_model_for_characters_is_a_character_lstm():
     data = {"name": "shakespeare", "clients": 0, "max_samples": 12}
     record = coterie.run({**RUN, "data": data, "model": {"name": "auto"}})
     assert record.summary["model"] == "char-lstm"
     assert record.summary["parameters"] == 819_920
-    # A model down and one up for each of two clients, of 4 bytes a parameter.
+    # One model down and one up for each of two clients, 4 bytes per parameter.
     by_purpose = record.summary["traffic"]["by_purpose"]["train"]
     assert by_purpose == {"down": 2 * 4 * 819_920, "up": 2 * 4 * 819_920}
     ids = np.zeros((3, 80), np.uint8)
@@ -41,7 +41,7 @@ def test_characters_are_learned_by_an_lstm_of_characters():
 
 
 @pytest.mark.slow
-def test_a_run_on_words_says_which_vectors_it_used_and_sends_none(caplog):
+def test_the_record_names_the_word_vectors_and_no_vectors_are_sent(caplog):
     record = coterie.run({**RUN, "data": "goodreads-sentences", "model": "rnn"})
     assert "glove.6B.300d.txt is not available: words have random vectors instead" in caplog.text
     assert record.summary["source"].endswith(
@@ -58,12 +58,12 @@ def test_a_run_on_words_says_which_vectors_it_used_and_sends_none(caplog):
         ({"data": "shakespeare", "model": "mclr"}, "Model mclr takes quantities, but the inputs are ids of 80 tokens"),
         (
             {"data": "goodreads-sentences", "model": {"name": "rnn", "normalize": "unit"}},
-            "model.normalize must be 'auto' or 'none', since goodreads-sentences holds ids of tokens, got 'unit'",
+            "model.normalize must be 'auto' or 'none', since goodreads-sentences holds token ids, got 'unit'",
         ),
         ({"data": "goodreads-sentences", "model": "char-lstm"}, "char-lstm takes ids of characters in a row"),
     ],
 )
-def test_what_does_not_go_together_is_refused(spec, text):
+def test_models_and_settings_that_do_not_fit_text_are_rejected(spec, text):
     spec = {**RUN, **spec}
     if spec["data"] == "shakespeare":
         spec["data"] = {"name": "shakespeare", "clients": 0}

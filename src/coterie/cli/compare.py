@@ -23,7 +23,7 @@ _DRIFT = {
     "noticed": "shifts_detected",
     "rounds later": "delay",
     "false alarms": "false_alarms",
-    "migrations right": "migrations_right",
+    "migrations right": "migrations_correct",
     "wrong": "migrations_wrong",
 }
 
@@ -90,7 +90,7 @@ def _specs(
 ) -> dict[str, Spec]:
     """Method → spec, with flags applied."""
     from coterie.errors import SpecError, unknown
-    from coterie.runs.demonstration import METHODS, demonstration
+    from coterie.runs.compare import METHODS, demonstration
     from coterie.runs.spec import SECTIONS, Spec
 
     names = [name.strip() for name in methods.split(",") if name.strip()] if methods is not None else list(METHODS)

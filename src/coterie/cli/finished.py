@@ -43,7 +43,7 @@ def _figures(summary: Mapping[str, Any]) -> Any:
         more = {"mean of clients": "mean", "worst tenth": "worst_tenth", "best round": "weighted_best"}
         rest = ", ".join(f"{name} {percent(accuracy[key])} %" for name, key in more.items())
         shown.add_row("accuracy", f"{percent(accuracy['weighted'])} % ({rest})")
-    ends = [(part["label"], part["accuracy"]) for part in summary["parts"] if part["accuracy"]]
+    ends = [(part["phase"], part["accuracy"]) for part in summary["phases"] if part["accuracy"]]
     if ends:
         shown.add_row("after", ", ".join(f"{label} {percent(reached['mean'])} %" for label, reached in ends))
     shown.add_row("test loss", number(summary["test_loss"], "4g"))
@@ -63,7 +63,7 @@ def _figures(summary: Mapping[str, Any]) -> Any:
     shown.add_row("traffic", f"{size(traffic['down_bytes'])} down, {size(traffic['up_bytes'])} up")
     parts = ", ".join(f"{name} {duration(seconds[name])}" for name in ("training", "evaluation", "compile"))
     shown.add_row("time", f"{duration(seconds['total'])} ({parts})")
-    if refused := summary["refused_replies"]:
+    if refused := summary["rejected_replies"]:
         shown.add_row("refused replies", ", ".join(f"{count} {reason}" for reason, count in refused.items()))
     for key, text in (("skipped_rounds", "skipped rounds"), ("clients_without_examples", "clients without examples")):
         if summary[key]:
@@ -79,7 +79,13 @@ def _drift(drift: Mapping[str, Any]) -> dict[str, str]:
         "drift": f"{drift['detected']} of {drift['shifts']} shifts noticed{delay}; "
         f"{alarms} false alarm{'' if alarms == 1 else 's'}"
     }
-    if drift["moved"]:
-        lines["drift"] += f"; of {drift['moved']} to another true cluster, {drift['moved_detected']}"
-    judged = "" if drift["right"] is None else f", {drift['right']} right, {drift['wrong']} wrong"
+    if drift["true_cluster_changes"]:
+        lines["drift"] += (
+            f"; of {drift['true_cluster_changes']} to another true cluster, {drift['true_cluster_changes_detected']}"
+        )
+    judged = (
+        ""
+        if drift["migrations_correct"] is None
+        else f", {drift['migrations_correct']} right, {drift['migrations_wrong']} wrong"
+    )
     return lines | {"migrations": f"{drift['migrations']}{judged}"}

@@ -17,7 +17,7 @@ def models(
     """List the models, or show the settings of one."""
     from coterie.models.library import _BUILDERS, MODELS
     from coterie.models.task import Task
-    from coterie.runs.build import Scaling
+    from coterie.runs.resolve import Scaling
     from coterie.runs.spec import model_defaults
 
     auto = "Where none is named: mclr for classes, linear-regression for numbers, char-lstm for ids of characters."

@@ -34,9 +34,9 @@ def suggest_threshold(
     """
     with Ticker(silent=quiet, waiting="loading data, compiling") as ticker:
         from coterie.runs.spec import Spec
-        from coterie.runs.threshold import USUAL, begins, suggest
+        from coterie.runs.threshold import DEFAULT_METHOD, begins, suggest
 
-        method = None if begins(Spec.of(spec)) else USUAL
+        method = None if begins(Spec.of(spec)) else DEFAULT_METHOD
         none: dict[str, Any] = {"rounds": None, "clients_per_round": None}
         made = flags.spec_of(spec, data=data, method=method, model=model, seed=seed, settings=settings, **none)
         found = suggest(made, ticker.say)

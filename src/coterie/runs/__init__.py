@@ -1,4 +1,4 @@
-"""Runs: what to run, put together, played, recorded."""
+"""Runs: spec → resolve → build → session → loop → record."""
 
 from __future__ import annotations
 

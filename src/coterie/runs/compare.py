@@ -1,4 +1,7 @@
-"""Several runs side by side: the same cohorts, stragglers and seeds for every method, and what the differences mean."""
+"""`compare`: several methods on the same cohorts, stragglers and seeds, with significance tests of the differences.
+
+`demonstration` gives the specs of `coterie compare` without arguments.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,20 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 from coterie import data as datasets
 from coterie import metrics
 from coterie.errors import FederationError, SpecError
 from coterie.runs.loop import OnRound, run
-from coterie.runs.record import RunRecord
-from coterie.runs.spec import Spec
-from coterie.runs.summary import trained_curve
+from coterie.runs.record import JsonObject, RunRecord
+from coterie.runs.resolve import fill_defaults
+from coterie.runs.spec import Spec, SpecLike
+from coterie.runs.summary import number_at, trained_curve
 
-#: Called after each step of each run: (label of the run, line).
-OnStep = Callable[[str, dict[str, Any]], None]
+#: Called after each step of each run: (label of the run, line of the record).
+OnStep = Callable[[str, JsonObject], None]
 
-#: What is compared: column → where a summary has it.
+#: Column of a comparison → path of keys in a summary.
 COLUMNS: dict[str, tuple[str, ...]] = {
     "accuracy": ("accuracy", "weighted"),
     "mean": ("accuracy", "mean"),
@@ -39,41 +42,62 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "shifts_detected": ("drift", "detected"),
     "delay": ("drift", "delay"),
     "false_alarms": ("drift", "false_alarms"),
-    "migrations_right": ("drift", "right"),
-    "migrations_wrong": ("drift", "wrong"),
+    "migrations_correct": ("drift", "migrations_correct"),
+    "migrations_wrong": ("drift", "migrations_wrong"),
     "down_bytes": ("traffic", "down_bytes"),
     "up_bytes": ("traffic", "up_bytes"),
     "seconds": ("seconds", "total"),
 }
 
+#: Methods of the demonstration; the others are tested against the first.
+METHODS = ("fedavg", "fedprox", "local", "ifca", "fedgroup", "flexcfl", "oracle")
+
+#: Settings of the demonstration: 40 clients with digits, rotated by 0°, 90°, 180° or 270°.
+_SHARED: JsonObject = {"data": {"name": "digits"}, "run": {"rounds": 60, "clients_per_round": 10}}
+_OWN: dict[str, JsonObject] = {
+    # IFCA may collapse to fewer clusters from a random start; of several starts the lowest training loss is kept.
+    "ifca": {"clusters": 4, "restarts": 5},
+    "fedgroup": {"clusters": 4},
+    "flexcfl": {"clusters": 4},
+}
+
+
+def demonstration(methods: Sequence[str] = METHODS) -> dict[str, Spec]:
+    """Return the specs of the demonstration, label → spec.
+
+    Args:
+        methods: Names of methods; the others are tested against the first.
+    """
+    return {name: Spec.from_dict({**_SHARED, "method": {"name": name, **_OWN.get(name, {})}}) for name in methods}
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """What several runs gave.
+    """The result of `compare`.
 
     Attributes:
-        records: Label of a method → its runs, one a seed.
-        table: One row a method: for each column the mean over seeds and, with several seeds, the deviation.
-        significance: Method → what speaks for its being better than the reference: the mean `difference` over seeds of
-            the mean accuracy of the last ten rounds; p-values of paired one-sided tests of it, `t_test`, `wilcoxon` and
-            `t_test_holm`, corrected for as many methods as are tested; and `improvement`, the mean difference over
-            rounds, with its `improvement_deviation` over rounds.
-        reference: The method that the others are tested against: the first.
+        records: Label of a method → its runs, one per seed.
+        table: One row per method: for each column the mean over seeds and, with several seeds, the standard deviation.
+        significance: Label → comparison with the reference method. `difference`: mean over seeds of the difference in
+            mean accuracy of the last ten rounds. `t_test`, `wilcoxon`: p-values of paired one-sided tests of it.
+            `t_test_holm`: p-value with Holm's correction for the number of methods. `improvement`: mean difference over
+            rounds, with `improvement_deviation` over rounds.
+        reference: Label of the reference method, the first one.
     """
 
     records: dict[str, list[RunRecord]]
-    table: list[dict[str, Any]]
+    table: list[JsonObject]
     significance: dict[str, dict[str, float | None]] = field(default_factory=dict)
     reference: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As `--json` prints it."""
+    def to_dict(self) -> JsonObject:
+        """Return the JSON object that `coterie compare --json` prints."""
         runs = [record.summary for group in self.records.values() for record in group]
         return {"runs": runs, "table": self.table, "reference": self.reference, "significance": self.significance}
 
 
 def compare(
-    specs: Iterable[Spec | Mapping[str, Any]] | Mapping[str, Spec | Mapping[str, Any]],
+    specs: Iterable[SpecLike] | Mapping[str, SpecLike],
     *,
     seeds: int | Sequence[int] = 1,
     jobs: int = 1,
@@ -83,102 +107,94 @@ def compare(
     """Run several specs on the same cohorts and seeds.
 
     Args:
-        specs: What to compare, or label → what to compare; the label is the method's name otherwise.
-        seeds: How many, counted up from each spec's own, or which.
-        jobs: Runs at a time, each in a process of its own.
-        out: A folder that gets a record of every run.
-        on_step: Called after each step; with several jobs, for all steps of a run when it is done.
+        specs: Specs to compare, or label → spec; without labels, the names of the methods are used.
+        seeds: Number of seeds, counted up from the seed of each spec; or the seeds.
+        jobs: Number of runs at a time, each in its own process.
+        out: Folder for the records of all runs.
+        on_step: Called after each step; with several jobs, for all steps of a run when it is finished.
     """
-    named = _labelled(specs)
+    labelled = _labelled(specs)
     plan: list[tuple[str, Spec, str | None]] = []
-    for label, spec in named.items():
+    for label, spec in labelled.items():
+        fill_defaults(spec)  # an error in any spec is reported before the first run
         first = spec.run.seed
         for seed in range(first, first + seeds) if isinstance(seeds, int) else seeds:
-            folder = None if out is None else str(Path(out) / f"{_safe(label)}-{seed}")
-            plan.append((label, spec.with_settings([f"run.seed={seed}"]), folder))
+            folder = None if out is None else str(Path(out) / f"{_folder_name(label)}-{seed}")
+            plan.append((label, spec.with_values({"run.seed": seed}), folder))
     if not plan:
         raise SpecError("There is nothing to compare: give at least one method and one seed")
     if jobs > 1:
-        records = _side_by_side(plan, jobs, on_step)
+        records = _in_processes(plan, jobs, on_step)
     else:
-        records = [_one(label, spec, folder, _told(on_step, label)) for label, spec, folder in plan]
-    groups: dict[str, list[RunRecord]] = {label: [] for label in named}
+        records = [_run(label, spec, folder, _on_round(on_step, label)) for label, spec, folder in plan]
+    groups: dict[str, list[RunRecord]] = {label: [] for label in labelled}
     for (label, _, _), record in zip(plan, records, strict=True):
         groups[label].append(record)
     reference = next(iter(groups))
     tests = {label: _tests(group, groups[reference]) for label, group in groups.items() if label != reference}
-    _correct(tests)
+    _add_holm(tests)
     return Comparison(groups, [_row(label, group) for label, group in groups.items()], tests, reference)
 
 
-def _side_by_side(plan: list[tuple[str, Spec, str | None]], jobs: int, on_step: OnStep | None) -> list[RunRecord]:
-    """The records of runs in processes of their own."""
-    # Once here, so that what has to be downloaded or drawn is, with progress, before several processes want it.
+def _in_processes(plan: list[tuple[str, Spec, str | None]], jobs: int, on_step: OnStep | None) -> list[RunRecord]:
+    """Run the plan in separate processes."""
+    # Load the data here first, so that downloads and generated data are done once and show their progress.
     for data in {repr(spec.data): spec.data for _, spec, _ in plan}.values():
-        datasets.load(data.name, **dict(data.options))
+        datasets.load(data.name, **data.options)
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
     try:
-        futures = {pool.submit(_one, label, spec.to_dict(), folder): label for label, spec, folder in plan}
+        futures = {pool.submit(_run, label, spec.to_dict(), folder): label for label, spec, folder in plan}
         for future in as_completed(futures):
-            rows, told = future.result().rounds, _told(on_step, futures[future])
-            if told is not None:
+            rows, on_round = future.result().rounds, _on_round(on_step, futures[future])
+            if on_round is not None:
                 for row in rows:
-                    told(row)
+                    on_round(row)
         return [future.result() for future in futures]
-    finally:  # after an error or Ctrl-C the others are not begun, and nobody waits for those that are
+    finally:  # after an error or Ctrl-C, pending runs are canceled and running ones are not awaited
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _one(label: str, spec: Spec | dict[str, Any], folder: str | None, on_round: OnRound | None = None) -> RunRecord:
+def _run(label: str, spec: SpecLike, folder: str | None, on_round: OnRound | None = None) -> RunRecord:
     try:
         return run(spec, out=folder, on_round=on_round)
     except FederationError as fault:
         raise type(fault)(f"{label}: {fault}") from fault
 
 
-def _told(on_step: OnStep | None, label: str) -> OnRound | None:
+def _on_round(on_step: OnStep | None, label: str) -> OnRound | None:
     return None if on_step is None else lambda row: on_step(label, row)
 
 
-def _safe(label: str) -> str:
-    """A label as the name of a folder."""
+def _folder_name(label: str) -> str:
     return re.sub(r"[^A-Za-z0-9._=-]+", "_", label)
 
 
-def _labelled(specs: Any) -> dict[str, Spec]:
+def _labelled(specs: Iterable[SpecLike] | Mapping[str, SpecLike]) -> dict[str, Spec]:
     if isinstance(specs, Mapping):
         return {str(label): Spec.of(spec) for label, spec in specs.items()}
-    named: dict[str, Spec] = {}
+    labelled: dict[str, Spec] = {}
     for given in specs:
         spec = Spec.of(given)
         label, number = spec.method.name, 2
-        while label in named:
+        while label in labelled:
             label, number = f"{spec.method.name}-{number}", number + 1
-        named[label] = spec
-    return named
+        labelled[label] = spec
+    return labelled
 
 
-def value(summary: Mapping[str, Any], path: tuple[str, ...]) -> float | None:
-    """The number at a path of a summary, or None."""
-    here: Any = summary
-    for key in path:
-        here = here.get(key) if isinstance(here, Mapping) else None
-    return None if here is None else float(here)
-
-
-def _row(label: str, group: list[RunRecord]) -> dict[str, Any]:
-    row: dict[str, Any] = {"method": label, "seeds": len(group)}
+def _row(label: str, group: list[RunRecord]) -> JsonObject:
+    row: JsonObject = {"method": label, "seeds": len(group)}
     for column, path in COLUMNS.items():
-        values = [found for record in group if (found := value(record.summary, path)) is not None]
+        values = [found for record in group if (found := number_at(record.summary, path)) is not None]
         row[column] = statistics.fmean(values) if values else None
         row[f"{column}_deviation"] = statistics.stdev(values) if len(values) > 1 else None
     return row
 
 
 def _tests(group: list[RunRecord], reference: list[RunRecord]) -> dict[str, float | None]:
-    """Paired over seeds, one-sided: t-test, and Wilcoxon's signed ranks as a check; and the difference over rounds."""
+    """Paired one-sided tests over seeds (t-test, Wilcoxon signed-rank), and the difference over rounds."""
     pairs = [
-        (value(a.summary, COLUMNS["last_ten"]), value(b.summary, COLUMNS["last_ten"]))
+        (number_at(a.summary, COLUMNS["last_ten"]), number_at(b.summary, COLUMNS["last_ten"]))
         for a, b in zip(group, reference, strict=True)
     ]
     differences = [a - b for a, b in pairs if a is not None and b is not None]
@@ -186,7 +202,7 @@ def _tests(group: list[RunRecord], reference: list[RunRecord]) -> dict[str, floa
     found |= _improvement(group, reference)
     if differences:
         found["difference"] = statistics.fmean(differences)
-    if len(differences) > 1 and statistics.stdev(differences) > 0:  # equal differences leave nothing to test
+    if len(differences) > 1 and statistics.stdev(differences) > 0:  # equal differences cannot be tested
         from scipy import stats
 
         t_test = float(stats.ttest_1samp(differences, 0.0, alternative="greater").pvalue)
@@ -197,7 +213,7 @@ def _tests(group: list[RunRecord], reference: list[RunRecord]) -> dict[str, floa
 
 
 def _improvement(group: list[RunRecord], reference: list[RunRecord]) -> dict[str, float | None]:
-    """FedSim's mean improvement; None where the runs were not scored in as many rounds."""
+    """FedSim's mean improvement; None if the runs were not evaluated in the same number of rounds."""
     both = [[trained_curve(record.rounds) for record in records] for records in (group, reference)]
     lengths = {len(each) for curves in both for each in curves}
     if len(lengths) != 1 or lengths == {0}:
@@ -206,8 +222,8 @@ def _improvement(group: list[RunRecord], reference: list[RunRecord]) -> dict[str
     return {"improvement": found.mean, "improvement_deviation": found.deviation}
 
 
-def _correct(tests: dict[str, dict[str, float | None]]) -> None:
-    """Put Holm's correction beside the p-values of the t-tests."""
+def _add_holm(tests: dict[str, dict[str, float | None]]) -> None:
+    """Add Holm's correction to the p-values of the t-tests."""
     tested = {label: p for label, test in tests.items() if (p := test["t_test"]) is not None}
     for label, p in zip(tested, metrics.holm(list(tested.values())) if tested else [], strict=True):
         tests[label]["t_test_holm"] = p

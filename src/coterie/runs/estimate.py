@@ -1,60 +1,60 @@
-"""What a run will cost, before it is run: a few rounds are played and the rest is counted up from them.
+"""`estimate`: time, traffic and memory of a run, extrapolated from its first rounds.
 
-Preparing that comes between later rounds, as in FL+HC and SR-FCA, is not in it.
+Preparation steps that come between later rounds, as in FL+HC and SR-FCA, are not included.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from coterie import tree
 from coterie.federation.compilation import compilations
 from coterie.runs.build import build
-from coterie.runs.spec import Spec
+from coterie.runs.record import JsonObject
+from coterie.runs.spec import Spec, SpecLike
 from coterie.runs.summary import peak_rss_bytes
 from coterie.seeds import Seed
 
-#: Rounds that are played to find out; the first two also compile.
+#: Number of rounds that are run; the first two include compilation.
 TRIED = 4
 
 
 class _Clock:
-    """Seconds from one look to the next, without those that compiling took: these add up in `compiled`."""
+    """Measures laps without compilation time, which is summed up in `compiled`."""
 
     def __init__(self) -> None:
         self.compiled = 0.0
-        self._seen = time.perf_counter(), compilations().seconds
+        self._last = time.perf_counter(), compilations().seconds
 
     def lap(self) -> float:
-        """Seconds since the last look."""
-        before, self._seen = self._seen, (time.perf_counter(), compilations().seconds)
-        passed, compiling = (now - then for now, then in zip(self._seen, before, strict=True))
-        compiling = min(compiling, passed)  # several threads may compile at a time
+        """Return the seconds since the last lap, without compilation."""
+        before, self._last = self._last, (time.perf_counter(), compilations().seconds)
+        passed, compiling = (now - then for now, then in zip(self._last, before, strict=True))
+        compiling = min(compiling, passed)  # several threads may compile at the same time
         self.compiled += compiling
         return passed - compiling
 
 
-def estimate(spec: Spec) -> dict[str, Any]:
-    """Seconds, bytes and memory of a spec, from a few of its rounds on its own data."""
+def estimate(spec: SpecLike | None = None) -> JsonObject:
+    """Estimate seconds, bytes and memory of a run from its first rounds.
+
+    Args:
+        spec: Nested dicts, the path of a TOML file, or a Spec.
+    """
     clock = _Clock()
-    tried = min(TRIED, spec.run.rounds)
-    built = build(spec)
-    session = built.session
-    ready = clock.lap()
-    while session.stage == "prepare":
-        session.step()
-    preparing = clock.lap()
-    spent = []
-    for _ in range(tried):
-        if session.stage == "done":
-            break
-        session.step()
-        spent.append(clock.lap())
-    rounds = min(built.spec.run.rounds, session.t) if session.stage == "done" else built.spec.run.rounds
-    scorings = -(-rounds // built.spec.run.evaluate_every)
+    built = build(Spec.of(spec))
+    session, settings = built.session, built.spec.run
+    set_up = clock.lap()
+    preparing, spent = 0.0, []
+    for step in session.steps(min(TRIED, settings.rounds)):
+        if step.stage == "prepare":
+            preparing += clock.lap()
+        else:
+            spent.append(clock.lap())
+    rounds = min(settings.rounds, session.t) if session.stage == "done" else settings.rounds
+    evaluations = -(-rounds // settings.evaluate_every)
     session.evaluate()
-    clock.lap()  # the first one also traces
+    clock.lap()  # the first evaluation includes tracing
     session.evaluate()
     scoring = clock.lap()
     per_round = min(spent) if spent else 0.0
@@ -68,12 +68,12 @@ def estimate(spec: Spec) -> dict[str, Any]:
         "model_bytes": tree.nbytes(built.task.init(Seed(0))),
         "rounds": rounds,
         "seconds": {
-            "set_up": round(ready, 3),
+            "set_up": round(set_up, 3),
             "preparing": round(preparing, 3),
             "compile": round(clock.compiled, 3),
             "round": round(per_round, 5),
             "scoring": round(scoring, 5),
-            "total": round(ready + preparing + clock.compiled + rounds * per_round + scorings * scoring, 2),
+            "total": round(set_up + preparing + clock.compiled + rounds * per_round + evaluations * scoring, 2),
         },
         "traffic": {"down_bytes": total["down"], "up_bytes": total["up"]},
         "peak_rss_bytes": peak_rss_bytes(),

@@ -1,7 +1,7 @@
-"""The model that each client last received to train from: what FlexCFL's published code scores a client with.
+"""The model that each client last received for training. FlexCFL's published code evaluates clients with it.
 
-It is that of the client's group before the round, not the mean after it, and stale for a client that was in no cohort
-since. A client that never trained has the common initial model.
+It is the model of the client's cluster before the round, not the mean after it, and stays the same while the client is
+in no cohort. A client that never trained has the common initial model.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from coterie.types import Bank, ClientId, Params
 
 
 class LastReceived:
-    """Who was sent what last."""
+    """Client → the model that it last received."""
 
     def __init__(self, first: Params) -> None:
-        """Everyone has the common initial model."""
+        """Start with the common initial model for all clients."""
         self._banks: dict[int, Bank] = {0: tree.stack([first])}
         self._last: dict[ClientId, tuple[int, int]] = {}  # bank and row
 
     def note(self, bank: Bank, row: Mapping[ClientId, int]) -> None:
-        """These clients were sent these rows of a bank."""
+        """Note that clients received rows of a bank (client → row)."""
         number = max(self._banks) + 1
         self._banks[number] = bank
         self._last |= {client: (number, place) for client, place in row.items()}
@@ -32,11 +32,11 @@ class LastReceived:
         self._banks = {each: kept for each, kept in self._banks.items() if each in used}
 
     def instead_of(self, placement: Placement) -> Placement:
-        """The same clients with the models that they last received."""
+        """Return the placement of the same clients with the models that they last received."""
         if placement.adapt is not None:
             raise SpecError(
-                "run.eval_model='last_received' is about models of groups, and here every client has one of its own; "
-                "use 'group'"
+                "run.eval_model='last_received' needs a method that serves cluster models, but here clients adapt "
+                "their own models; use 'group'"
             )
         last = {client: self._last.get(client, (0, 0)) for client in placement.row}
         places = sorted({(0, 0), *last.values()})
@@ -45,11 +45,11 @@ class LastReceived:
         return Placement(bank, {client: where[each] for client, each in last.items()})
 
     def save(self) -> dict[str, Any]:
-        """As plain data, for a checkpoint."""
+        """Return plain data for a checkpoint."""
         last = {client: list(where) for client, where in self._last.items()}
         return {"banks": {str(number): bank for number, bank in self._banks.items()}, "last": last}
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Take over what was saved."""
+        """Restore saved data."""
         self._banks = {int(number): bank for number, bank in saved["banks"].items()}
         self._last = {client: (where[0], where[1]) for client, where in saved["last"].items()}

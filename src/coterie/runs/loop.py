@@ -1,4 +1,4 @@
-"""The run loop: play, score, write down, keep checkpoints. `run` and `resume` are the ways in."""
+"""The run loop: run steps, evaluate, record, save checkpoints. `run` and `resume` are its entry points."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from coterie.models import Task
 from coterie.runs import summary as figures
 from coterie.runs.build import Built, build
 from coterie.runs.predict import described
-from coterie.runs.record import FORMAT, RunRecord, Writer
-from coterie.runs.session import Scores
-from coterie.runs.spec import Spec, read_toml
+from coterie.runs.record import FORMAT, JsonObject, RunRecord, Writer
+from coterie.runs.session import Scores, Step
+from coterie.runs.spec import Spec, SpecLike, read_toml
 
-#: Called after each step with its line.
-OnRound = Callable[[dict[str, Any]], None]
+#: Called after each step with its line of the record.
+OnRound = Callable[[JsonObject], None]
 
 
 def run(
-    spec: Spec | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    spec: SpecLike | None = None,
     *,
     out: str | os.PathLike[str] | None = None,
     on_round: OnRound | None = None,
@@ -35,23 +35,23 @@ def run(
     task: Task | None = None,
     data: FederatedData | None = None,
 ) -> RunRecord:
-    """Run a spec from the beginning.
+    """Run a spec.
 
     Args:
-        spec: A dict, the path of a TOML file, or a Spec.
-        out: The folder of the record; without it nothing is written.
-        on_round: Called after each step with its line.
-        method: A method object instead of the one named.
-        task: A task instead of the model named.
-        data: Data instead of those named.
+        spec: Nested dicts, the path of a TOML file, or a Spec.
+        out: Folder for the record; None: nothing is written.
+        on_round: Called after each step with its line of the record.
+        method: A method object that replaces the method of the spec.
+        task: A task that replaces the model of the spec.
+        data: Data that replace those of the spec.
     """
-    begun = time.perf_counter()
+    started = time.perf_counter()
     built = build(Spec.of(spec), method=method, task=task, data=data)
     writer = None
     if out is not None:
         writer = Writer(out)
         writer.begin(built.spec.to_toml())
-    return _Loop(built, writer, on_round, [], begun).run()
+    return _Loop(built, writer, on_round, [], started).run()
 
 
 def resume(
@@ -62,41 +62,49 @@ def resume(
     task: Task | None = None,
     data: FederatedData | None = None,
 ) -> RunRecord:
-    """Go on with a run from its last checkpoint; objects that were given to `run` are given again."""
+    """Continue a run from its last checkpoint.
+
+    Args:
+        path: Folder of the record.
+        on_round: Called after each step with its line of the record.
+        method: The method object that was given to `run`, if there was one.
+        task: The task that was given to `run`, if there was one.
+        data: The data that were given to `run`, if there were any.
+    """
     record = RunRecord.read(path)
     if record.summary.get("status") == "done":
         return record
-    begun = time.perf_counter()
+    started = time.perf_counter()
     writer = Writer(path)
-    # Built first: a checkpoint is read with the classes of states that the method's module defines.
+    # Build before reading the checkpoint: decoding needs the state classes that the method's module defines.
     plain = read_toml(Path(path) / "spec.toml")
     for section, given in (("method", method), ("model", task), ("data", data)):
-        if given is not None:  # the file knows no more than its name
+        if given is not None:  # spec.toml has only the name of an object
             plain.pop(section, None)
     built = build(Spec.from_dict(plain), method=method, task=task, data=data)
     saved = writer.saved()
     built.session.load(saved["session"])
     rows = writer.rewind(saved["steps"])
-    return _Loop(built, writer, on_round, rows, begun - saved["seconds"]["total"], saved["seconds"]).run()
+    return _Loop(built, writer, on_round, rows, started - saved["seconds"]["total"], saved["seconds"]).run()
 
 
 class _Loop:
-    """One run while it goes on."""
+    """One run."""
 
     def __init__(
         self,
         built: Built,
         writer: Writer | None,
         on_round: OnRound | None,
-        rows: list[dict[str, Any]],
-        begun: float,
+        rows: list[JsonObject],
+        started: float,
         seconds: Mapping[str, float] | None = None,
     ) -> None:
         self._built = built
         self._writer = writer
         self._on_round = on_round
         self._rows = rows
-        self._begun = begun
+        self._started = started
         self._compiled = compilations().seconds
         self._seconds = (
             dict(seconds) if seconds else {"training": 0.0, "evaluation": 0.0, "clustering": 0.0, "compile": 0.0}
@@ -105,17 +113,17 @@ class _Loop:
         self._snapshot = self._save()
 
     def run(self) -> RunRecord:
-        """To the end, or until it is interrupted or diverges; the record up to then is kept."""
-        # What overflows is found by the checks of replies and states, which say whose it is.
+        """Run to the end; a run that is interrupted or diverges keeps its record so far."""
+        # Overflows are found by the checks of replies and states, whose errors name the clients.
         with np.errstate(over="ignore", invalid="ignore"):
             return self._run()
 
     def _run(self) -> RunRecord:
         try:
-            while self._goes_on():
-                self._step()
+            for step in self._built.session.steps(self._built.spec.run.rounds):
+                self._record(step)
             if self._scores is None:
-                self._score({})
+                self._evaluate({})
             return self._finish("done")
         except KeyboardInterrupt:
             self._checkpoint()
@@ -126,40 +134,29 @@ class _Loop:
                 raise
             raise Diverged(f"{fault}\nThe record up to then is in {self._writer.path}") from fault
 
-    def _goes_on(self) -> bool:
-        session = self._built.session
-        return session.stage == "prepare" or (session.stage == "train" and session.t < self._built.spec.run.rounds)
-
-    def _step(self) -> None:
-        session, spec = self._built.session, self._built.spec
-        welcome = session.welcome()
-        clock, asking = time.perf_counter(), session.asking
-        earlier = session.traffic.by_purpose(-1) if session.stage == "prepare" else {}
-        step = session.step()
-        spent = time.perf_counter() - clock
-        # What is not spent waiting for clients is the server's own: clustering, averaging.
-        self._seconds["training"] += session.asking - asking
-        self._seconds["clustering"] += max(0.0, spent - (session.asking - asking))
-        row = figures.step_row(step, session.traffic, earlier, spent, self._built.truth)
-        if session.stage == "done":
-            welcome = session.welcome() or welcome
-        if welcome is not None:
-            row["newcomers"] = figures.welcome_row(welcome, self._built.truth, self._built.task.classes)
-        due = step.stage == "train" and session.t % spec.run.evaluate_every == 0
-        if due or (step.round is not None and step.round.closes) or not self._goes_on():
-            self._score(row)
+    def _record(self, step: Step[Any]) -> None:
+        session, settings = self._built.session, self._built.spec.run
+        self._seconds["training"] += step.waiting
+        # Time not spent waiting for clients is the server's own: clustering, averaging.
+        self._seconds["clustering"] += max(0.0, step.seconds - step.waiting)
+        row = figures.step_row(step, self._built.truth)
+        if step.newcomers is not None:
+            row["newcomers"] = figures.newcomers_row(step.newcomers, self._built.truth, self._built.task.classes)
+        due = step.stage == "train" and session.t % settings.evaluate_every == 0
+        if due or (step.round is not None and step.round.closes) or session.finished(settings.rounds):
+            self._evaluate(row)
         self._rows.append(row)
         if self._writer is not None:
             if step.round is not None and step.round.evidence:
                 self._writer.evidence(len(self._rows) - 1, step.round.evidence)
             self._writer.append(row)
         self._snapshot = self._save()
-        if step.stage == "prepare" or session.t % spec.run.checkpoint_every == 0:
+        if step.stage == "prepare" or session.t % settings.checkpoint_every == 0:
             self._checkpoint()
         if self._on_round is not None:
             self._on_round(row)
 
-    def _score(self, row: dict[str, Any]) -> None:
+    def _evaluate(self, row: JsonObject) -> None:
         clock = time.perf_counter()
         self._scores = self._built.session.evaluate()
         truth, classes = self._built.truth, self._built.task.classes
@@ -167,7 +164,7 @@ class _Loop:
         self._seconds["evaluation"] += time.perf_counter() - clock
 
     def _save(self) -> dict[str, Any]:
-        # A round that is interrupted leaves no trace: this was taken after the last one that was not.
+        # Taken after each complete step, so that an interrupted step leaves no trace in a checkpoint.
         return {"session": self._built.session.snapshot(), "steps": len(self._rows), "seconds": self._times()}
 
     def _checkpoint(self) -> None:
@@ -176,11 +173,11 @@ class _Loop:
 
     def _times(self) -> dict[str, float]:
         compiled = self._seconds["compile"] + compilations().seconds - self._compiled
-        return {**self._seconds, "total": time.perf_counter() - self._begun, "compile": compiled}
+        return {**self._seconds, "total": time.perf_counter() - self._started, "compile": compiled}
 
     def _finish(self, status: str, reason: str | None = None) -> RunRecord:
         built, spec = self._built, self._built.spec
-        summary: dict[str, Any] = {
+        summary: JsonObject = {
             "format": FORMAT,
             "status": status,
             "method": spec.method.name,
@@ -196,7 +193,7 @@ class _Loop:
             **figures.final(self._rows, spec.run.target),
             "drift": figures.drift_of(self._rows, built.data) if spec.shift.name != "none" else None,
             "traffic": figures.traffic_of(built.session.traffic),
-            "refused_replies": dict(built.session.refused),
+            "rejected_replies": dict(built.session.rejected),
             "seconds": {key: round(value, 4) for key, value in self._times().items()},
             "peak_rss_bytes": figures.peak_rss_bytes(),
             "versions": figures.versions(),

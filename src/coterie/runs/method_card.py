@@ -19,11 +19,12 @@ from coterie.clients.schema import Model, Ragged, Schema, Settings
 from coterie.clients.work import Work
 from coterie.data.federated import FederatedData
 from coterie.federation import Adapt, Cached, Cohort, Mean, Replies, Sequential, Server, Traffic
-from coterie.federation.protocol import means_of
+from coterie.federation.protocol import Federation, means_of
 from coterie.methods import build
 from coterie.models import Normalize, Task
 from coterie.models.library import build as build_model
 from coterie.runs.sampling import Sampler
+from coterie.runs.session import Session
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Params
 
@@ -131,31 +132,31 @@ class _Notes:
 class _Witness:
     """A federation that notes what is asked of it."""
 
-    def __init__(self, server: Server, notes: _Notes) -> None:
-        self._server = server
+    def __init__(self, fed: Federation, notes: _Notes) -> None:
+        self._fed = fed
         self._notes = notes
 
     @property
     def clients(self) -> Sequence[ClientId]:
-        return self._server.clients
+        return self._fed.clients
 
     @property
     def task(self) -> Task:
-        return self._server.task
+        return self._fed.task
 
     @property
     def traffic(self) -> Traffic:
-        return self._server.traffic
+        return self._fed.traffic
 
     @property
     def robust(self) -> bool:
-        return self._server.robust
+        return self._fed.robust
 
     def average(self, bank: Bank, weights: Sequence[float] | Array) -> Params:
-        return self._server.average(bank, weights)
+        return self._fed.average(bank, weights)
 
     def on(self, task: Task) -> _Witness:
-        return _Witness(self._server.on(task), self._notes)
+        return _Witness(self._fed.on(task), self._notes)
 
     def ask(
         self,
@@ -171,7 +172,7 @@ class _Witness:
         clients = cohort if isinstance(cohort, Cohort) else tuple(cohort)
         if len(clients):
             self._note(clients, work, reduce, after, given)
-        return self._server.ask(clients, work, seed, reduce=reduce, after=after, **given)
+        return self._fed.ask(clients, work, seed, reduce=reduce, after=after, **given)
 
     def _note(
         self,
@@ -209,28 +210,23 @@ def card(name: str, options: Mapping[str, Any] | None = None) -> Card:
     data = _tiny()
     task = build_model("mclr", data.shape, data.classes, normalize=Normalize(0.0, 255.0))
     server, notes, seed = Server(Sequential(data, task)), _Notes(), Seed(0)
-    fed = _Witness(server, notes)
-    here, stranger = data.clients[:-1], data.clients[-1]
+    members, newcomer = data.clients[:-1], data.clients[-1]
     assert data.truth is not None
     truth = dict(zip(data.clients, data.truth.tolist(), strict=True))
-    given = {"truth": truth, "rounds": ROUNDS, "clients_per_round": COHORT, "clients": len(here)}
+    given = {"truth": truth, "rounds": ROUNDS, "clients_per_round": COHORT, "clients": len(members)}
     method = build(name, LocalSGD(epochs=1, batch_size=8, learning_rate=0.5), given, **dict(options or {}))
-    sampler, state, t, step = Sampler(here, COHORT, seed), method.start(task, seed), 0, 0
-    while (stage := method.stage(state)) != "done" and t < ROUNDS:
-        notes.when = "preparing" if stage == "prepare" else "round"
-        if stage == "prepare":
-            cohort, name_of_step = sampler.everyone(step, t), seed.fold("prepare", step)
-            step += 1
-        else:
-            cohort, name_of_step = sampler.cohort(t), seed.fold("round", t)
-            t += 1
-        notes.cohort = frozenset(cohort)
-        state = method.round(state, fed, cohort, name_of_step).state
+
+    def observe(fed: Federation, stage: Literal["prepare", "train", "place"], clients: Iterable[ClientId]) -> _Witness:
+        notes.when, notes.cohort = _STAGES[stage], frozenset(clients)
+        return _Witness(fed, notes)
+
+    session = Session(method, server, seed, Sampler(members, COHORT, seed), observer=observe)
+    for _ in session.steps(ROUNDS):
+        pass
     size = tree.nbytes(task.init(seed))
-    rounds = _models(server.traffic, range(t), COHORT * max(t, 1), size)
+    rounds = _models(server.traffic, range(session.t), COHORT * max(session.t, 1), size)
     before = _models(server.traffic, [-1], 1, size)
-    notes.when = "newcomer"
-    method.place(state, fed, [stranger], seed.fold("place"))
+    session.place([newcomer])
     new = {
         purpose: (down - before.get(purpose, (0.0, 0.0))[0], up - before.get(purpose, (0.0, 0.0))[1])
         for purpose, (down, up) in _models(server.traffic, [-1], 1, size).items()
@@ -238,7 +234,7 @@ def card(name: str, options: Mapping[str, Any] | None = None) -> Card:
     return Card(
         tuple(notes.asks.values()),
         _rounded(rounds),
-        _rounded({purpose: (down / len(here), up / len(here)) for purpose, (down, up) in before.items()}),
+        _rounded({purpose: (down / len(members), up / len(members)) for purpose, (down, up) in before.items()}),
         _rounded({purpose: ways for purpose, ways in new.items() if any(ways)}),
         tuple(when for when in _WHEN if when in notes.handed_over),
         notes.grouped,
@@ -260,6 +256,11 @@ def in_words(schema: Schema) -> str:
 _SCALAR = "a number"
 _DISTANCE = "distance to the mean"
 _UNTOLD = ("control", "evaluate")
+_STAGES: dict[Literal["prepare", "train", "place"], When] = {
+    "prepare": "preparing",
+    "train": "round",
+    "place": "newcomer",
+}
 _WHEN: dict[When, str] = {"preparing": "while preparing", "round": "in rounds", "newcomer": "for a newcomer"}
 
 

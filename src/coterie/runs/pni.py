@@ -1,4 +1,4 @@
-"""FedSim's non-IID index of a federation: how unlike its clients' examples are, seen through random models.
+"""PNI, FedSim's non-IID index of a federation: how much the errors of random models differ between clients.
 
     RMSE_i = √(mean (ŷ - y)²)                    client i: on its training examples, with one random model for all
     PNI    = mean_i √(Σ_{j≠i} (RMSE_i - RMSE_j)²)
@@ -9,7 +9,6 @@ Palihawadana et al., doi:10.1016/j.neucom.2021.08.141, equations 15 to 18; avera
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -18,39 +17,38 @@ from coterie.clients.label_errors import label_errors
 from coterie.errors import SpecError
 from coterie.federation import vectorized
 from coterie.runs.build import build
+from coterie.runs.record import JsonObject
 from coterie.runs.spec import Spec
 from coterie.seeds import Seed
 from coterie.types import Array
 
-#: So many go through the examples together, where their numbers of parameters add up to no more than this.
-AT_ONCE, SMALL = 10, 2**17
+#: Number of models per pass over the examples, and the largest number of parameters of all of them.
+MODELS_PER_PASS, PARAMETERS_PER_PASS = 10, 2**17
 
 
-def pni(spec: Spec, *, draws: int, on_draw: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """The index of a spec's data with a spec's model; only one number a client and random model is looked at.
+def pni(spec: Spec, *, draws: int, on_draw: Callable[[int], None] | None = None) -> JsonObject:
+    """Compute the index of the data and model of a spec. The server sees one number per client and random model.
 
     Args:
-        spec: Of which data, model and seed count; clients without training examples are left out.
-        draws: Random models to average over.
-        on_draw: Called with how many are done.
+        spec: Data, model and seed; clients without training examples are left out.
+        draws: Number of random models to average over.
+        on_draw: Called with the number of models done.
 
     Returns:
-        `pni` and `scaled` (divided by √(clients - 1)), each with mean and deviation over the random models; `rmse`:
-        the clients' errors, averaged over those models, with the clients that have the lowest and the highest.
+        `pni` and `scaled` (divided by √(clients - 1)), each with mean and standard deviation over the random models;
+        `rmse`: the clients' errors averaged over the models: mean, lowest and highest.
     """
     if draws < 1:
         raise SpecError(f"PNI needs at least 1 random model, got {draws}")
     built = build(spec)
     clients = sorted(set(built.data.clients).difference(built.idle))
     if len(clients) < 2:
-        raise SpecError(
-            f"PNI compares clients: {built.data.name} has {len(clients)} with training examples, 2 are needed"
-        )
+        raise SpecError(f"PNI needs at least 2 clients with training examples, {built.data.name} has {len(clients)}")
     fed, root = vectorized(built.data, built.task, threads=built.spec.run.threads or None), Seed(built.spec.run.seed)
-    at_once = max(1, min(AT_ONCE, SMALL // built.session.parameters))
+    per_pass = max(1, min(MODELS_PER_PASS, PARAMETERS_PER_PASS // built.session.parameters))
     errors: list[Array] = []
     while len(errors) < draws:
-        numbers = range(len(errors), min(draws, len(errors) + at_once))
+        numbers = range(len(errors), min(draws, len(errors) + per_pass))
         models = tree.stack(built.task.init(root.fold("pni", draw)) for draw in numbers)
         got = fed.ask(clients, label_errors, root, models=models)
         errors.extend(np.sqrt(np.asarray(got["squares"], np.float64).T / got.samples))  # (models, clients)
@@ -76,5 +74,5 @@ def pni(spec: Spec, *, draws: int, on_draw: Callable[[int], None] | None = None)
 
 
 def _spread(values: list[float]) -> dict[str, float | None]:
-    """Mean and deviation over random models; None for the deviation of one."""
+    """Mean and standard deviation; None for the deviation of a single value."""
     return {"mean": float(np.mean(values)), "deviation": float(np.std(values, ddof=1)) if len(values) > 1 else None}

@@ -1,4 +1,4 @@
-"""Predictions of recorded models: the task is built again from what the record says of it."""
+"""Predictions with recorded models; the task is rebuilt from the record."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from coterie.errors import DataError, RecordError, SpecError
 from coterie.models import Normalize, Task
 from coterie.types import Array
 
-_ROWS = 512
+_ROWS_PER_BATCH = 512
 
 
 def described(task: Task) -> dict[str, Any]:
-    """What a record keeps of a task's inputs."""
+    """Return the description of a task's inputs that a record stores."""
     rule = task.normalize
     numbers = (
         {"mean": np.asarray(rule.mean), "deviation": np.asarray(rule.deviation)} if isinstance(rule, Normalize) else {}
@@ -27,18 +27,26 @@ def described(task: Task) -> dict[str, Any]:
 
 
 def rebuilt(served: Mapping[str, Any]) -> Task:
-    """The task of a record."""
+    """Rebuild the task of a record."""
     about, spec = served["input"], served["spec"]["model"]
     options = {key: value for key, value in spec.items() if key not in ("name", "normalize")}
     normalize = Normalize(about["mean"], about["deviation"]) if "mean" in about else None
     try:
         return models.build(spec["name"], tuple(about["shape"]), about["classes"], normalize=normalize, **options)
     except SpecError as fault:
-        raise RecordError(f"This run had a model of its own; use record.models() with it ({fault})") from fault
+        raise RecordError(
+            f"This run used a task object, which cannot be rebuilt; use record.models() with it ({fault})"
+        ) from fault
 
 
 def predict(served: Mapping[str, Any], row: int, x: Array) -> Array:
-    """Classes, or numbers, for stored inputs; ids of words, where the model takes a vector for each, are looked up."""
+    """Predict classes, or numbers for regression.
+
+    Args:
+        served: The models of a record (`RunRecord.served`).
+        row: Row of the model in the bank.
+        x: Inputs as the data set stores them. Word ids are replaced by their vectors if the model takes vectors.
+    """
     task = rebuilt(served)
     table = None
     if tuple(x.shape[1:]) != task.shape:
@@ -47,10 +55,10 @@ def predict(served: Mapping[str, Any], row: int, x: Array) -> Array:
         table = _table(served, task)
         if x.size and not 0 <= int(x.min()) <= int(x.max()) < len(table):
             raise RecordError(
-                f"The data have vectors for the ids 0 to {len(table) - 1}, got ids from {x.min()} to {x.max()}"
+                f"The data have word vectors for ids 0 to {len(table) - 1}, got ids from {x.min()} to {x.max()}"
             )
     params = tree.row(served["bank"], row)
-    chunks = (x[first : first + _ROWS] for first in range(0, len(x), _ROWS))
+    chunks = (x[first : first + _ROWS_PER_BATCH] for first in range(0, len(x), _ROWS_PER_BATCH))
     parts = [np.asarray(task.outputs(params, chunk if table is None else table[chunk])) for chunk in chunks]
     raw = np.concatenate(parts) if parts else np.zeros((0, task.classes or 1), np.float32)
     return raw.argmax(axis=1) if task.classes is not None else raw
@@ -61,18 +69,18 @@ def _shape(task: Task) -> str:
 
 
 def _table(served: Mapping[str, Any], task: Task) -> Array:
-    """The vectors that stood for ids in the data of the run: no record holds them, so the data are loaded again."""
+    """Word vectors of the run's data. A record does not store them, so the data are loaded again."""
     about = {**served["spec"]["data"]}
     name = about.pop("name")
-    hint = f"the model takes vectors, {_shape(task)}; make them of ids with data.inputs(rows) of the data of the run"
+    hint = f"the model takes vectors of shape {_shape(task)}; compute them with data.inputs(rows) of the run's data"
     try:
         table, shape, source = _loaded(name, **about)
     except (DataError, SpecError) as fault:
         raise RecordError(f"{name} cannot be loaded again, and {hint} ({fault})") from fault
     if table is None or shape != task.shape:
-        raise RecordError(f"{name} has no vectors for ids, and {hint}")
+        raise RecordError(f"{name} has no word vectors, and {hint}")
     if served.get("source", source) != source:
-        raise RecordError(f"{name} is now {source!r} and was {served['source']!r} then, and {hint}")
+        raise RecordError(f"{name} is now {source!r} and was {served['source']!r} in the run, and {hint}")
     return table
 
 

@@ -1,11 +1,13 @@
-"""The record of a run: a folder that explains itself, written as the run goes, readable without running anything.
+"""The record of a run: a folder that is written during the run and can be read without running anything.
 
-spec.toml               what was run, every default visible
-rounds.jsonl            one line a step, appended
-summary.json            the figures in the end
-models.safetensors      the models that are served, and who is served which
-evidence/NNNNN.safetensors   what clustering was decided on
-checkpoint/latest.safetensors   all that is needed to go on
+    spec.toml                       the resolved spec
+    rounds.jsonl                    one line per step, appended
+    summary.json                    the final figures
+    models.safetensors              the models, and client → model
+    evidence/NNNNN.safetensors      what the clustering of a step was based on
+    checkpoint/latest.safetensors   everything that `resume` needs
+
+`docs/record-format.md` describes the keys.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,8 +27,14 @@ from coterie import codec, tree
 from coterie.errors import RecordError, unknown
 from coterie.types import Array, Bank
 
-#: Of the folder; older ones are read for ever.
-FORMAT = 1
+if TYPE_CHECKING:
+    import pandas
+
+#: A JSON object: a line of `rounds.jsonl`, a summary.
+JsonObject = dict[str, Any]
+
+#: Format of the folder. Records of other formats are not read.
+FORMAT = 2
 
 _SPEC, _ROUNDS, _SUMMARY, _MODELS = "spec.toml", "rounds.jsonl", "summary.json", "models.safetensors"
 _CHECKPOINT = Path("checkpoint") / "latest.safetensors"
@@ -34,50 +42,41 @@ _CHECKPOINT = Path("checkpoint") / "latest.safetensors"
 
 @dataclass
 class RunRecord:
-    """What happened in a run.
+    """The record of a run.
 
     Attributes:
-        summary: The figures in the end.
-        rounds: One dict a step.
-        path: The folder; None for a run that was not written down.
-        served: The models and who is served which: `bank`, `row` (client → row), `input` (shape, classes,
-            normalization), `spec`, `source` of the data, `attackers` (who did harm).
+        summary: The final figures; empty if the run is not finished.
+        rounds: One dict per step.
+        path: The folder; None if the run was not written to disk.
+        served: The models and which client gets which: `bank`, `row` (client → row), `input` (shape, classes,
+            normalization), `spec`, `source` of the data, `attackers` (malicious clients). Empty if the run is not
+            finished.
     """
 
-    summary: dict[str, Any]
-    rounds: list[dict[str, Any]]
+    summary: JsonObject
+    rounds: list[JsonObject]
     path: Path | None = None
     served: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> RunRecord:
-        """The record in a folder; of a run that is not over, without summary and models."""
+        """Read the record in a folder; an unfinished run has no summary and no models."""
         folder = Path(path)
         if not (folder / _SPEC).is_file():
             raise RecordError(f"{folder} is not the record of a run: it has no {_SPEC}")
-        summary: dict[str, Any] = {}
-        if (folder / _SUMMARY).is_file():
-            try:
-                summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
-                newer = summary.get("format", 0) > FORMAT
-            except (ValueError, AttributeError, TypeError) as fault:
-                raise RecordError(f"{folder / _SUMMARY} is damaged: {fault}") from fault
-            if newer:
-                raise RecordError(f"{folder} has format {summary['format']}; this version reads up to {FORMAT}")
-        served = {}
-        if (folder / _MODELS).is_file():
-            served = _decoded(folder / _MODELS)
+        summary = _read_summary(folder / _SUMMARY) if (folder / _SUMMARY).is_file() else {}
+        served = _decoded(folder / _MODELS) if (folder / _MODELS).is_file() else {}
         return cls(summary, read_rounds(folder), folder, served)
 
     def models(self) -> Bank:
-        """The models that are served, stacked."""
+        """Return the models, stacked along a leading axis."""
         if not self.served:
-            raise RecordError("This run has no models yet: it is not over. Go on with: coterie resume RUN")
+            raise RecordError("This run is not finished and has no models yet. Continue it with: coterie resume RUN")
         bank: Bank = self.served["bank"]
         return bank
 
     def model_of(self, who: str | int) -> int:
-        """The row of the bank that serves a client, or of a cluster itself."""
+        """Return the row of the bank that a client is served, or of a cluster given by its number."""
         bank, row = self.models(), self.served["row"]
         if isinstance(who, str) and who in row:
             return int(row[who])
@@ -90,33 +89,33 @@ class RunRecord:
         )
 
     def predict(self, who: str | int, x: Array) -> Array:
-        """What the model of a client (or cluster) says of stored inputs: classes, or numbers."""
+        """Return the predictions of the model of a client or cluster: classes, or numbers for regression."""
         from coterie.runs.predict import predict
 
         if self.served.get("adapted"):
             raise RecordError(
-                "The clients of this run serve themselves a model of their own, which never left them; "
-                "record.models() holds the one that they start from"
+                "The clients of this run adapt the model to their own data, and the adapted models stay with them; "
+                "record.models() holds the model before adaptation"
             )
         return predict(self.served, self.model_of(who), np.asarray(x))
 
-    def to_frame(self) -> Any:
-        """The rounds as a table of pandas, nested names joined by dots."""
+    def to_frame(self) -> pandas.DataFrame:
+        """Return the rounds as a pandas DataFrame, nested keys joined by dots."""
         try:
             import pandas
         except ImportError as fault:
             raise RecordError("to_frame needs pandas: pip install 'coterie[table]'") from fault
-        by_client = ("assignment", "kinds")
+        by_client = ("assignment", "true_clusters")
         keep = [{key: value for key, value in row.items() if key not in by_client} for row in self.rounds]
         return pandas.json_normalize(keep)
 
 
-def read_rounds(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a record; a last line that was cut off while it was written is left out."""
+def read_rounds(folder: Path) -> list[JsonObject]:
+    """Read the lines of a record; a last line that was cut off while it was written is left out."""
     file = folder / _ROUNDS
     if not file.is_file():
         return []
-    rows: list[dict[str, Any]] = []
+    rows: list[JsonObject] = []
     lines = file.read_bytes().split(b"\n")
     for number, line in enumerate(lines):
         if not line:
@@ -128,9 +127,24 @@ def read_rounds(folder: Path) -> list[dict[str, Any]]:
                 break
             raise RecordError(f"{file} is damaged in line {number + 1}") from fault
         if not isinstance(row, dict):
-            raise RecordError(f"{file} is damaged in line {number + 1}: not a table of values")
+            raise RecordError(f"{file} is damaged in line {number + 1}: not a JSON object")
         rows.append(row)
     return rows
+
+
+def _read_summary(file: Path) -> JsonObject:
+    try:
+        summary = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as fault:
+        raise RecordError(f"{file} is damaged: {fault}") from fault
+    if not isinstance(summary, dict):
+        raise RecordError(f"{file} is damaged: not a JSON object")
+    if (found := summary.get("format")) != FORMAT:
+        raise RecordError(
+            f"{file.parent} has record format {found}; this version of Coterie reads format {FORMAT}. "
+            "Read it with the version that wrote it, or run it again"
+        )
+    return summary
 
 
 def _decoded(file: Path) -> dict[str, Any]:
@@ -139,19 +153,19 @@ def _decoded(file: Path) -> dict[str, Any]:
     except RecordError as fault:
         raise RecordError(f"{file}: {fault}") from fault
     if not isinstance(value, dict):
-        raise RecordError(f"{file} is damaged: it does not hold what it should")
+        raise RecordError(f"{file} is damaged: it does not contain a dict")
     return value
 
 
 class Writer:
-    """Writes a record while the run goes on. Files that are not appended to are written beside and then moved."""
+    """Writes a record during the run. All files but `rounds.jsonl` are replaced atomically."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Write into this folder, which is made if it is missing."""
+        """Write into this folder."""
         self.path = Path(path)
 
     def begin(self, spec_toml: str) -> None:
-        """Make the folder; refuse one that holds another run."""
+        """Create the folder; one that is not empty is an error."""
         with _explained(self.path):
             if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
                 raise RecordError(
@@ -161,51 +175,51 @@ class Writer:
             write_whole(self.path / _SPEC, spec_toml.encode())
             (self.path / _ROUNDS).touch()
 
-    def rewind(self, steps: int) -> list[dict[str, Any]]:
-        """Keep the first `steps` lines, those that a checkpoint knows of."""
+    def rewind(self, steps: int) -> list[JsonObject]:
+        """Keep the first `steps` lines, those that the checkpoint includes, and return them."""
         with _explained(self.path):
             rows = read_rounds(self.path)[:steps]
             write_whole(self.path / _ROUNDS, "".join(_line(row) for row in rows).encode())
             return rows
 
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Add a line."""
+    def append(self, row: JsonObject) -> None:
+        """Append a line."""
         with _explained(self.path), (self.path / _ROUNDS).open("a", encoding="utf-8") as file:
             file.write(_line(row))
 
     def evidence(self, step: int, evidence: Mapping[str, Any]) -> None:
-        """Keep what clustering was decided on."""
+        """Write what the clustering of a step was based on."""
         with _explained(self.path):
             (self.path / "evidence").mkdir(exist_ok=True)
             write_whole(self.path / "evidence" / f"{step:05d}.safetensors", codec.encode(dict(evidence)))
 
     def checkpoint(self, saved: Mapping[str, Any]) -> None:
-        """Keep all that is needed to go on."""
+        """Write the checkpoint."""
         with _explained(self.path):
             (self.path / _CHECKPOINT).parent.mkdir(exist_ok=True)
             write_whole(self.path / _CHECKPOINT, codec.encode(dict(saved)))
 
     def saved(self) -> dict[str, Any]:
-        """The last checkpoint."""
+        """Read the last checkpoint."""
         file = self.path / _CHECKPOINT
         if not file.is_file():
-            raise RecordError(f"{self.path} has no checkpoint to go on from; run it again")
+            raise RecordError(f"{self.path} has no checkpoint to resume from; run it again")
         return _decoded(file)
 
-    def end(self, summary: Mapping[str, Any], served: Mapping[str, Any]) -> None:
-        """Write the figures and the models."""
+    def end(self, summary: JsonObject, served: Mapping[str, Any]) -> None:
+        """Write summary and models."""
         with _explained(self.path):
             if served:
                 write_whole(self.path / _MODELS, codec.encode(dict(served)))
             write_whole(self.path / _SUMMARY, (json.dumps(finite(summary), indent=2) + "\n").encode())
 
 
-def _line(row: Mapping[str, Any]) -> str:
+def _line(row: JsonObject) -> str:
     return json.dumps(finite(row), separators=(",", ":"), allow_nan=False) + "\n"
 
 
 def finite(value: Any) -> Any:
-    """The same with null for numbers that are not finite, which JSON does not have."""
+    """Replace numbers that are not finite, which JSON does not have, by None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -216,16 +230,16 @@ def finite(value: Any) -> Any:
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all: beside its place, then moved there."""
-    beside = file.with_name(file.name + ".part")
+    """Write a file atomically: to a temporary file beside it, which is then moved into place."""
+    temporary = file.with_name(file.name + ".part")
     try:
-        with beside.open("wb") as out:
+        with temporary.open("wb") as out:
             out.write(content)
             out.flush()
             os.fsync(out.fileno())
-        beside.replace(file)
+        temporary.replace(file)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

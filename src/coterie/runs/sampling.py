@@ -1,4 +1,4 @@
-"""Who takes part in a round: the same cohorts and stragglers for every method of a comparison."""
+"""Client sampling: the clients and stragglers of each round, the same for every method of a comparison."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Sampler:
     """Draws cohorts.
 
     Attributes:
-        clients: Who can be drawn, sorted.
-        size: Clients in a cohort.
-        seed: Of the run.
-        kind: `uniform`; `sweep`: all clients once in the order of their ids, then uniform; `availability`: each client
-            is there with a probability of its own, and the cohort is drawn from those.
-        stragglers: The share of each cohort that has no time for all of the work.
-        late: Newcomer → the round from which it takes part; it waits until then.
+        clients: Clients to draw from, sorted.
+        size: Clients per round.
+        seed: Random seed of the run.
+        kind: `uniform`; `sweep`: every client once in the order of ids, then uniform; `availability`: each client is
+            available with its own probability, and the cohort is drawn from the available ones.
+        stragglers: Fraction of each cohort that does only part of its local training.
+        late: Newcomer → round from which it takes part.
     """
 
     clients: Sequence[ClientId]
@@ -34,18 +34,18 @@ class Sampler:
     late: Mapping[ClientId, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse a cohort that cannot be drawn."""
-        many = len(self.clients) - len(self.late)
-        if not 1 <= self.size <= many:
+        """Validate the settings."""
+        available = len(self.clients) - len(self.late)
+        if not 1 <= self.size <= available:
             raise SpecError(
-                f"run.clients_per_round must lie between 1 and the {many} clients that have training examples"
+                f"run.clients_per_round must be between 1 and the {available} clients that have training examples"
                 f"{' and do not join later' if self.late else ''}, got {self.size}"
             )
         if not 0 <= self.stragglers <= 1:
-            raise SpecError(f"run.stragglers must be a share between 0 and 1, got {self.stragglers}")
+            raise SpecError(f"run.stragglers must be between 0 and 1, got {self.stragglers}")
 
     def cohort(self, t: int) -> Cohort:
-        """Round t's."""
+        """Return the cohort of round t."""
         seed = self.seed.fold("cohort", t)
         available = self._available(t)
         size = min(self.size, len(available))
@@ -55,32 +55,32 @@ class Sampler:
         else:
             drawn = [available[place] for place in seed.sample(len(available), size)]
         clients = tuple(sorted(set(drawn)))
-        late = round(len(clients) * self.stragglers)
-        slow = self.seed.fold("stragglers", t)
-        who = [clients[place] for place in slow.fold("who").sample(len(clients), late)]
-        efforts = dict(zip(who, slow.fold("share").uniform(late).tolist(), strict=True))
+        count = round(len(clients) * self.stragglers)
+        straggling = self.seed.fold("stragglers", t)
+        stragglers = [clients[place] for place in straggling.fold("who").sample(len(clients), count)]
+        efforts = dict(zip(stragglers, straggling.fold("share").uniform(count).tolist(), strict=True))
         return Cohort(t, clients, seed, available, efforts)
 
-    def everyone(self, step: int, t: int = 0) -> Cohort:
-        """All clients that have joined by round t, for a step of preparing before it."""
-        here = self.present(self.clients, t)
-        return Cohort(-1, here, self.seed.fold("prepare", step), here)
+    def all_clients(self, step: int, t: int = 0) -> Cohort:
+        """Return all clients that have joined by round t, for a preparation step before it."""
+        joined = self.present(self.clients, t)
+        return Cohort(-1, joined, self.seed.fold("prepare", step), joined)
 
     def present(self, clients: Sequence[ClientId], t: int) -> tuple[ClientId, ...]:
-        """Those of these clients that have joined by round t."""
+        """Return those of these clients that have joined by round t."""
         if not self.late:
             return tuple(clients)
         return tuple(client for client in clients if self.late.get(client, 0) <= t)
 
     def joining(self, t: int, *, last: bool = False) -> tuple[ClientId, ...]:
-        """The newcomers of round t; of this one and of those that will not come, where it is the last."""
+        """Return the newcomers of round t; if it is the `last` one, also those of later rounds."""
         return tuple(sorted(client for client, joins in self.late.items() if joins == t or (last and joins > t)))
 
     def _available(self, t: int) -> Sequence[ClientId]:
         if self.kind != "availability":
             return self.present(self.clients, t) if self.late else self.clients
-        # A client's own rate is fixed for the run; whether it is there is drawn anew in each round.
+        # A client's probability is fixed for the run; its availability is drawn in each round.
         rates = self.seed.fold("rates").uniform(len(self.clients))
-        here = self.seed.fold("available", t).uniform(len(self.clients)) < 0.1 + 0.9 * rates
-        there = tuple(client for client, there in zip(self.clients, here, strict=True) if there)
-        return self.present(there, t) or self.present(self.clients, t)
+        drawn = self.seed.fold("available", t).uniform(len(self.clients)) < 0.1 + 0.9 * rates
+        available = tuple(client for client, there in zip(self.clients, drawn, strict=True) if there)
+        return self.present(available, t) or self.present(self.clients, t)

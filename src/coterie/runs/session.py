@@ -1,9 +1,13 @@
-"""A method at play with a federation: one step at a time, scored, saved and restored. No files, no clock, no output."""
+"""`Session`: a method and a federation, run one step at a time, evaluated, saved and restored.
+
+The stage loop exists here and nowhere else: the run loop, `estimate`, method cards, the contract suite and the tests
+use `Session.steps`. A session writes no files and no output.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -13,6 +17,7 @@ from coterie import codec, tree
 from coterie.clients import score
 from coterie.errors import Diverged, TooFewReplies
 from coterie.federation import Cohort, PerClient, Server, Traffic
+from coterie.federation.protocol import Federation
 from coterie.federation.traffic import Direction
 from coterie.methods.protocol import Method, Placement, Round, Stage
 from coterie.runs.last_received import LastReceived
@@ -22,22 +27,75 @@ from coterie.shift import DriftingData
 from coterie.types import Array, ClientId
 
 State = TypeVar("State")
-#: How often preparing is tried again when too few clients answer.
-PATIENCE = 20
-WAYS: tuple[Direction, ...] = ("down", "up")
+
+#: Purpose → direction → bytes.
+Purposes = Mapping[str, Mapping[str, int]]
+
+#: Called before a method gets a federation: with the federation, `prepare`, `train` or `place`, and the clients that
+#: take part. Returns what the method gets instead.
+Observer = Callable[[Federation, Literal["prepare", "train", "place"], Collection[ClientId]], Federation]
+
+#: How often a preparation step is tried again when too few clients reply.
+MAX_ATTEMPTS = 20
+
+_DIRECTIONS: tuple[Direction, ...] = ("down", "up")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Test results of clients with the models that they are served.
+
+    Attributes:
+        clients: Clients that have a model and replied.
+        rows: Row of the placement's bank that each of these is served.
+        correct: Number of correct predictions of each.
+        total: Number of test examples of each.
+        loss: Summed test loss of each.
+        requested: Clients that were to be evaluated, with a model or without.
+        coverage: Fraction of the requested clients that have a model.
+        placement: Client → model.
+    """
+
+    clients: tuple[ClientId, ...]
+    rows: Array
+    correct: Array
+    total: Array
+    loss: Array
+    requested: tuple[ClientId, ...]
+    coverage: float
+    placement: Placement
+
+
+@dataclass(frozen=True)
+class Newcomers:
+    """Clients that joined, and what their placement cost.
+
+    Attributes:
+        scores: Their test results.
+        bytes: Direction → bytes that their placement sent.
+        seconds: Duration of their placement.
+    """
+
+    scores: Scores
+    bytes: Mapping[Direction, int]
+    seconds: float
 
 
 @dataclass(frozen=True)
 class Step(Generic[State]):
-    """What a step was.
+    """One preparation step or one round.
 
     Attributes:
-        t: The round; -1 while preparing.
+        t: Number of the round; -1 for a preparation step.
         stage: `prepare` or `train`.
-        cohort: Who was to take part.
-        round: What it gave; None where it was skipped without a trace.
-        skipped: Why nobody trained in it, or None.
-        shifted: The clients whose data changed before it.
+        cohort: Clients that were to take part.
+        round: Result; None if the step was skipped and left the state as it was.
+        skipped: Why it was skipped, or None.
+        shifted: Clients whose data changed before it.
+        newcomers: Clients that joined before it, or None; after the last step, those that had not joined yet.
+        traffic: Bytes of this step by purpose and direction.
+        seconds: Duration, without the placement of newcomers.
+        waiting: Part of it that was spent waiting for clients.
     """
 
     t: int
@@ -46,50 +104,20 @@ class Step(Generic[State]):
     round: Round[State] | None
     skipped: str | None = None
     shifted: tuple[ClientId, ...] = ()
-
-
-@dataclass(frozen=True)
-class Scores:
-    """How clients fare with the models they are served.
-
-    Attributes:
-        clients: Who could be placed and scored.
-        rows: The model of each.
-        correct: Right answers of each.
-        total: Test examples of each.
-        loss: Summed loss of each.
-        everyone: Who was to be scored, with a model or without.
-        coverage: The share of them that have a model.
-        placement: Which model each is served.
-    """
-
-    clients: tuple[ClientId, ...]
-    rows: Array
-    correct: Array
-    total: Array
-    loss: Array
-    everyone: tuple[ClientId, ...]
-    coverage: float
-    placement: Placement
-
-
-@dataclass(frozen=True)
-class Welcome:
-    """How newcomers were taken in.
-
-    Attributes:
-        scores: How they fare with the models they are served.
-        bytes: What their placing sent, down and up.
-        seconds: What it took.
-    """
-
-    scores: Scores
-    bytes: Mapping[Direction, int]
-    seconds: float
+    newcomers: Newcomers | None = None
+    traffic: Purposes | None = None
+    seconds: float = 0.0
+    waiting: float = 0.0
 
 
 class Session(Generic[State]):
-    """A method, a federation, and how far they are."""
+    """A method, a federation and the state of the run.
+
+    Attributes:
+        state: The method's state.
+        t: Number of rounds so far; skipped rounds count.
+        prepared: Number of preparation steps so far.
+    """
 
     def __init__(
         self,
@@ -100,94 +128,140 @@ class Session(Generic[State]):
         drifting: DriftingData | None = None,
         *,
         eval_model: Literal["group", "last_received"] = "group",
+        state: State | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        """Before the first step.
+        """Start a session.
 
         Args:
-            method: What is played.
-            fed: With whom.
-            seed: Of the run.
-            sampler: Who takes part when.
-            drifting: What happens to the clients' data meanwhile; None for nothing.
-            eval_model: Clients are scored with the model that they are served, or that they last received.
+            method: The method.
+            fed: The federation.
+            seed: Random seed of the run.
+            sampler: Draws the clients of each round.
+            drifting: Drift of the clients' data; None for no drift.
+            eval_model: `group`: clients are evaluated with the model that they are served; `last_received`: with the
+                one that they last received for training.
+            state: State to start from; None for the method's initial state.
+            observer: Wraps the federation before the method gets it.
         """
         self._drifting = drifting
         self._assigned: set[ClientId] = set()
-        self._unanswered = 0
+        self._failed_attempts = 0
         self._method = method
         self._fed = fed
         self._seed = seed
         self._sampler = sampler
+        self._observer = observer
         self._received = LastReceived(fed.task.init(seed.fold("init"))) if eval_model == "last_received" else None
-        self.state: State = method.start(fed.task, seed)
+        self.state: State = method.start(fed.task, seed) if state is None else state
         self.t = 0
         self.prepared = 0
 
     @property
     def clients(self) -> Sequence[ClientId]:
-        """Everyone, whether they take part or not."""
+        """All clients, including those that never take part."""
         return self._fed.clients
 
     @property
     def parameters(self) -> int:
-        """Numbers in a model."""
+        """Number of parameters of the model."""
         return tree.size(self._fed.task.init(Seed(0)))
 
     @property
-    def asking(self) -> float:
-        """Seconds spent waiting for clients so far."""
-        return self._fed.seconds
-
-    @property
-    def refused(self) -> Mapping[str, int]:
-        """Replies that were refused so far, by reason."""
+    def rejected(self) -> Mapping[str, int]:
+        """Reason → number of replies rejected so far."""
         return self._fed.rejected
 
     @property
     def traffic(self) -> Traffic:
-        """Every byte so far."""
+        """All bytes so far."""
         return self._fed.traffic
 
     @property
     def stage(self) -> Stage:
-        """What comes next."""
+        """Stage of the next step."""
         return self._method.stage(self.state)
 
+    def finished(self, rounds: int) -> bool:
+        """Whether a run of this many rounds is over: its rounds are done, or the method is."""
+        stage = self.stage
+        return stage == "done" or (stage == "train" and self.t >= rounds)
+
+    def steps(self, rounds: int) -> Iterator[Step[State]]:
+        """Run until this many rounds are done or the method is; preparation steps are not counted."""
+        while not self.finished(rounds):
+            yield self.step()
+
     def step(self) -> Step[State]:
-        """Prepare, or play a round; a round that too few answered is skipped and leaves no trace but its bytes."""
+        """Run one preparation step or one round.
+
+        Newcomers of the round are placed first. If too few clients reply, the round is skipped: state and client
+        memories stay as they were, and the bytes count.
+        """
+        newcomers = self._join()
+        clock, waited = time.perf_counter(), self._fed.seconds
         stage = self.stage
         preparing = stage == "prepare"
-        cohort = self._sampler.everyone(self.prepared, self.t) if preparing else self._sampler.cohort(self.t)
-        seed = self._seed.fold("prepare", self.prepared) if preparing else self._seed.fold("round", self.t)
-        when = "While preparing" if preparing else f"Round {self.t}"
+        # All preparation steps share round -1 of the traffic.
+        earlier = self.traffic.by_purpose(-1) if preparing else {}
+        cohort = self._sampler.all_clients(self.prepared, self.t) if preparing else self._sampler.cohort(self.t)
         shifted = () if preparing else self._shift()
-        result: Round[State] | None = None
-        reason = None
-        sent = None if self._received is None or preparing else self._place(()).bank
-        self._fed.begin()
-        try:
-            result = self._method.round(self.state, self._fed, cohort, seed)
-        except TooFewReplies as fault:
-            # The method forgets what it learned in this round, so clients go back, too: they tell it again.
-            self._fed.undo()
-            reason = str(fault)
-        except Diverged as fault:
-            raise Diverged(f"{when}: {fault}") from fault
-        if result is not None:
-            if not codec.finite(result.state):
-                raise Diverged(f"{when}: the new models are not finite; lower the learning rate. {_who(cohort)}")
-            self.state, reason = result.state, result.skipped
-            self._assigned.update(result.assignment)
-            if self._received is not None and sent is not None:
-                self._received.note(sent, {c: row for c, row in result.assignment.items() if c in set(cohort)})
-        self._unanswered = self._unanswered + 1 if preparing and result is None else 0
-        if self._unanswered == PATIENCE:
-            raise TooFewReplies(f"Preparing was tried {PATIENCE} times and too few clients answered: {reason}")
+        result, reason = self._round(stage, cohort)
+        self._failed_attempts = self._failed_attempts + 1 if preparing and result is None else 0
+        if self._failed_attempts == MAX_ATTEMPTS:
+            raise TooFewReplies(f"Preparation failed {MAX_ATTEMPTS} times, too few clients replied: {reason}")
         if preparing:
             self.prepared += 1
         else:
             self.t += 1
-        return Step(cohort.t, stage, cohort, result, reason, shifted)
+        traffic = _difference(earlier, self.traffic.by_purpose(cohort.t))
+        seconds, waiting = time.perf_counter() - clock, self._fed.seconds - waited
+        if self.stage == "done":
+            newcomers = self._join() or newcomers
+        return Step(cohort.t, stage, cohort, result, reason, shifted, newcomers, traffic, seconds, waiting)
+
+    def place(self, clients: Sequence[ClientId]) -> Placement:
+        """Serve newcomers a model, which may take training. Clients that do not reply are not placed."""
+        fed: Federation = self._fed.placing()
+        if self._observer is not None:
+            fed = self._observer(fed, "place", clients)
+        return self._method.place(self.state, fed, clients, self._seed.fold("place", self.t))
+
+    def evaluate(self, clients: Sequence[ClientId] | None = None) -> Scores:
+        """Evaluate clients on their test examples with the models that they are served. Evaluation never trains.
+
+        Args:
+            clients: The clients; None for all that have joined.
+        """
+        requested = self._joined() if clients is None else tuple(clients)
+        return self._scores(requested, self._place(requested), self._received)
+
+    def _round(self, stage: Stage, cohort: Cohort) -> tuple[Round[State] | None, str | None]:
+        """Run the method's round; result and, if it was skipped, the reason."""
+        preparing = stage == "prepare"
+        when = "Preparation" if preparing else f"Round {self.t}"
+        seed = self._seed.fold("prepare", self.prepared) if preparing else self._seed.fold("round", self.t)
+        served = None if self._received is None or preparing else self._place(()).bank
+        fed: Federation = self._fed
+        if self._observer is not None:
+            fed = self._observer(fed, "prepare" if preparing else "train", cohort.clients)
+        self._fed.begin()
+        try:
+            result = self._method.round(self.state, fed, cohort, seed)
+        except TooFewReplies as fault:
+            # The state stays as it was, so the clients' memories must, too.
+            self._fed.undo()
+            return None, str(fault)
+        except Diverged as fault:
+            raise Diverged(f"{when}: {fault}") from fault
+        if not codec.finite(result.state):
+            raise Diverged(f"{when}: the new models are not finite; lower the learning rate. {_trained_by(cohort)}")
+        self.state = result.state
+        self._assigned.update(result.assignment)
+        if self._received is not None and served is not None:
+            members = set(cohort)
+            self._received.note(served, {c: row for c, row in result.assignment.items() if c in members})
+        return result, result.skipped
 
     def _shift(self) -> tuple[ClientId, ...]:
         if self._drifting is None:
@@ -197,79 +271,76 @@ class Session(Generic[State]):
             self._fed.set_data(self._drifting.data)
         return shifted
 
-    def welcome(self) -> Welcome | None:
-        """Take in those who join in the round that comes next, whatever their placing costs; None for nobody.
-
-        Once the method is done no round will come, and all who were to join later do it now.
-        """
+    def _join(self) -> Newcomers | None:
+        """Place and evaluate the newcomers of the next round; once the method is done, all that are left."""
         new = self._sampler.joining(self.t, last=self.stage == "done")
         if not new or self.stage == "prepare":
             return None
-        before = {way: self.traffic.total(way) for way in WAYS}
+        before = {way: self.traffic.total(way) for way in _DIRECTIONS}
         clock = time.perf_counter()
         placement = self.place(new)
-        spent = time.perf_counter() - clock
-        sent = {way: self.traffic.total(way) - before[way] for way in WAYS}
-        return Welcome(self._scored(new, placement, self._fed.evaluating()), sent, spent)
+        seconds = time.perf_counter() - clock
+        sent = {way: self.traffic.total(way) - before[way] for way in _DIRECTIONS}
+        return Newcomers(self._scores(new, placement), sent, seconds)
 
-    def place(self, clients: Sequence[ClientId]) -> Placement:
-        """Serve these clients a model, whatever it costs: for newcomers. Who does not answer is not placed."""
-        return self._method.place(self.state, self._fed.placing(), clients, self._seed.fold("place", self.t))
-
-    def evaluate(self, clients: Sequence[ClientId] | None = None) -> Scores:
-        """Score the clients on their test examples with the models they are served; nobody trains for it."""
-        everyone = self._present() if clients is None else tuple(clients)
-        return self._scored(everyone, self._place(everyone), self._fed.evaluating(), self._received)
-
-    def _present(self) -> tuple[ClientId, ...]:
-        # Who was to join in a round that will not come counts in the end, like everyone.
-        everyone = self._fed.clients
-        return tuple(everyone) if self.stage == "done" else self._sampler.present(everyone, self.t)
+    def _joined(self) -> tuple[ClientId, ...]:
+        # Once the method is done, newcomers of later rounds count, too.
+        clients = self._fed.clients
+        return tuple(clients) if self.stage == "done" else self._sampler.present(clients, self.t)
 
     def _place(self, clients: Sequence[ClientId]) -> Placement:
         return self._method.place(self.state, self._fed.evaluating(), clients, self._seed.fold("place", self.t))
 
-    def _scored(
-        self, everyone: tuple[ClientId, ...], placement: Placement, fed: Server, received: LastReceived | None = None
+    def _scores(
+        self, requested: tuple[ClientId, ...], placement: Placement, received: LastReceived | None = None
     ) -> Scores:
-        seed = self._seed.fold("place", self.t)
-        placed = tuple(client for client in everyone if client in placement.row)
+        fed, seed = self._fed.evaluating(), self._seed.fold("place", self.t)
+        placed = tuple(client for client in requested if client in placement.row)
         if placement.adapt is None or received is not None:
             served = placement if received is None else received.instead_of(placement)
             got = fed.ask(placed, score, seed, part="test", params=PerClient(served.bank, served.row))
         else:
             got = fed.ask(placed, score, seed, part="test", after=placement.adapt)
         rows = np.array([placement.row[client] for client in got.clients], np.int64)
-        coverage = len(placed) / len(everyone) if everyone else 0.0
-        return Scores(got.clients, rows, got["correct"], got.samples, got["loss"], everyone, coverage, placement)
+        coverage = len(placed) / len(requested) if requested else 0.0
+        return Scores(got.clients, rows, got["correct"], got.samples, got["loss"], requested, coverage, placement)
 
     def snapshot(self) -> dict[str, Any]:
-        """All that is needed to go on, as plain data: method, federation, simulated clients."""
-        kept = {"state": self.state, "t": self.t, "prepared": self.prepared, "federation": self._fed.save()}
+        """Return everything that is needed to continue, as plain data: method, federation, simulated clients."""
+        saved = {"state": self.state, "t": self.t, "prepared": self.prepared, "federation": self._fed.save()}
         if self._drifting is not None:
-            kept |= {"world": self._drifting.save(), "assigned": sorted(self._assigned)}
+            saved |= {"drifting_data": self._drifting.save(), "assigned": sorted(self._assigned)}
         if self._received is not None:
-            kept["received"] = self._received.save()
-        return kept
+            saved["last_received"] = self._received.save()
+        return saved
 
     def save(self) -> bytes:
-        """The same as bytes."""
+        """Return the snapshot, encoded."""
         return codec.encode(self.snapshot())
 
-    def load(self, kept: dict[str, Any]) -> None:
-        """Go on from a snapshot."""
-        self.state = kept["state"]
-        self.t = kept["t"]
-        self.prepared = kept["prepared"]
-        self._fed.load(kept["federation"])
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Continue from a snapshot."""
+        self.state = saved["state"]
+        self.t = saved["t"]
+        self.prepared = saved["prepared"]
+        self._fed.load(saved["federation"])
         if self._drifting is not None:
-            self._drifting.load(kept["world"])
-            self._assigned = set(kept["assigned"])
+            self._drifting.load(saved["drifting_data"])
+            self._assigned = set(saved["assigned"])
             self._fed.set_data(self._drifting.data)
         if self._received is not None:
-            self._received.load(kept["received"])
+            self._received.load(saved["last_received"])
 
 
-def _who(cohort: Cohort) -> str:
+def _difference(earlier: Purposes, now: Purposes) -> dict[str, dict[str, int]]:
+    """Bytes sent since, by purpose and direction; purposes without any are left out."""
+    sent = {
+        purpose: {way: count - earlier.get(purpose, {}).get(way, 0) for way, count in ways.items()}
+        for purpose, ways in now.items()
+    }
+    return {purpose: ways for purpose, ways in sent.items() if any(ways.values())}
+
+
+def _trained_by(cohort: Cohort) -> str:
     names = ", ".join(cohort.clients[:5])
     return f"Trained by {names}{' and others' if len(cohort) > 5 else ''}"

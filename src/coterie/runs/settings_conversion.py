@@ -1,4 +1,4 @@
-"""Texts and plain values → the types that settings are declared with, or an error that says what is allowed."""
+"""Conversion of settings: text to plain values, and plain values to the declared type of a setting."""
 
 from __future__ import annotations
 
@@ -7,26 +7,39 @@ import types
 import typing
 from typing import Any, Literal, Union
 
-from coterie.errors import SpecError
+from coterie.errors import SpecError, did_you_mean
 
 
-def parse_value(text: str) -> Any:
-    """A value from a command line, read as TOML; what is no TOML is a text."""
+def parse_setting(text: str) -> tuple[str, object]:
+    """Parse `section.key=value`, as `--set` takes it, into the pair of `section.key` and value.
+
+    The value is read as TOML (numbers, true, false, lists, quoted strings); anything else is a string.
+    """
+    path, sign, value = text.partition("=")
+    path = path.strip()
+    section, dot, key = path.partition(".")
+    if not (sign and section and dot and key):
+        raise SpecError(f"--set takes section.key=value, such as local.learning_rate=0.1, got {text!r}")
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return path, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
-        return text.strip()
+        return path, value.strip()
 
 
-def convert(value: Any, kind: Any, where: str) -> Any:
-    """A value as the type `kind`; whole numbers count as numbers, nothing else is bent."""
+def convert(value: object, kind: Any, where: str) -> Any:
+    """Convert a plain value to the declared type `kind`: int and float if they are equal, lists to tuples.
+
+    Raises:
+        SpecError: The value has another type; the message names the setting (`where`) and what is allowed.
+    """
     origin = typing.get_origin(kind)
     if kind is Any:
         return value
     if origin is Literal:
         allowed = typing.get_args(kind)
         if value not in allowed:
-            raise SpecError(f"{where} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+            hint = did_you_mean(value, [str(each) for each in allowed]) if isinstance(value, str) else ""
+            raise SpecError(f"{where} must be one of {', '.join(map(repr, allowed))}, got {value!r}.{hint}".rstrip("."))
         return value
     if origin in (Union, types.UnionType):
         for option in typing.get_args(kind):
@@ -34,7 +47,7 @@ def convert(value: Any, kind: Any, where: str) -> Any:
                 return convert(value, option, where)
             except SpecError:
                 continue
-        raise SpecError(f"{where} must be {_says(kind)}, got {value!r}")
+        raise SpecError(f"{where} must be {_described(kind)}, got {value!r}")
     if origin is tuple:
         items = list(value) if isinstance(value, list | tuple) else [value]
         return tuple(convert(item, typing.get_args(kind)[0], where) for item in items)
@@ -44,10 +57,16 @@ def convert(value: Any, kind: Any, where: str) -> Any:
         return int(value)
     if isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
-    raise SpecError(f"{where} must be {_says(kind)}, got {value!r}")
+    raise SpecError(f"{where} must be {_described(kind)}, got {value!r}")
 
 
-def _says(kind: Any) -> str:
+def _described(kind: Any) -> str:
     names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", type(None): "nothing"}
     options = typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return " or ".join(names.get(option, str(option)) for option in options)
+    return " or ".join(_described_option(option, names) for option in options)
+
+
+def _described_option(option: Any, names: dict[type, str]) -> str:
+    if typing.get_origin(option) is Literal:
+        return " or ".join(map(repr, typing.get_args(option)))
+    return names.get(option, str(option))

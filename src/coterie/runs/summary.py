@@ -1,4 +1,4 @@
-"""From what a step or a run gave to the numbers that a record keeps."""
+"""The numbers of a record: lines of `rounds.jsonl` and the keys of `summary.json`."""
 
 from __future__ import annotations
 
@@ -10,32 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from coterie import metrics
+from coterie import drift, metrics, tree
 from coterie.data.federated import FederatedData
-from coterie.drift import Look, measure
 from coterie.federation import Traffic
-from coterie.runs.session import Scores, Step, Welcome
+from coterie.runs.record import JsonObject
+from coterie.runs.session import Newcomers, Scores, Step
 from coterie.types import ClientId
 
-#: Purpose → bytes down and up.
-Purposes = Mapping[str, Mapping[str, int]]
 
-
-def step_row(
-    step: Step[Any], traffic: Traffic, earlier: Purposes, seconds: float, truth: Mapping[ClientId, int]
-) -> dict[str, Any]:
-    """The line of one step, before it is scored.
+def step_row(step: Step[Any], truth: Mapping[ClientId, int]) -> JsonObject:
+    """The line of one step, before it is evaluated.
 
     Args:
-        step: What it was.
-        traffic: Every byte so far.
-        earlier: Those that earlier steps of preparing sent, which share a round, -1, in the account.
-        seconds: What it took.
-        truth: As the world is now.
+        step: The step.
+        truth: Client → true cluster after the step; empty if true clusters are not known.
     """
     result = step.round
-    row: dict[str, Any] = {"t": step.t, "stage": step.stage, "asked": len(step.cohort), "skipped": step.skipped}
-    row["seconds"] = round(seconds, 6)
+    row: JsonObject = {"t": step.t, "stage": step.stage, "cohort_size": len(step.cohort), "skipped": step.skipped}
+    row["seconds"] = round(step.seconds, 6)
     if result is not None:
         distances = list(result.distances.values())
         row |= {
@@ -47,21 +39,21 @@ def step_row(
         if result.flagged is not None:
             row["flagged"] = list(result.flagged)
         if result.label:
-            row |= {"label": result.label, "closes": result.closes}
+            row |= {"phase": result.label, "phase_end": result.closes}
     if step.shifted:
         row["shifted"] = list(step.shifted)
         if truth:
-            row["kinds"] = {client: truth[client] for client in step.shifted}
-    row["traffic"] = _since(earlier, traffic.by_purpose(step.t))
+            row["true_clusters"] = {client: truth[client] for client in step.shifted}
+    row["traffic"] = dict(step.traffic or {})
     return row
 
 
-def welcome_row(welcome: Welcome, truth: Mapping[ClientId, int], classes: int | None) -> dict[str, Any]:
-    """How newcomers were taken in."""
-    scores = score_row(welcome.scores, truth, classes)
+def newcomers_row(newcomers: Newcomers, truth: Mapping[ClientId, int], classes: int | None) -> JsonObject:
+    """The entry `newcomers` of a line."""
+    scores = score_row(newcomers.scores, truth, classes)
     shown = {key: scores[key] for key in ("accuracy", "test_loss", "coverage", "truth")}
-    spent = {"bytes": dict(welcome.bytes), "seconds": round(welcome.seconds, 6)}
-    return {"clients": len(welcome.scores.clients), **shown, **spent}
+    cost = {"bytes": dict(newcomers.bytes), "seconds": round(newcomers.seconds, 6)}
+    return {"clients": len(newcomers.scores.clients), **shown, **cost}
 
 
 def score_row(
@@ -69,31 +61,34 @@ def score_row(
     truth: Mapping[ClientId, int],
     classes: int | None,
     assignment: Mapping[ClientId, int] | None = None,
-) -> dict[str, Any]:
-    """What a scoring adds to a line.
+) -> JsonObject:
+    """The entries that an evaluation adds to a line.
 
     Args:
-        scores: How clients fare.
-        truth: Client → true cluster; empty where nobody knows.
-        classes: How many, or None for regression.
-        assignment: The clusters of those who took part in the step: all that a method has which clusters its cohorts
-            and serves one model.
+        scores: Test results.
+        truth: Client → true cluster; empty if true clusters are not known.
+        classes: Number of classes; None for regression.
+        assignment: Client → cluster, of the clients that took part in the step. It tells how well a method clusters
+            that serves all clients one model.
     """
-    row: dict[str, Any] = {"accuracy": accuracy(scores) if classes is not None else None}
-    tested = float(scores.total.sum())
-    row["test_loss"] = float(scores.loss.sum() / tested) if tested else None
+    row: JsonObject = {"accuracy": accuracy(scores) if classes is not None else None}
+    examples = float(scores.total.sum())
+    row["test_loss"] = float(scores.loss.sum() / examples) if examples else None
     row["coverage"] = scores.coverage
     row["clusters"] = clusters(scores)
-    known = {client: truth[client] for client in scores.everyone} if truth else {}
+    known = {client: truth[client] for client in scores.requested} if truth else {}
     row["truth"] = against(dict(zip(scores.clients, scores.rows.tolist(), strict=True)), known)
     if row["truth"] is not None and assignment:
-        mine = {client: truth[client] for client in assignment}
-        row["truth"]["cohort_adjusted_rand"] = metrics.adjusted_rand(assignment, mine)
+        cohort_truth = {client: truth[client] for client in assignment}
+        row["truth"]["cohort_adjusted_rand"] = metrics.adjusted_rand(assignment, cohort_truth)
     return row
 
 
-def accuracy(scores: Scores) -> dict[str, Any] | None:
-    """Weighted, mean over clients, of the worst tenth of them, and of each cluster; None without test examples."""
+def accuracy(scores: Scores) -> JsonObject | None:
+    """Accuracy weighted by examples, mean over clients, of the worst tenth of clients, and per cluster.
+
+    None without test examples.
+    """
     correct, total = np.asarray(scores.correct, np.float64), scores.total
     if not total.sum():
         return None
@@ -110,22 +105,27 @@ def accuracy(scores: Scores) -> dict[str, Any] | None:
     }
 
 
-def clusters(scores: Scores) -> dict[str, Any]:
-    """How many clusters serve somebody, and how many clients each."""
-    held = len(next(iter(_leaves(scores.placement.bank))))
-    sizes = np.bincount(scores.rows, minlength=held) if len(scores.rows) else np.zeros(held, int)
+def clusters(scores: Scores) -> JsonObject:
+    """Number of clusters that serve a client, and their sizes."""
+    models = tree.rows(scores.placement.bank)
+    sizes = np.bincount(scores.rows, minlength=models) if len(scores.rows) else np.zeros(models, int)
     used = int((sizes > 0).sum())
     return {
         "count": used,
         "sizes": sizes.tolist(),
-        "empty": held - used,
-        "collapsed": held > 1 and used <= 1,
+        "empty": models - used,
+        "collapsed": models > 1 and used <= 1,
         "adapted": scores.placement.adapt is not None,
     }
 
 
-def against(found: Mapping[ClientId, int], truth: Mapping[ClientId, int]) -> dict[str, Any] | None:
-    """How well the clusters match the true ones of all clients that count; None where nobody knows those."""
+def against(found: Mapping[ClientId, int], truth: Mapping[ClientId, int]) -> JsonObject | None:
+    """Agreement of found and true clusters; None if either is not known.
+
+    Args:
+        found: Client → found cluster.
+        truth: Client → true cluster, of all clients that count; those without a found cluster are misclustered.
+    """
     if not truth or not found:
         return None
     return {
@@ -135,41 +135,41 @@ def against(found: Mapping[ClientId, int], truth: Mapping[ClientId, int]) -> dic
     }
 
 
-def curve(rows: Sequence[Mapping[str, Any]], *path: str) -> list[float]:
-    """The values at this path of all lines that have one."""
-    values = []
-    for row in rows:
-        here: Any = row
-        for key in path:
-            here = here.get(key) if isinstance(here, Mapping) else None
-        if here is not None:
-            values.append(float(here))
-    return values
+def curve(rows: Sequence[JsonObject], *path: str) -> list[float]:
+    """The numbers at this path of keys, of all lines that have one."""
+    return [found for row in rows if (found := number_at(row, path)) is not None]
 
 
-def trained_curve(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+def number_at(entry: object, path: Sequence[str]) -> float | None:
+    """The number at a path of keys of a line or a summary, or None."""
+    for key in path:
+        entry = entry.get(key) if isinstance(entry, Mapping) else None
+    return float(entry) if isinstance(entry, int | float) else None
+
+
+def trained_curve(rows: Sequence[JsonObject]) -> list[float]:
     """The weighted accuracies of a run, from its first round on."""
-    return curve(rows[_begun(rows) :], "accuracy", "weighted")
+    return curve(rows[_first_round(rows) :], "accuracy", "weighted")
 
 
-def _begun(rows: Sequence[Mapping[str, Any]]) -> int:
-    """Where the first round stands: what a method scores before it is no round of it."""
+def _first_round(rows: Sequence[JsonObject]) -> int:
+    """Position of the first round; preparation steps before it may have been evaluated, too."""
     return next((place for place, row in enumerate(rows) if row["stage"] == "train"), 0)
 
 
-def final(rows: Sequence[Mapping[str, Any]], target: float) -> dict[str, Any]:
-    """The keys of a summary that come from the lines of a run."""
-    scored = [row for row in rows if row.get("coverage") is not None]
-    last: Mapping[str, Any] = scored[-1] if scored else {}
-    begun = _begun(rows)
+def final(rows: Sequence[JsonObject], target: float) -> JsonObject:
+    """The keys of a summary that follow from the lines of a run."""
+    evaluated = [row for row in rows if row.get("coverage") is not None]
+    last: JsonObject = evaluated[-1] if evaluated else {}
+    first = _first_round(rows)
     weighted = trained_curve(rows)
     shown = dict(last["accuracy"]) if last.get("accuracy") else None
     if shown is not None:
-        shown["weighted_best"] = max(_covered(rows[begun:]) or weighted)
+        shown["weighted_best"] = max(_covered(rows[first:]) or weighted)
         shown["weighted_last_ten"] = metrics.final_score(weighted, "last_ten")
-        shown["mean_last_ten"] = metrics.final_score(curve(rows[begun:], "accuracy", "mean"), "last_ten")
+        shown["mean_last_ten"] = metrics.final_score(curve(rows[first:], "accuracy", "mean"), "last_ten")
     spread = curve(rows, "discrepancy")
-    result: dict[str, Any] = {
+    result: JsonObject = {
         "accuracy": shown,
         "test_loss": last.get("test_loss"),
         "coverage": last.get("coverage"),
@@ -178,7 +178,7 @@ def final(rows: Sequence[Mapping[str, Any]], target: float) -> dict[str, Any]:
         "discrepancy": {"last": spread[-1], "mean": float(np.mean(spread)), "variance": float(np.var(spread))}
         if spread
         else None,
-        "parts": [_part(row) for row in rows if row.get("closes")],
+        "phases": [_phase(row) for row in rows if row.get("phase_end")],
         "newcomers": [{"joined": row["t"], **row["newcomers"]} for row in rows if row.get("newcomers")],
         "shifts": sum(len(row.get("shifted") or ()) for row in rows),
         "skipped_rounds": sum(1 for row in rows if row.get("skipped")),
@@ -189,15 +189,15 @@ def final(rows: Sequence[Mapping[str, Any]], target: float) -> dict[str, Any]:
     return result
 
 
-def _to_target(rows: Sequence[Mapping[str, Any]], target: float) -> dict[str, Any]:
-    """Rounds and bytes until a round reached an accuracy; what preparing sent before it counts."""
+def _to_target(rows: Sequence[JsonObject], target: float) -> JsonObject:
+    """Rounds and bytes until an accuracy was reached; the bytes of earlier preparation steps count."""
     sent = np.cumsum([sum(_bytes(row)) for row in rows])
-    scored = [
+    evaluated = [
         (row["t"], row["accuracy"]["weighted"], int(total))
         for row, total in zip(rows, sent, strict=True)
         if row["stage"] == "train" and row.get("accuracy")
     ]
-    rounds, accuracies, totals = zip(*scored, strict=True)
+    rounds, accuracies, totals = zip(*evaluated, strict=True)
     reached = metrics.rounds_to_target(accuracies, target)
     return {
         "accuracy": target,
@@ -206,28 +206,28 @@ def _to_target(rows: Sequence[Mapping[str, Any]], target: float) -> dict[str, An
     }
 
 
-def _covered(rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    """The accuracies of the rounds in which every client had a model."""
+def _covered(rows: Sequence[JsonObject]) -> list[float]:
+    """The weighted accuracies of the rounds in which every client had a model."""
     return curve([row for row in rows if row.get("coverage") == 1.0], "accuracy", "weighted")
 
 
-def drift_of(rows: Sequence[Mapping[str, Any]], data: FederatedData) -> dict[str, Any]:
-    """What the method made of the shifts of a run; `data` are those of its beginning."""
+def drift_of(rows: Sequence[JsonObject], data: FederatedData) -> JsonObject:
+    """How the method followed the shifts of a run; `data` are those at its start."""
     truth = None if data.truth is None else dict(zip(data.clients, data.truth.tolist(), strict=True))
-    looks = [
-        Look(
+    rounds = [
+        drift.ObservedRound(
             shifted=row.get("shifted") or (),
-            kinds=row.get("kinds") or {},
+            true_clusters=row.get("true_clusters") or {},
             flagged=row.get("flagged"),
             assignment=row.get("assignment") or {},
         )
         for row in rows
     ]
-    return dataclasses.asdict(measure(looks, truth))
+    return dataclasses.asdict(drift.measure(rounds, truth))
 
 
-def traffic_of(traffic: Traffic) -> dict[str, Any]:
-    """Bytes in all and by purpose; evaluation stands apart, outside the totals."""
+def traffic_of(traffic: Traffic) -> JsonObject:
+    """Total bytes and bytes by purpose; the totals do not include evaluation."""
     return {
         "down_bytes": traffic.total("down"),
         "up_bytes": traffic.total("up"),
@@ -236,13 +236,13 @@ def traffic_of(traffic: Traffic) -> dict[str, Any]:
 
 
 def peak_rss_bytes() -> int:
-    """The most memory that this process has used."""
+    """Peak memory of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used if sys.platform == "darwin" else used * 1024
 
 
 def versions() -> dict[str, str]:
-    """What results may depend on."""
+    """Versions of Python and of the packages that results may depend on."""
     import platform
     from importlib import metadata
 
@@ -250,31 +250,17 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}
 
 
-def _part(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a part of a method that has parts ended with."""
-    kept = {key: row.get(key) for key in ("label", "t", "accuracy", "test_loss", "coverage", "truth")}
+def _phase(row: JsonObject) -> JsonObject:
+    """The results at the end of a phase, for methods that have phases."""
+    kept = {key: row.get(key) for key in ("phase", "t", "accuracy", "test_loss", "coverage", "truth")}
     return {**kept, "clusters": (row.get("clusters") or {}).get("count")}
 
 
-def _since(earlier: Purposes, now: Purposes) -> dict[str, dict[str, int]]:
-    """What was sent since, by purpose; purposes for which nothing was are left out."""
-    sent = {
-        what: {way: count - earlier.get(what, {}).get(way, 0) for way, count in ways.items()}
-        for what, ways in now.items()
-    }
-    return {what: ways for what, ways in sent.items() if any(ways.values())}
-
-
-def _bytes(row: Mapping[str, Any]) -> list[int]:
-    return [n for what, way in (row.get("traffic") or {}).items() if what != "evaluate" for n in way.values()]
+def _bytes(row: JsonObject) -> list[int]:
+    traffic = row.get("traffic") or {}
+    return [count for purpose, ways in traffic.items() if purpose != "evaluate" for count in ways.values()]
 
 
 def _total(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     names = sorted({name for each in counts for name in each})
     return {name: sum(each.get(name, 0) for each in counts) for name in names}
-
-
-def _leaves(bank: Any) -> list[Any]:
-    from coterie import tree
-
-    return tree.leaves(bank)

@@ -1,10 +1,9 @@
-"""A threshold for ONE_SHOT from the data: everyone trains alone once, and the distances of all pairs are looked at."""
+"""A distance threshold for ONE_SHOT, chosen from the data: all clients train alone once and are compared in pairs."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -12,35 +11,43 @@ from coterie.clustering import widest_gap
 from coterie.methods import method_class, settings_of
 from coterie.methods.one_shot import OneShot
 from coterie.runs.build import build
-from coterie.runs.spec import Named, Spec, resolve
+from coterie.runs.record import JsonObject
+from coterie.runs.resolve import fill_defaults
+from coterie.runs.spec import Named, Spec
 from coterie.runs.summary import against
 from coterie.types import Array, ClientId
 
-#: Bars of the histogram.
+#: Number of bars of the histogram.
 BARS = 20
 
-#: The method that a threshold is for, where a spec names none that begins with ONE_SHOT.
-USUAL = "srfca"
+#: Method that the threshold is for, if the method of the spec does not start with ONE_SHOT.
+DEFAULT_METHOD = "srfca"
 
 
-def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """λ in the widest gap, the clusters that it gives, and the histogram of all distances.
+def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> JsonObject:
+    """Suggest a threshold λ in the widest gap of the distances.
 
     Args:
-        spec: Data, model and local training; of a method that begins with ONE_SHOT, its settings of that but for the
-            threshold.
+        spec: Data, model and local training. If its method starts with ONE_SHOT, the settings of ONE_SHOT are used,
+            except the threshold.
         on_step: Called with a text before each step.
+
+    Returns:
+        The threshold, the clusters that it gives, and the histogram of all distances.
     """
-    given = resolve(spec if begins(spec) else dataclasses.replace(spec, method=Named(USUAL)))
+    given = fill_defaults(spec if begins(spec) else dataclasses.replace(spec, method=Named(DEFAULT_METHOD)))
     names = settings_of(OneShot)
     options = {key: value for key, value in given.method.options.items() if key in names} | {"threshold": "gap"}
-    # The rest of a method, and whether the run has rounds enough for it, are of no account here.
+    # Only ONE_SHOT is run: other settings of the method do not matter, nor the number of rounds.
     run = dataclasses.replace(given.run, rounds=max(given.run.rounds, 2))
-    built = build(dataclasses.replace(given, method=Named(USUAL, options), run=run))
-    step = None
-    while step is None or step.round is None:  # where too few answered, ONE_SHOT is tried again
-        on_step(f"training {len(built.session.clients)} clients alone, comparing all pairs")
-        step = built.session.step()
+    built = build(dataclasses.replace(given, method=Named(DEFAULT_METHOD, options), run=run))
+    text = f"training {len(built.session.clients)} clients alone, comparing all pairs"
+    on_step(text)
+    for step in built.session.steps(1):  # ONE_SHOT is the first step; it is repeated if too few clients reply
+        if step.round is not None:
+            break
+        on_step(text)
+    assert step.round is not None
     shown = step.round.evidence
     distances = np.asarray(shown["distances"])
     gap = widest_gap(distances, options["min_size"])
@@ -61,12 +68,12 @@ def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> d
 
 
 def begins(spec: Spec) -> bool:
-    """Whether the method of a spec begins with ONE_SHOT."""
+    """Whether the method of a spec starts with ONE_SHOT."""
     return issubclass(method_class(spec.method.name), OneShot)
 
 
 def shorter(value: float, low: float, high: float) -> float:
-    """The number of fewest digits, from three on, that lies in a gap as this one does."""
+    """Round a value in a gap to as few digits as possible, at least three, so that it stays in the gap."""
     for digits in range(3, 17):
         short = float(f"{value:.{digits}g}")
         if low <= short < high:
@@ -82,7 +89,7 @@ def _clusters(clients: list[ClientId], labels: Array) -> list[list[ClientId]]:
     return list(members.values())
 
 
-def _spread(distances: Array) -> dict[str, Any]:
+def _spread(distances: Array) -> JsonObject:
     pairs = distances[np.triu_indices(len(distances), k=1)]
     counts, edges = np.histogram(pairs, BARS)
     bars = [

@@ -1,8 +1,7 @@
-"""Simulated drift: the clients' data change between rounds, and the method is not asked."""
+"""Simulated drift: the clients' data change between rounds, independently of the method."""
 
 from __future__ import annotations
 
-from coterie.shift.drifting_data import DriftingData
-from coterie.shift.settings import SHIFTS, ShiftSettings
+from coterie.shift.drifting_data import SHIFTS, DriftingData, ShiftSettings
 
 __all__ = ["SHIFTS", "DriftingData", "ShiftSettings"]

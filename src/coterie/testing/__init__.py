@@ -1,19 +1,19 @@
-"""Contract suites that anyone can run on their own method.
+"""The contract suite: checks that every method must pass, for methods of other packages, too.
 
-In a test file of your own:
+In a test file:
 
-    from coterie.testing import CHECKS, Stand
+    from coterie.testing import CHECKS, Harness
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     def test_my_method_keeps_the_contract(check):
-        check(Stand(lambda given: MyMethod(clusters=2)))
+        check(Harness(lambda given: MyMethod(clusters=2)))
 
-`CHECKS` are what every method must keep; a stand plays it on `tiny_data` with `tiny_task`.
+A harness runs the method on `tiny_data` with `tiny_task`. `CHEAP_CHECKS` are the checks that take one short run each.
 """
 
 from __future__ import annotations
 
-from coterie.testing.contract import CHECKS
+from coterie.testing.contract import CHEAP_CHECKS, CHECKS
 from coterie.testing.harness import Harness, tiny_data, tiny_task
 
-__all__ = ["CHECKS", "Harness", "tiny_data", "tiny_task"]
+__all__ = ["CHEAP_CHECKS", "CHECKS", "Harness", "tiny_data", "tiny_task"]

@@ -1,0 +1,176 @@
+"""Resolving a spec: every setting checked, every default filled in, every `auto` decided.
+
+`fill_defaults` does what needs no data. `resolve` does all of it: it also loads the data, and chooses the model, the
+normalization of its inputs and the number of clients per round by them. A record stores the result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import typing
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from coterie import data as datasets
+from coterie import models
+from coterie.data.federated import FederatedData
+from coterie.data.loading import find_loader, loader_options
+from coterie.errors import SpecError, unknown
+from coterie.methods.protocol import Method
+from coterie.models import Normalize, Task
+from coterie.runs.settings_conversion import convert
+from coterie.runs.spec import Named, Spec, method_options, method_types, model_defaults
+from coterie.types import ClientId
+
+#: Normalization of inputs. auto: as the data set's publishers do, otherwise integers as `unit` and floats as `none`;
+#: none: unchanged; unit: divided by the largest magnitude; standard: mean 0 and deviation 1 per feature.
+Scaling = Literal["auto", "none", "unit", "standard"]
+
+#: Clients per round if the spec does not set them.
+DEFAULT_CLIENTS_PER_ROUND = 10
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A spec with nothing left to decide, and the objects that it names.
+
+    Attributes:
+        spec: The spec with every default filled in.
+        data: The data.
+        task: The model and its loss.
+        trainable: Clients that have training examples, sorted.
+    """
+
+    spec: Spec
+    data: FederatedData
+    task: Task
+    trainable: tuple[ClientId, ...]
+
+
+def resolve(
+    spec: Spec, *, method: Method[Any] | None = None, task: Task | None = None, data: FederatedData | None = None
+) -> Resolved:
+    """Fill in every default of a spec and load its data.
+
+    Args:
+        spec: What to run.
+        method: A method object that replaces the method of the spec.
+        task: A task that replaces the model of the spec.
+        data: Data that replace those of the spec.
+    """
+    objects = {"method": method, "model": task, "data": data}
+    spec = fill_defaults(
+        _with_names_of_objects(spec, method, task, data),
+        given=[key for key, each in objects.items() if each is not None],
+    )
+    if data is None:
+        data = datasets.load(spec.data.name, **spec.data.options)
+    if task is None:
+        model = spec.model
+        if model.name == "auto":
+            model = _model(Named(_default_model(data), model.options))
+            spec = dataclasses.replace(spec, model=model)
+        scale = normalization(str(model.options["normalize"]), data)
+        task = models.build(model.name, data.shape, data.classes, **{**model.options, "normalize": scale})
+    trainable = tuple(sorted(client for client, n in zip(data.clients, data.sizes("fit"), strict=True) if n))
+    if not trainable:
+        raise SpecError(f"No client of {data.name} has a training example; training needs at least one")
+    if spec.run.clients_per_round == 0:
+        from_start = len(trainable) - round(spec.run.newcomers * len(trainable))
+        size = max(1, min(DEFAULT_CLIENTS_PER_ROUND, from_start))
+        spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, clients_per_round=size))
+    return Resolved(spec, data, task, trainable)
+
+
+def fill_defaults(spec: Spec, *, given: Collection[str] = ()) -> Spec:
+    """Check the settings of data, model and method, convert them to their declared types and add the defaults.
+
+    No data are loaded; the model `auto` stays as it is.
+
+    Args:
+        spec: What to run.
+        given: Sections that an object replaces; they stay as they are.
+    """
+    parts: dict[str, Any] = {}
+    if "data" not in given:
+        parts["data"] = _data(spec)
+    if "model" not in given and spec.model.name != "auto":
+        parts["model"] = _model(spec.model)
+    if "method" not in given:
+        name = spec.method.name
+        parts["method"] = _filled("method", spec.method, method_options(name), method_types(name))
+    return dataclasses.replace(spec, **parts)
+
+
+def normalization(rule: str, data: FederatedData) -> Normalize | None:
+    """Return how inputs are normalized by a rule of `Scaling`."""
+    if data.tokens is not None and rule in ("unit", "standard"):
+        raise SpecError(f"model.normalize must be 'auto' or 'none', since {data.name} holds token ids, got {rule!r}")
+    if rule == "auto" and data.normalize is not None:
+        return Normalize(*data.normalize)
+    if rule == "none" or (rule == "auto" and (data.x.dtype.kind == "f" or data.tokens is not None)):
+        return None
+    if rule in ("auto", "unit"):
+        return Normalize(0.0, max(abs(float(data.x.min())), abs(float(data.x.max()))) or 1.0)
+    if rule == "standard":
+        pool = data.x[np.unique(data.fit.order)]
+        return Normalize(pool.mean(axis=0), pool.std(axis=0) + 0.001)
+    raise SpecError(f"model.normalize must be one of {', '.join(map(repr, get_args(Scaling)))}, got {rule!r}")
+
+
+def _with_names_of_objects(
+    spec: Spec, method: Method[Any] | None, task: Task | None, data: FederatedData | None
+) -> Spec:
+    """The spec as a record shows it where objects replace named parts."""
+    if method is not None:
+        spec = dataclasses.replace(spec, method=Named(type(method).__name__))
+    if task is not None:
+        spec = dataclasses.replace(spec, model=Named(task.name))
+    if data is not None:
+        spec = dataclasses.replace(spec, data=Named(data.name))
+    return spec
+
+
+def _data(spec: Spec) -> Named:
+    part = spec.data
+    defaults = loader_options(part.name)
+    if "path" in defaults:  # a folder or a table: the record must lead to it from any working directory
+        del defaults["path"]
+        part = Named(os.path.abspath(part.name), part.options)
+    if "seed" in defaults:
+        defaults["seed"] = spec.run.seed  # another seed partitions the data anew, unless data.seed is set
+    hints = typing.get_type_hints(find_loader(part.name)[0])
+    types = {key: hint for key, hint in hints.items() if key not in ("path", "return")}
+    return _filled("data", part, defaults, types)
+
+
+def _model(part: Named) -> Named:
+    defaults = model_defaults(part.name)
+    # A model declares no types; a default that is a number or a string shows which type its setting has.
+    types = {key: type(value) for key, value in defaults.items() if type(value) in (bool, int, float, str)}
+    return _filled("model", part, defaults, types)
+
+
+def _default_model(data: FederatedData) -> str:
+    if data.ids is not None:
+        return "char-lstm"
+    return "mclr" if data.classes is not None else "linear-regression"
+
+
+def _filled(section: str, part: Named, defaults: Mapping[str, Any], types: Mapping[str, Any]) -> Named:
+    kind = "data set" if section == "data" else section
+    given = dict(part.options)
+    for key, value in given.items():
+        if key not in defaults:
+            raise SpecError(unknown(f"setting of {kind} {part.name}", key, defaults))
+        if key in types:
+            given[key] = convert(value, types[key], f"{section}.{key}")
+    missing = [key for key, value in defaults.items() if value is inspect.Parameter.empty and key not in given]
+    if missing:
+        raise SpecError(f"{kind} {part.name} needs a value for {', '.join(missing)}")
+    return Named(part.name, {**defaults, **given})
