@@ -1,4 +1,4 @@
-"""Progress of downloads on the command line, and errors without a network."""
+"""Progress of downloads on the command line, and the errors without a network."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ import sys
 
 import pytest
 
-from coterie.cli.progress import Ticker
+from coterie.cli.progress import ProgressDisplay
 from coterie.data import progress
 
 
-class Screen(io.StringIO):
-    """A terminal."""
+class Terminal(io.StringIO):
+    """A stream that claims to be a terminal."""
 
     def isatty(self):
         return True
 
 
-def lines(ticker):
-    return [(task.description, task.completed, task.total, task.fields["note"]) for task in ticker._progress.tasks]
+def lines(display):
+    return [(task.description, task.completed, task.total, task.fields["note"]) for task in display._progress.tasks]
 
 
-def test_a_line_shows_the_progress_of_a_download_until_it_is_complete(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Screen())
+def test_a_line_shows_the_progress_of_a_download_and_disappears_when_it_is_complete(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
     waiting = ("loading data, compiling", 0, None, "")
-    with Ticker(silent=False) as ticker:
-        assert lines(ticker) == [waiting]
+    with ProgressDisplay(silent=False) as display:
+        assert lines(display) == [waiting]
         progress.report("downloading a.gz", 1_500_000, 4_000_000)
-        assert lines(ticker) == [waiting, ("downloading a.gz", 1_500_000, 4_000_000, "1.5 MB of 4.0 MB")]
+        assert lines(display) == [waiting, ("downloading a.gz", 1_500_000, 4_000_000, "1.5 MB of 4.0 MB")]
         progress.report("downloading a.gz", 4_000_000, 4_000_000)
-        assert lines(ticker) == [waiting]
-        progress.report("downloading b.gz", 2000, None)  # the server does not give the size
-        assert lines(ticker)[1] == ("downloading b.gz", 2000, None, "2.0 kB")
-    progress.report("downloading c.gz", 1, 2)  # not shown any more
+        assert lines(display) == [waiting]
+        progress.report("downloading b.gz", 2000, None)  # a server that does not send the length
+        assert lines(display)[1] == ("downloading b.gz", 2000, None, "2.0 kB")
+    progress.report("downloading c.gz", 1, 2)  # after the display was closed: no effect
 
 
-def test_a_silent_ticker_shows_no_progress():
-    with Ticker(silent=True) as ticker:
+def test_a_silent_display_shows_no_download():
+    with ProgressDisplay(silent=True) as display:
         progress.report("downloading a.gz", 1, 2)
-        assert ticker._progress is None
+        assert display._progress is None
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""coterie export: plain files that other programs read."""
+"""coterie export: files that other programs can read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def run(coterie, tiny):
     return RunRecord.read("here")
 
 
-def test_all_models_with_who_is_served_which(coterie, run):
+def test_all_models_are_exported_with_the_clients_of_each(coterie, run):
     done = coterie("export", "here")
     assert done.exit_code == 0, done.stderr
     assert done.stdout.splitlines()[0].startswith("here.safetensors (8 arrays, ")
@@ -33,7 +33,7 @@ def test_all_models_with_who_is_served_which(coterie, run):
     assert about["arrays"]["0/dense0/kernel"] == {"shape": [4, 64], "dtype": "float32"}
 
 
-def test_what_is_exported_predicts_what_the_record_predicts(coterie, run):
+def test_an_exported_model_predicts_like_the_record(coterie, run):
     from coterie.data import load
 
     x = load("blobs", clients=8, samples=20).x[:5]
@@ -43,7 +43,7 @@ def test_what_is_exported_predicts_what_the_record_predicts(coterie, run):
     np.testing.assert_array_equal(outputs.argmax(axis=1), run.predict("6", x))
 
 
-def test_one_cluster(coterie, run):
+def test_one_cluster_is_exported(coterie, run):
     done = coterie("export", "here", "--cluster", 3, "-o", "three.safetensors", "--json")
     about = json.loads(done.stdout)
     assert about["clusters"] == [3]
@@ -53,7 +53,7 @@ def test_one_cluster(coterie, run):
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "message"),
     [
         (["--client", "66"], "Error: No client '66'. Did you mean '6'? Known: 0, 1, 2, 3, 4, 5, 6, 7\n"),
         (["--cluster", "9"], "Error: No client or cluster '9'. Known: "),
@@ -61,21 +61,21 @@ def test_one_cluster(coterie, run):
         (["-o", "file/below"], "Error: file/below.safetensors.part: Not a directory\n"),
     ],
 )
-def test_what_cannot_be_exported(args, says, coterie, run, tmp_path):
+def test_a_wrong_selection_or_path_is_an_error(args, message, coterie, run, tmp_path):
     (tmp_path / "file").write_text("")
     done = coterie("export", "here", *args)
     assert done.exit_code == 2
-    assert done.stderr.startswith(says)
+    assert done.stderr.startswith(message)
 
 
-def test_a_run_whose_clients_keep_their_models_says_so(coterie, tiny):
+def test_a_note_says_that_clients_have_their_own_models(coterie, tiny):
     coterie("run", *tiny, "--method", "local", "--out", "alone")
     done = coterie("export", "alone")
     assert done.exit_code == 0
-    assert done.stderr.startswith("Note: clients of this run have models of their own")
+    assert done.stderr.startswith("Note: The clients of this run have their own models")
 
 
-def test_a_run_that_is_not_over_has_no_models(coterie, tiny, tmp_path):
+def test_an_unfinished_run_has_no_models(coterie, tiny, tmp_path):
     coterie("run", *tiny, "--out", "begun")
     for name in ("summary.json", "models.safetensors"):
         (tmp_path / "begun" / name).unlink()

@@ -1,4 +1,4 @@
-"""Texts that people read, kept as they are."""
+"""Help texts, lists, pages and error messages, compared with stored copies."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 COMMANDS = ["run", "compare", "methods", "data", "models", "resume", "export", "estimate", "pni", "suggest-threshold"]
 
 
-def test_help_of_the_whole(coterie, golden):
+def test_help(coterie, golden):
     done = coterie("--help")
     assert done.exit_code == 0
     golden("help", done.stdout)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_teaches_by_examples(command, coterie, golden):
+def test_help_of_a_command_has_examples(command, coterie, golden):
     done = coterie(command, "--help")
     assert done.exit_code == 0
     assert done.stdout.partition("Examples:")[2].count("coterie ") >= 3
@@ -33,14 +33,14 @@ def test_lists(what, coterie, golden):
 @pytest.mark.parametrize(
     ("what", "name"), [("methods", "fedprox"), ("data", "blobs"), ("models", "mlp"), ("models", "auto")]
 )
-def test_a_page_about_one(what, name, coterie, golden):
+def test_a_page(what, name, coterie, golden):
     done = coterie(what, name)
     assert done.exit_code == 0
     golden(f"{what}-{name}", done.stdout)
 
 
-def test_a_page_about_data_of_ones_own(coterie, golden, tmp_path):
-    rows = [f"{client},{place / 4},{place % 3 / 2},{place % 2}" for client in "abc" for place in range(10)]
+def test_the_page_of_user_data(coterie, golden, tmp_path):
+    rows = [f"{client},{n / 4},{n % 3 / 2},{n % 2}" for client in "abc" for n in range(10)]
     (tmp_path / "mine.csv").write_text("\n".join(["client,width,height,label", *rows, "c,1,1,0"]))
     done = coterie("data", "mine.csv")
     assert done.exit_code == 0
@@ -48,7 +48,7 @@ def test_a_page_about_data_of_ones_own(coterie, golden, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["run", "compare", "estimate", "suggest-threshold"])
-def test_the_help_of_commands_that_take_settings_names_every_section(command, coterie):
+def test_the_help_of_set_names_every_section(command, coterie):
     from coterie.runs.spec import SECTIONS
 
     listed = " ".join(coterie(command, "--help").stdout.replace("│", " ").split())
@@ -56,7 +56,7 @@ def test_the_help_of_commands_that_take_settings_names_every_section(command, co
     assert f"Any setting of {', '.join(names)}" in listed
 
 
-def test_the_page_of_a_method_has_every_setting_of_every_fixed_section(coterie):
+def test_the_page_of_a_method_lists_every_shared_setting(coterie):
     import dataclasses
     import json
 
@@ -74,67 +74,90 @@ def test_the_result_of_a_run(coterie, tiny, golden):
     golden("run", re.sub(r"\d+\.\d+( %|$)", r"N\1", done.stdout, flags=re.MULTILINE))
 
 
-def test_an_estimate_names_time_traffic_and_memory(coterie, tiny):
+def test_an_estimate_shows_time_traffic_and_memory(coterie, tiny):
     done = coterie("estimate", *tiny, "--rounds", 1000)
     assert done.exit_code == 0
     first, _, *facts = done.stdout.splitlines()
-    assert first == "fedavg on blobs: 1000 rounds, 8 clients"
-    assert [line.split()[0] for line in facts[:4]] == ["time", "traffic", "memory", "model"]
+    assert first == "fedavg on blobs: 1,000 rounds, 8 clients"
+    assert [line.split("  ")[0] for line in facts[:5]] == ["time", "one round", "traffic", "memory", "model"]
 
 
-#: What is wrong, what is typed, the exit code.
+#: Description, arguments, exit code.
 WRONG = [
     ("an unknown method", ["run", "--method", "ifac"], 2),
+    ("a method in capitals", ["run", "--method", "IFCA"], 2),
+    ("several methods in a run", ["run", "--method", "fedavg,ifca"], 2),
+    ("a data set as a spec file", ["run", "digits"], 2),
+    ("a method as a spec file", ["run", "ifca"], 2),
+    ("a number of clusters that is not a number", ["run", "--method", "ifca", "--clusters", "banana"], 2),
+    ("zero clusters", ["run", "--method", "ifca", "--clusters", "0"], 2),
+    ("auto for a method that needs a number of clusters", ["run", "--method", "ifca", "--clusters", "auto"], 2),
+    ("auto in a comparison", ["compare", "--methods", "ifca,fedgroup,fesem", "--clusters", "auto"], 2),
+    ("a method as a spec file of a comparison", ["compare", "ifca"], 2),
+    ("the same method twice", ["compare", "--methods", "fedavg,ifca,fedavg"], 2),
+    ("a text for the learning rate", ["run", "--lr", "fast"], 2),
+    ("a negative batch size", ["run", "--batch-size", "-1"], 2),
+    ("zero epochs", ["run", "--epochs", "0"], 2),
     ("an unknown data set", ["run", "--data", "digitz"], 2),
     ("an unknown model", ["run", "--model", "mlpp"], 2),
     ("an unknown section", ["run", "--set", "rnu.rounds=3"], 2),
     ("an unknown key", ["run", "--set", "run.round=3"], 2),
     ("an unknown setting of data", ["run", "--set", "data.cleints=3"], 2),
     ("an unknown setting of a method", ["run", "--method", "ifca", "--set", "method.cluster=3"], 2),
-    ("no setting at all", ["run", "--set", "local"], 2),
+    ("a setting without a value", ["run", "--set", "local"], 2),
     ("a text for a number", ["run", "--set", "data.clients=many"], 2),
     ("a text for a number of rounds", ["run", "--rounds", "many"], 2),
-    ("an option that is none", ["run", "--set", "run.sampler=best"], 2),
+    ("an unknown choice", ["run", "--set", "run.sampler=best"], 2),
     ("zero rounds", ["run", "--rounds", "0"], 2),
     ("a negative rate", ["run", "--set", "local.learning_rate=-0.1"], 2),
     ("a cohort larger than the federation", ["run", "--clients-per-round", "41"], 2),
-    ("a spec that is not there", ["run", "nothing.toml"], 2),
-    ("a spec that is broken", ["run", "broken.toml"], 2),
-    ("data that are not there", ["run", "--data", "some/where.csv"], 3),
+    ("a missing spec file", ["run", "nothing.toml"], 2),
+    ("a broken spec file", ["run", "broken.toml"], 2),
+    ("a missing data file", ["run", "--data", "some/where.csv"], 3),
     ("oracle without true clusters", ["run", "--method", "oracle", "--set", "data.partition=iid"], 2),
     ("a mistyped command", ["rnu"], 2),
     ("a mistyped flag", ["run", "--dta", "digits"], 2),
     ("an unknown method in a comparison", ["compare", "--methods", "fedavg,ifac"], 2),
     ("no method in a comparison", ["compare", "--methods", ","], 2),
     ("a setting of a method that is not compared", ["compare", "--methods", "fedavg", "--set", "ifca.clusters=2"], 2),
+    ("a mistyped section in a comparison", ["compare", "--methods", "fedavg", "--set", "locl.epochs=2"], 2),
     ("zero seeds", ["compare", "--seeds", "0"], 2),
     ("zero jobs", ["compare", "--jobs", "0"], 2),
-    ("more about an unknown method", ["methods", "ifac"], 2),
-    ("more about an unknown data set", ["data", "digitz"], 2),
-    ("more about data that are not there", ["data", "./nope.csv"], 3),
-    ("more about data that cannot be read", ["data", "broken.csv"], 3),
-    ("a text for a number that may be left open", ["run", "--data", "broken.csv", "--set", "data.classes=abc"], 2),
-    ("more about an unknown model", ["models", "mlpp"], 2),
-    ("a folder that is no record", ["resume", "."], 2),
-    ("an export of nothing", ["export", "nowhere"], 2),
+    ("the page of an unknown method", ["methods", "ifac"], 2),
+    ("settings without a method", ["methods", "--set", "method.clusters=8"], 2),
+    ("the page of a method with a setting of another section", ["methods", "ifca", "--set", "run.rounds=3"], 2),
+    ("the page of a method with an unknown setting", ["methods", "ifca", "--set", "method.cluster=3"], 2),
+    ("the page of an unknown data set", ["data", "digitz"], 2),
+    ("the page of a missing data file", ["data", "./nope.csv"], 3),
+    ("the page of an unreadable data file", ["data", "broken.csv"], 3),
+    ("a text for an optional number", ["run", "--data", "broken.csv", "--set", "data.classes=abc"], 2),
+    ("the page of an unknown model", ["models", "mlpp"], 2),
+    ("a folder that is not a record", ["resume", "."], 2),
+    ("an export of a missing record", ["export", "nowhere"], 2),
 ]
 
 
-def test_what_errors_say(coterie, golden, tmp_path):
+def test_error_messages(coterie, golden, tmp_path):
     (tmp_path / "broken.toml").write_text("[run\nrounds = 3\n")
     (tmp_path / "broken.csv").write_text("who,x,y\n")
-    said = []
+    texts = []
     for what, args, code in WRONG:
         done = coterie(*args)
         assert done.exit_code == code, (what, done.output)
         assert done.stdout == ""
         assert "Traceback" not in done.stderr
-        said.append(f"# {what}\n$ coterie {' '.join(args)}\n{done.stderr}exit {code}\n")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.csv", "broken.toml"], "nothing is half-written"
-    golden("errors", "\n".join(said))
+        texts.append(f"# {what}\n$ coterie {' '.join(args)}\n{done.stderr}exit {code}\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.csv", "broken.toml"], "no partial output"
+    golden("errors", "\n".join(texts))
 
 
-def test_the_version(coterie):
+def test_without_a_command_the_help_is_shown(coterie):
+    done = coterie()
+    assert done.exit_code == 0
+    assert done.stdout.strip() == coterie("--help").stdout.strip()
+
+
+def test_version(coterie):
     done = coterie("--version")
     assert done.exit_code == 0
     assert done.stdout.startswith("coterie 0.")

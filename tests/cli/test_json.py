@@ -1,11 +1,16 @@
-"""--json: exactly one JSON document on stdout."""
+"""--json prints exactly one JSON document to stdout."""
 
 from __future__ import annotations
 
+import inspect
 import json
+from typing import Annotated, Literal
 
 import numpy as np
 import pytest
+
+from coterie.cli.listing import doc_entries, setting, type_text
+from coterie.methods import method_class
 
 SUMMARY = {"method", "data", "model", "seed", "rounds", "accuracy", "coverage", "clusters", "truth", "traffic"} | {
     "discrepancy",
@@ -17,10 +22,10 @@ SUMMARY = {"method", "data", "model", "seed", "rounds", "accuracy", "coverage", 
 
 
 def strict(text: str):
-    def refuse(name: str):
+    def reject(name: str):
         raise AssertionError(f"{name} is not JSON")
 
-    return json.loads(text, parse_constant=refuse)
+    return json.loads(text, parse_constant=reject)
 
 
 def keys_of_design(summary: dict) -> None:
@@ -42,7 +47,7 @@ def test_run(coterie, tiny):
     assert (summary["method"], summary["data"], summary["rounds"]) == ("fedavg", "blobs", 3)
 
 
-def test_resume_of_a_run_that_is_over_prints_its_summary_again(coterie, tiny):
+def test_resume_of_a_finished_run_prints_its_summary_again(coterie, tiny):
     first = strict(coterie("run", *tiny, "--json", "--out", "here").stdout)
     again = strict(coterie("resume", "here", "--json").stdout)
     assert again == first
@@ -61,11 +66,11 @@ def test_compare(coterie, tiny):
     assert set(found["significance"]["oracle"]) == {
         "difference", "t_test", "t_test_holm", "wilcoxon", "improvement", "improvement_deviation"
     }  # fmt: skip
-    assert found["sentence"].startswith("Clients fall into 4 kinds: one model for all reaches ")
+    assert found["sentence"].startswith("The clients form 4 clusters. One model for all clients reaches ")
 
 
 @pytest.mark.parametrize("what", ["methods", "models"])
-def test_lists_are_name_and_line(what, coterie):
+def test_a_list_maps_names_to_descriptions(what, coterie):
     found = strict(coterie(what, "--json").stdout)
     assert all(isinstance(line, str) and line for line in found.values())
 
@@ -78,11 +83,9 @@ def test_the_list_of_data_says_which_files_are_on_disk(coterie):
     assert {"description", "clients", "samples", "classes", "source"} <= set(found["mnist-powerlaw"])
 
 
-def test_everything_that_is_listed_has_a_page(coterie):
-    # A page about a method plays it, and tests/docs does that for all of them.
-    few = {"methods": ["fedavg", "flexcfl"]}
+def test_every_listed_name_has_a_page(coterie):
     for what in ("methods", "data", "models"):
-        for name in few.get(what, strict(coterie(what, "--json").stdout)):
+        for name in strict(coterie(what, "--json").stdout):
             done = coterie(what, name, "--json")
             assert done.exit_code == 0, done.output
             page = strict(done.stdout)
@@ -90,8 +93,8 @@ def test_everything_that_is_listed_has_a_page(coterie):
             assert all({"key", "default", "type", "means"} == set(each) for each in page["settings"])
 
 
-def test_a_page_about_data_says_what_they_hold(coterie, tmp_path):
-    # Two clients of ten examples, one of which each keeps for testing.
+def test_the_page_of_a_data_set_describes_its_contents(coterie, tmp_path):
+    # Two clients of ten examples each, one of them for testing.
     for client in ("a", "b"):
         np.savez(tmp_path / f"{client}.npz", x=np.zeros((10, 3), np.float32), y=np.arange(10) % 4)
     holds = strict(coterie("data", tmp_path, "--json").stdout)["holds"]
@@ -99,16 +102,38 @@ def test_a_page_about_data_says_what_they_hold(coterie, tmp_path):
     assert holds["examples"] == {"fit": 18, "test": 2}
     planted = strict(coterie("data", "blobs", "--json").stdout)["holds"]
     assert planted["clusters"] == {"0": 10, "1": 10, "2": 10, "3": 10}
-    assert strict(coterie("data", "mnist", "--json").stdout)["holds"] is None, "a page is no reason to download"
+    assert strict(coterie("data", "mnist", "--json").stdout)["holds"] is None, (
+        "showing a page must not download the data"
+    )
 
 
-def test_settings_of_a_method_come_with_default_type_and_meaning(coterie):
+def test_a_setting_has_a_default_a_type_and_a_description(coterie):
     page = strict(coterie("methods", "fedprox", "--json").stdout)
     assert "arXiv:1812.06127" in page["text"]
-    mu = {"key": "method.mu", "default": 1.0, "type": "number", "means": "The pull towards the model received."}
-    assert mu in page["settings"]
+    (mu,) = [each for each in page["settings"] if each["key"] == "method.mu"]
+    assert (mu["default"], mu["type"]) == (1.0, "number")
+    assert mu["means"] in " ".join((inspect.getdoc(method_class("fedprox")) or "").split())
     assert {"samples, uniform"} == {each["type"] for each in page["settings"] if each["key"] == "method.weights"}
     assert "local.learning_rate" in {each["key"] for each in page["shared"]}
+
+
+def test_the_page_of_a_method_measures_other_settings(coterie):
+    # IFCA sends all k models to each client of the cohort and receives one.
+    default, more = (
+        strict(coterie("methods", "ifca", *args, "--json").stdout)["card"]["round"]
+        for args in ([], ["--set", "method.clusters=6"])
+    )
+    assert default == {"train": [4.0, 1.0]}
+    assert more == {"train": [6.0, 1.0]}
+
+
+def test_the_page_of_a_method_with_defaults_runs_nothing(coterie, monkeypatch):
+    def fail(*args, **kwargs):
+        raise AssertionError("the card was measured")
+
+    monkeypatch.setattr("coterie.runs.method_card.measure_card", fail)
+    assert coterie("methods", "fedavg").exit_code == 0
+    assert coterie("methods", "fedavg", "--set", "method.weights=uniform").exit_code == 1
 
 
 def test_estimate(coterie, tiny):
@@ -118,8 +143,31 @@ def test_estimate(coterie, tiny):
     assert cost["peak_rss_bytes"] > 0
 
 
-def test_numbers_that_are_not_finite_become_null(coterie, tiny):
-    # One step of rate 1e37 leaves finite weights of about 1e37; the summed loss of 32 test examples is not.
+def test_non_finite_numbers_become_null(coterie, tiny):
+    # One step of rate 1e37 leaves finite weights of about 1e37; the summed loss of 32 test examples overflows.
     done = coterie("run", *tiny, "--json", "--set", "local.learning_rate=1e37", "--set", "local.steps=1")
     assert done.exit_code == 0, done.stderr
     assert strict(done.stdout)["test_loss"] is None
+
+
+def test_descriptions_come_from_the_docstring():
+    class Thing:
+        """A thing.
+
+        Attributes:
+            first: A number that
+                needs two lines.
+            second: Short.
+
+        More text: not an entry.
+        """
+
+    assert doc_entries(Thing, "Attributes") == {"first": "A number that needs two lines.", "second": "Short."}
+    assert doc_entries(Thing, "Args") == {}
+
+
+def test_types_are_described_in_words():
+    assert type_text(int | Literal["auto"]) == "whole number or auto"
+    assert type_text(tuple[int, ...]) == "list: whole number"
+    assert type_text(Annotated[float, "at least 0"]) == "number"
+    assert setting("a.b", bool, inspect.Parameter.empty, "").default == "required"

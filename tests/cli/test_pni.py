@@ -1,4 +1,4 @@
-"""coterie pni: a number, how to read it, and help that teaches."""
+"""coterie pni."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def expected():
     return pni(Spec.of({"data": {"name": "blobs", "clients": 6, "samples": 20}}), draws=4)
 
 
-def test_the_document_holds_what_was_measured(coterie, expected):
+def test_the_json_document_is_the_result_of_the_library(coterie, expected):
     done = coterie("pni", *BLOBS, "--json")
     assert done.exit_code == 0, done.stderr
     assert done.stderr == ""
     assert json.loads(done.stdout) == expected
 
 
-def test_people_read_the_index_the_errors_and_what_to_make_of_them(coterie, expected):
+def test_the_output_shows_the_index_the_errors_and_an_interpretation(coterie, expected):
     done = coterie("pni", *BLOBS)
     assert done.exit_code == 0, done.stderr
     title, _, *lines = done.stdout.splitlines()
@@ -35,32 +35,32 @@ def test_people_read_the_index_the_errors_and_what_to_make_of_them(coterie, expe
     assert f"(client {low})" in lines[2]
     assert lines[2].rstrip().endswith(f"(client {high})")
     share = 100 * expected["scaled"]["mean"] / expected["rmse"]["mean"]
-    assert f"Two clients differ by about {share:.0f} % of the average error." in done.stdout
+    assert f"Two clients differ by about {share:.0f} % of the average RMSE." in done.stdout
 
 
-def test_model_seed_and_settings_reach_the_measure(coterie):
+def test_model_seed_and_settings_are_passed_on(coterie):
     done = coterie("pni", *BLOBS, "--model", "mlp", "--set", "model.widths=[5]", "--seed", 7, "--json")
     assert done.exit_code == 0, done.stderr
     spec = {"data": {"name": "blobs", "clients": 6, "samples": 20}, "model": {"name": "mlp", "widths": [5]}}
     assert json.loads(done.stdout) == pni(Spec.of({**spec, "run": {"seed": 7}}), draws=4)
 
 
-def test_help_says_what_it_is_and_how_to_read_it(coterie):
+def test_help_explains_the_index_and_its_limits(coterie):
     done = coterie("pni", "--help")
     assert done.exit_code == 0
     text = " ".join(done.stdout.split())
-    for said in (
-        "All clients are given the same random models.",
-        "0 where random models err alike on all clients",
-        "compare the scaled value, and only data with the same classes",
-        "a low PNI does not say that one model is enough for all.",
+    for sentence in (
+        "Every client evaluates the same random models on its training examples",
+        "0 if they are equal, larger for more heterogeneous data.",
+        "Compare only the scaled value, and only between data sets with the same classes.",
+        "a low PNI does not mean that one model is enough.",
     ):
-        assert said in text
+        assert sentence in text
     assert done.stdout.partition("Examples:")[2].count("coterie pni ") >= 3
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "says"),
+    ("args", "code", "message"),
     [
         (["blops"], 2, "Error: No data set 'blops'. Did you mean 'blobs'?"),
         (["blobs", "--draws", 0], 2, "Error: PNI needs at least 1 random model, got 0\n"),
@@ -69,8 +69,8 @@ def test_help_says_what_it_is_and_how_to_read_it(coterie):
         (["some/where.csv"], 3, "Error: "),
     ],
 )
-def test_what_is_wrong_is_said(args, code, says, coterie):
+def test_wrong_input_is_an_error(args, code, message, coterie):
     done = coterie("pni", *args)
     assert done.exit_code == code
-    assert done.stderr.startswith(says)
+    assert done.stderr.startswith(message)
     assert done.stdout == ""

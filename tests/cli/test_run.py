@@ -1,4 +1,4 @@
-"""coterie run, on embedded data and on data of one's own."""
+"""coterie run and resume, on embedded data and on user data."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from coterie import RunRecord
 
 
-def test_records_go_to_folders_that_are_not_there_yet(coterie, tiny):
-    said = [coterie("run", *tiny).stdout.splitlines()[-1] for _ in range(3)]
-    assert said == [f"Record: runs/blobs-fedavg-0{more}" for more in ("", "-2", "-3")]
+def test_a_record_goes_to_a_new_folder(coterie, tiny):
+    last = [coterie("run", *tiny).stdout.splitlines()[-1] for _ in range(3)]
+    assert last == [f"Record: runs/blobs-fedavg-0{more}" for more in ("", "-2", "-3")]
 
 
-def test_a_folder_that_holds_something_is_refused(coterie, tiny, tmp_path):
+def test_a_folder_with_files_is_an_error(coterie, tiny, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("years of work")
     done = coterie("run", *tiny, "--out", "full")
@@ -25,29 +25,20 @@ def test_a_folder_that_holds_something_is_refused(coterie, tiny, tmp_path):
     assert done.stderr == "Error: full exists and is not empty; choose another folder with --out, or remove it\n"
 
 
-def test_a_run_with_drift_says_what_the_method_made_of_it(coterie, tiny):
-    # The oracle, with everyone in every round: in round 1 all eight swap, and follow at once where they move.
-    args = [
-        "--method",
-        "oracle",
-        "--clients-per-round",
-        8,
-        "--set",
-        "shift.name=swap_all",
-        "--set",
-        "shift.probability=1",
-    ]
-    args += ["--set", "shift.rounds=[1]"]
-    said = {line.split("  ")[0]: line for line in coterie("run", *tiny, *args).stdout.splitlines()}
+def test_a_run_with_drift_shows_how_the_method_responded(coterie, tiny):
+    # The oracle with all clients in every round: in round 1 all eight swap, and it migrates those that moved at once.
+    args = ["--method", "oracle", "--clients-per-round", 8, "--set", "shift.name=swap_all"]
+    args += ["--set", "shift.probability=1", "--set", "shift.rounds=[1]"]
+    shown = {line.split("  ")[0]: line for line in coterie("run", *tiny, *args).stdout.splitlines()}
     kept = json.loads(coterie("run", *tiny, *args, "--json").stdout)["drift"]
     assert (kept["shifts"], kept["delay"], kept["migrations_wrong"]) == (8, 0, 0)
     moved = kept["true_cluster_changes"]
-    assert f"{moved} of 8 shifts noticed, 0.0 rounds later on average; 0 false alarms" in said["drift"]
-    assert f"{moved}, {moved} right, 0 wrong" in said["migrations"]
+    assert f"{moved} of 8 shifts detected, after 0.0 rounds on average; 0 false alarms" in shown["drift"]
+    assert f"{moved}, {moved} correct, 0 wrong" in shown["migrations"]
     assert "drift" not in coterie("run", *tiny).stdout
 
 
-def test_flags_go_over_the_file_and_set_over_both(coterie, tmp_path):
+def test_flags_override_the_file_and_set_overrides_both(coterie, tmp_path):
     (tmp_path / "spec.toml").write_text(
         '[data]\nname = "blobs"\nclients = 8\nsamples = 20\n[run]\nrounds = 9\nclients_per_round = 2\nseed = 7\n'
     )
@@ -71,32 +62,21 @@ def test_flags_go_over_the_file_and_set_over_both(coterie, tmp_path):
     assert (kept.run.clients_per_round, kept.local.learning_rate, kept.data.options["samples"]) == (3, 0.5, 20)
 
 
-def test_another_data_set_drops_the_settings_of_the_one_in_the_file(coterie, tmp_path):
+def test_another_data_set_drops_the_data_settings_of_the_file(coterie, tmp_path):
     (tmp_path / "spec.toml").write_text('[data]\nname = "digits"\npartition = "iid"\n[run]\nrounds = 1\n')
     assert coterie("run", "spec.toml", "--data", "blobs", "--set", "data.clients=8").exit_code == 0
 
 
-def test_attackers_are_counted_and_named(coterie, tmp_path):
-    flags = (
-        "--data",
-        "blobs",
-        "--set",
-        "data.clients=8",
-        "--set",
-        "attack.name=sign-flip",
-        "--rounds",
-        1,
-        "--out",
-        "kept",
-    )
-    done = coterie("run", *flags, "--set", "attack.fraction=0.25")
+def test_attackers_are_counted_and_recorded(coterie, tmp_path):
+    args = ["--data", "blobs", "--set", "data.clients=8", "--rounds", 1, "--out", "kept"]
+    done = coterie("run", *args, "--set", "attack.name=sign-flip", "--set", "attack.fraction=0.25")
     assert done.exit_code == 0, done.stderr
     assert "attackers  2 of 8 clients" in done.stdout
     assert len(RunRecord.read(tmp_path / "kept").served["attackers"]) == 2
 
 
 def write_clients(folder, **sizes):
-    """A few lines of NumPy: one .npz file a client."""
+    """Write one .npz file per client."""
     folder.mkdir()
     draw = np.random.default_rng(0)
     for name, n in sizes.items():
@@ -115,12 +95,12 @@ def test_a_folder_of_npz_files(coterie, tmp_path):
     assert summary["truth"] is None
 
 
-def test_a_folder_called_like_a_number_is_a_folder(coterie, tmp_path):
+def test_a_folder_may_have_a_number_as_its_name(coterie, tmp_path):
     write_clients(tmp_path / "15", anna=30, ben=20)
     assert coterie("run", "--data", "15", "--rounds", 1).exit_code == 0
 
 
-def test_a_table(coterie, tmp_path):
+def test_a_csv_table(coterie, tmp_path):
     rows = [f"{client},{n % 2},{n % 2 + 0.1 * n},{n}" for client in "abc" for n in range(12)]
     (tmp_path / "mine.csv").write_text("\n".join(["client,label,height,weight", *rows]))
     done = coterie("run", "--data", "mine.csv", "--rounds", 2, "--method", "ifca", "--set", "method.clusters=2")
@@ -128,7 +108,7 @@ def test_a_table(coterie, tmp_path):
     assert done.stdout.splitlines()[-1] == "Record: runs/mine-ifca-0"
 
 
-def test_a_record_of_own_data_resumes_from_another_folder(coterie, tmp_path, monkeypatch):
+def test_a_run_on_user_data_resumes_from_another_folder(coterie, tmp_path, monkeypatch):
     write_clients(tmp_path / "mine", anna=30, ben=20)
     assert coterie("run", "--data", "mine", "--rounds", 2, "--out", "here").exit_code == 0
     (tmp_path / "here" / "summary.json").unlink()
@@ -136,7 +116,7 @@ def test_a_record_of_own_data_resumes_from_another_folder(coterie, tmp_path, mon
     assert coterie("resume", tmp_path / "here").exit_code == 0
 
 
-def test_a_client_without_examples_is_kept_and_said_so(coterie, tmp_path):
+def test_a_client_without_examples_is_kept_with_a_note(coterie, tmp_path):
     write_clients(tmp_path / "mine", anna=30, ben=20)
     np.savez(tmp_path / "mine" / "empty.npz", x=np.zeros((0, 4)), y=np.zeros(0, int))
     done = coterie("run", "--data", "mine", "--rounds", 2)
@@ -146,7 +126,7 @@ def test_a_client_without_examples_is_kept_and_said_so(coterie, tmp_path):
     assert coterie("run", "--data", "mine", "--rounds", 2, "--quiet").stderr == ""
 
 
-def test_divergence_ends_with_4_and_keeps_the_record(coterie, tiny):
+def test_a_diverged_run_exits_with_4_and_keeps_its_record(coterie, tiny):
     done = coterie("run", *tiny, "--rounds", 20, "--set", "local.lr_decay=1e9", "--out", "here")
     assert done.exit_code == 4
     first, second = done.stderr.splitlines()
@@ -160,7 +140,7 @@ def test_divergence_ends_with_4_and_keeps_the_record(coterie, tiny):
 
 
 @pytest.mark.parametrize("way", ["below a file", "in /proc"])
-def test_a_folder_that_cannot_be_written(way, coterie, tiny, tmp_path):
+def test_a_folder_that_cannot_be_written_is_an_error(way, coterie, tiny, tmp_path):
     (tmp_path / "file").write_text("")
     out = "file/here" if way == "below a file" else "/proc/here"
     done = coterie("run", *tiny, "--out", out)
@@ -169,7 +149,7 @@ def test_a_folder_that_cannot_be_written(way, coterie, tiny, tmp_path):
     assert done.stderr.count("\n") == 1
 
 
-def test_an_unexpected_error_of_the_system_is_one_line(coterie, monkeypatch):
+def test_an_operating_system_error_is_one_line(coterie, monkeypatch):
     from coterie.runs import loop
 
     def fail(*args, **kwargs):
@@ -180,7 +160,7 @@ def test_an_unexpected_error_of_the_system_is_one_line(coterie, monkeypatch):
     assert (done.exit_code, done.stderr) == (2, "Error: data.bin: Too many open files\n")
 
 
-def test_a_fault_of_ours_is_two_lines(coterie, monkeypatch):
+def test_a_bug_is_two_lines(coterie, monkeypatch):
     from coterie.runs import loop
 
     def fail(*args, **kwargs):
@@ -188,8 +168,8 @@ def test_a_fault_of_ours_is_two_lines(coterie, monkeypatch):
 
     monkeypatch.setattr(loop, "run", fail)
     done = coterie("run")
-    said = "Error: ZeroDivisionError: division by zero\nThis is a fault in Coterie; --debug shows where.\n"
-    assert (done.exit_code, done.stderr) == (1, said)
+    message = "Error: ZeroDivisionError: division by zero\nThis is a bug in Coterie; --debug shows the traceback.\n"
+    assert (done.exit_code, done.stderr) == (1, message)
 
 
 def test_names_are_completed(monkeypatch, coterie):
@@ -202,14 +182,14 @@ def test_names_are_completed(monkeypatch, coterie):
 
 
 @pytest.mark.slow
-def test_help_is_there_in_less_than_four_tenths_of_a_second(process):
+def test_help_takes_less_than_0_4_seconds(process):
     spent = []
     for _ in range(3):
         before, begun = os.times(), time.perf_counter()
         done = process("--help")
         done.communicate(timeout=60)
         used = os.times()
-        # Processor time: other tests run beside this one.
+        # CPU time, since other tests run at the same time.
         cpu = used.children_user + used.children_system - before.children_user - before.children_system
         spent.append(min(cpu, time.perf_counter() - begun))
         assert done.returncode == 0

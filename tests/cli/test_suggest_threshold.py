@@ -1,4 +1,4 @@
-"""coterie suggest-threshold: the histogram, the proposal, and what it leads to."""
+"""coterie suggest-threshold: the histogram, the suggestion and the command that uses it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-#: Twelve clients of two kinds that are told apart at once.
+#: Twelve clients in two clusters that are easy to separate.
 TWO = ["--data", "blobs", "--set", "data.clients=12", "--set", "data.clusters=2", "--set", "data.samples=30"]
 ONE = ["--set", "data.clients=1", "--set", "data.clusters=1"]
 QUICK = [*TWO, "--set", "local.learning_rate=0.1", "--set", "method.init_steps=40"]
@@ -21,45 +21,40 @@ def found(coterie):
     return json.loads(done.stdout)
 
 
-def test_the_proposal_lies_in_the_gap_and_names_the_clusters(found):
+def test_the_threshold_lies_in_the_gap_and_gives_the_clusters(found):
     assert found["gap"]["low"] < found["threshold"] < found["gap"]["high"]
     assert sorted(map(len, found["clusters"])) == [6, 6]
     assert found["truth"]["adjusted_rand"] == 1
     assert found["unassigned"] == []
     assert found["distance"] == "cross"
-    assert len(f"{found['threshold']}") <= 6  # a number that one can type
+    assert len(f"{found['threshold']}") <= 6  # short enough to type
 
 
-def test_the_histogram_holds_every_pair_once(found):
+def test_the_histogram_counts_every_pair_once(found):
     assert found["distances"]["pairs"] == 12 * 11 // 2 == sum(bar["pairs"] for bar in found["histogram"])
     edges = [bar["from"] for bar in found["histogram"]] + [found["histogram"][-1]["to"]]
     assert (edges[0], edges[-1]) == pytest.approx((found["distances"]["min"], found["distances"]["max"]))
     assert np.allclose(np.diff(edges), (edges[-1] - edges[0]) / 20)
 
 
-def test_what_is_shown_leads_to_the_run_with_these_clusters(coterie, found):
+def test_the_printed_command_gives_these_clusters(coterie, found):
     shown = coterie("suggest-threshold", *QUICK)
     assert shown.exit_code == 0
-    assert shown.stdout.startswith("12 clients of blobs, 66 pairs: losses of each one's model on the other's examples")
+    assert shown.stdout.startswith(
+        "12 clients of blobs, 66 pairs. Distance: loss of each client's model on the other's examples."
+    )
     assert len(re.findall(r"^ ?\d\S* – \d", shown.stdout, re.MULTILINE)) == 20
     assert shown.stdout.count("← threshold") == 1
-    assert "clusters   2, of 6, 6 clients; adjusted Rand 1.00 with the true ones" in shown.stdout
+    assert "clusters   2 (6, 6 clients); adjusted Rand index 1.00 against the true clusters" in shown.stdout
     command = shown.stdout.splitlines()[-1].removeprefix("Run it: coterie ").split()
-    assert command == [
-        "run",
-        *TWO[:2],
-        "--method",
-        "srfca",
-        *QUICK[2:],
-        "--set",
-        f"method.threshold={found['threshold']}",
-    ]
+    threshold = f"method.threshold={found['threshold']}"
+    assert command == ["run", *TWO[:2], "--method", "srfca", *QUICK[2:], "--set", threshold]
     done = coterie(*command, "--rounds", 4, "--json")
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["clusters"]["sizes"] == [6, 6]
 
 
-def test_the_settings_of_a_spec_count_but_for_its_threshold_and_its_rounds(coterie, tmp_path):
+def test_the_threshold_and_the_rounds_of_a_spec_are_ignored(coterie, tmp_path):
     (tmp_path / "mine.toml").write_text(
         '[data]\nname = "blobs"\nclients = 8\nclusters = 2\nsamples = 30\n[local]\nlearning_rate = 0.1\n'
         '[run]\nrounds = 1\nseed = 3\n[method]\nname = "srfca"\nthreshold = 1e-9\ndistance = "l2"\n'
@@ -79,7 +74,7 @@ ONE_SHOT_IFCA = (
 )
 
 
-def test_another_method_that_begins_with_one_shot_keeps_its_settings_and_its_name(coterie, tmp_path):
+def test_another_method_with_one_shot_keeps_its_settings_and_its_name(coterie, tmp_path):
     (tmp_path / "mine.toml").write_text(ONE_SHOT_IFCA)
     done = coterie("suggest-threshold", "mine.toml", "--set", "method.min_size=3", "--json")
     assert done.exit_code == 0, done.stderr
@@ -91,7 +86,7 @@ def test_another_method_that_begins_with_one_shot_keeps_its_settings_and_its_nam
     assert shown == f"Run it: coterie run mine.toml --method oneshotifca {sets}"
 
 
-def test_from_python_a_spec_of_any_method_will_do():
+def test_from_python_the_spec_may_have_any_method():
     from coterie.runs.spec import Spec
     from coterie.runs.threshold import suggest
 
@@ -108,11 +103,11 @@ def test_help_teaches_by_examples(coterie):
     done = coterie("suggest-threshold", "--help")
     assert done.exit_code == 0
     assert done.stdout.partition("Examples:")[2].count("coterie suggest-threshold") >= 3
-    assert "two hills with a gap" in " ".join(done.stdout.split())
+    assert "the histogram has two peaks" in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (["--set", "method.thrshold=3"], "No setting of method srfca 'thrshold'. Did you mean 'threshold'?"),
         (["--data", "digitz"], "No data set 'digitz'. Did you mean 'digits'?"),
@@ -121,7 +116,7 @@ def test_help_teaches_by_examples(coterie):
         (["--data", "blobs", *ONE], "Clients are compared with each other, for which at least 2 are needed, got 1"),
     ],
 )
-def test_what_cannot_be_meant_is_said_so(args, said, coterie):
+def test_wrong_input_is_an_error(args, message, coterie):
     done = coterie("suggest-threshold", *args)
     assert done.exit_code == 2
-    assert said in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())

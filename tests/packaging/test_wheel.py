@@ -59,3 +59,7 @@ def test_the_wheel_runs_the_demonstration_in_a_fresh_environment(version: str, w
     found = json.loads(printed)
     assert {row["method"] for row in found["table"]} >= {"fedavg", "ifca", "fedgroup", "flexcfl", "oracle"}
     assert found["runs"][0]["versions"]["python"].startswith(version)
+    page = json.loads(run(tmp_path / "venv/bin/coterie", "methods", "ifca", "--json", cwd=tmp_path))
+    assert page["card"]["round"] == {"train": [4.0, 1.0]}
+    (cards,) = (tmp_path / "venv").glob("lib/python*/site-packages/coterie/methods/cards.json")
+    assert "ifca" in json.loads(cards.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Every command under its name."""
+"""All commands, with their help texts and examples."""
 
 from __future__ import annotations
 
@@ -9,54 +9,13 @@ import typer
 from coterie import __version__
 from coterie.cli.compare import compare
 from coterie.cli.data import data
+from coterie.cli.error_handling import report_errors
 from coterie.cli.estimate import estimate
 from coterie.cli.export import export
-from coterie.cli.flags import Command
-from coterie.cli.guard import guarded
-from coterie.cli.methods import methods
-from coterie.cli.models import models
+from coterie.cli.listing import methods, models
 from coterie.cli.pni import pni
-from coterie.cli.resume import resume
-from coterie.cli.run import run
+from coterie.cli.run import resume, run
 from coterie.cli.suggest_threshold import suggest_threshold
-
-_EPILOG = """Examples:
-
-[bold]coterie compare[/]
-  the demonstration: clients of four kinds, seven methods, about half a minute
-
-[bold]coterie run --data digits --method ifca --set method.clusters=4[/]
-  one run; its record goes to runs/digits-ifca-0
-
-[bold]coterie methods ifca[/]
-  what a method does, its settings and its paper
-
-[bold]coterie run --data my-clients/ --method fedavg[/]
-  data of your own: a folder with one .npz file a client, a .csv or a .parquet table"""
-
-app = typer.Typer(
-    help="Clustered federated learning: clients fall into kinds, and each gets the model of its kind.",
-    epilog=_EPILOG,
-    rich_markup_mode="rich",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        print(f"coterie {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _top(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
-    ] = False,
-) -> None:
-    pass
 
 
 def _examples(*pairs: tuple[str, str]) -> str:
@@ -64,93 +23,124 @@ def _examples(*pairs: tuple[str, str]) -> str:
     return "\n\n".join(["Examples:", *shown])
 
 
+app = typer.Typer(
+    help="Clustered federated learning: find clusters of clients and train one model per cluster.",
+    epilog=_examples(
+        ("coterie compare", "demonstration: seven methods on 40 clients in four clusters, about half a minute"),
+        ("coterie run --data digits --method ifca --clusters 4", "one run; its record goes to runs/digits-ifca-0"),
+        ("coterie methods", "list the methods; `coterie methods ifca` shows one: paper, settings, traffic"),
+        (
+            "coterie run --data my-clients/ --method fedavg",
+            "your own data: a folder with one .npz file per client, a .csv or a .parquet table",
+        ),
+    ),
+    rich_markup_mode="rich",
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(given: bool) -> None:
+    if given:
+        print(f"coterie {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
 app.command(
     epilog=_examples(
-        ("coterie run --method ifca", "the embedded digits, clients of four kinds"),
-        ("coterie run spec.toml --rounds 100 --seed 1", "a spec from a file, with two things changed"),
-        ("coterie run --data blobs --set data.clients=8 --set local.learning_rate=0.1", "any setting by its name"),
+        ("coterie run --method ifca --clusters 4", "on the embedded digits: 40 clients in four clusters"),
+        (
+            "coterie run --data blobs --lr 0.1 --batch-size 20 --epochs 5 --clients-per-round 8",
+            "flags for common settings",
+        ),
+        ("coterie run --data blobs --set data.clients=8 --set local.momentum=0.9", "any setting by its name"),
+        ("coterie run spec.toml --rounds 100 --seed 1", "a spec file, with two settings changed"),
         (
             "coterie run --set attack.name=sign-flip --set aggregation.rule=median",
-            "clients that lie, and a rule that withstands",
+            "malicious clients, and a robust aggregation rule",
         ),
-        ("coterie run --method ifca --json | jq .accuracy.weighted", "for scripts: one JSON document"),
-    ),
-    cls=Command,
-)(guarded(run))
+        ("coterie run --method ifca --json | jq .accuracy.weighted", "in a script"),
+    )
+)(report_errors(run))
 app.command(
     epilog=_examples(
         ("coterie compare", "the demonstration"),
-        ("coterie compare --methods fedavg,ifca --seeds 3 --jobs 2", "mean ± deviation and paired tests"),
-        (
-            "coterie compare --set ifca.clusters=2 --set local.learning_rate=0.05",
-            "a setting of one method, and one of all",
-        ),
-        ("coterie compare --data my.csv --methods fedavg,ifca --out both", "your own data, and keep the records"),
-    ),
-    cls=Command,
-)(guarded(compare))
-app.command(
-    epilog=_examples(
-        ("coterie methods", "all of them, a line each"),
-        ("coterie methods ifca", "what it does, its paper, its settings"),
-        ("coterie methods fedprox --json | jq .settings", "for scripts"),
+        ("coterie compare --methods fedavg,ifca --seeds 3 --jobs 2", "mean ± standard deviation, and paired tests"),
+        ("coterie compare --methods fedavg,ifca,fedgroup --clusters 4 --lr 0.05", "settings for all methods"),
+        ("coterie compare --set ifca.clusters=2", "a setting for one method"),
+        ("coterie compare --data my.csv --methods fedavg,ifca --out records", "your own data; keep the records"),
     )
-)(guarded(methods))
+)(report_errors(compare))
 app.command(
     epilog=_examples(
-        ("coterie data", "what can be loaded by name"),
-        ("coterie data digits", "how it is dealt out among clients, and the settings for that"),
-        ("coterie data my-clients/", "whether data of your own can be read, and what they hold"),
-        ("coterie data blobs --json | jq .holds", "for scripts"),
+        ("coterie methods", "list all methods"),
+        ("coterie methods ifca", "paper, equations, settings, traffic, what the server sees"),
+        ("coterie methods ifca --set method.clusters=8", "traffic with other settings"),
+        ("coterie methods fedprox --json | jq .settings", "in a script"),
     )
-)(guarded(data))
+)(report_errors(methods))
 app.command(
     epilog=_examples(
-        ("coterie models", "all of them, a line each"),
-        ("coterie models mlp", "its settings"),
+        ("coterie data", "list all data sets"),
+        ("coterie data digits", "source, partition, settings and size of one"),
+        ("coterie data my-clients/", "check that your own data can be read"),
+        ("coterie data blobs --json | jq .holds", "in a script"),
+    )
+)(report_errors(data))
+app.command(
+    epilog=_examples(
+        ("coterie models", "list all models"),
+        ("coterie models mlp", "settings of one"),
         ("coterie run --model mlp --set model.widths=[64,32]", "use one"),
     )
-)(guarded(models))
+)(report_errors(models))
 app.command(
     epilog=_examples(
-        ("coterie resume runs/digits-ifca-0", "go on from the last checkpoint"),
-        ("coterie resume runs/digits-ifca-0 --json", "and print the figures in the end as JSON"),
-        ("coterie run --set run.checkpoint_every=1", "a run that loses at most one round when it is killed"),
+        ("coterie resume runs/digits-ifca-0", "continue from the last checkpoint"),
+        ("coterie resume runs/digits-ifca-0 --json", "print the results as JSON"),
+        ("coterie run --set run.checkpoint_every=1", "a run that loses at most one round if it is killed"),
     )
-)(guarded(resume))
+)(report_errors(resume))
 app.command(
     epilog=_examples(
-        ("coterie export runs/digits-ifca-0", "all models: digits-ifca-0.safetensors, and .json beside it"),
+        ("coterie export runs/digits-ifca-0", "all models: digits-ifca-0.safetensors and digits-ifca-0.json"),
         ("coterie export runs/digits-ifca-0 --cluster 2 -o two.safetensors", "the model of one cluster"),
-        ("coterie export runs/digits-ifca-0 --client 07", "the model that one client is served"),
+        ("coterie export runs/digits-ifca-0 --client 07", "the model of one client"),
     )
-)(guarded(export))
+)(report_errors(export))
 app.command(
     epilog=_examples(
-        ("coterie estimate --method ifca --rounds 1000", "before a long run"),
-        ("coterie estimate spec.toml --json | jq .seconds.total", "for scripts"),
-        ("coterie estimate --data synthetic --set data.clients=1000", "what more clients cost"),
-    ),
-    cls=Command,
-)(guarded(estimate))
+        ("coterie estimate --method ifca --clusters 8 --rounds 1000", "before a long run"),
+        ("coterie estimate --data synthetic --set data.clients=1000", "the cost of more clients"),
+        ("coterie estimate spec.toml --json | jq .seconds.total", "in a script"),
+    )
+)(report_errors(estimate))
 app.command(
     epilog=_examples(
-        ("coterie pni digits", "clients whose digits are turned in four ways"),
-        ("coterie pni digits --set data.partition=iid", "the same digits dealt out alike: what is left is chance"),
-        ("coterie pni synthetic --set data.beta=1", "the larger beta, the less alike the clients' inputs"),
-        ("coterie pni my-clients/ --json | jq .scaled.mean", "your own data, for scripts"),
+        ("coterie pni digits", "clients with rotated digits"),
+        ("coterie pni digits --set data.partition=iid", "IID clients, for reference"),
+        ("coterie pni synthetic --set data.beta=1", "a larger beta gives more heterogeneous inputs"),
+        ("coterie pni my-clients/ --json | jq .scaled.mean", "your own data, in a script"),
     )
-)(guarded(pni))
+)(report_errors(pni))
 app.command(
     "suggest-threshold",
     epilog=_examples(
-        ("coterie suggest-threshold", "the embedded digits, clients of four kinds"),
-        (
-            "coterie suggest-threshold --data my-clients/ --model mlp --set local.learning_rate=0.1",
-            "as you will run it",
-        ),
-        ("coterie suggest-threshold --set method.distance=l2 --set method.init_steps=500", "other distances"),
-        ("coterie suggest-threshold --json | jq .threshold", "for scripts"),
+        ("coterie suggest-threshold", "on the embedded digits: 40 clients in four clusters"),
+        ("coterie suggest-threshold --data my-clients/ --model mlp --lr 0.1", "with the settings of the later run"),
+        ("coterie suggest-threshold --set method.distance=l2 --set method.init_steps=500", "another distance"),
+        ("coterie suggest-threshold --json | jq .threshold", "in a script"),
     ),
-    cls=Command,
-)(guarded(suggest_threshold))
+)(report_errors(suggest_threshold))

@@ -8,9 +8,9 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from coterie.cli import flags, screen
-from coterie.cli.about import About, meanings, page, setting
-from coterie.cli.progress import Ticker
+from coterie.cli import flags, output
+from coterie.cli.listing import About, doc_entries, page, setting
+from coterie.cli.progress import ProgressDisplay
 
 
 def data(
@@ -26,11 +26,11 @@ def data(
         return
     options = {key: value for key, value in loader_options(name).items() if key != "path"}
     loader, _ = find_loader(name)
-    types, means = typing.get_type_hints(loader), meanings(loader, "Args")
+    types, means = typing.get_type_hints(loader), doc_entries(loader, "Args")
     about = (inspect.getdoc(loader) or "").partition("\n\nArgs:")[0]
     text = "\n\n".join([inspect.cleandoc(sys.modules[loader.__module__].__doc__ or ""), about, *_facts(name)])
     settings = [setting(f"data.{key}", types[key], value, means.get(key, "")) for key, value in options.items()]
-    with Ticker(silent=as_json, waiting=f"loading {name}"):
+    with ProgressDisplay(silent=as_json, waiting=f"loading {name}"):
         holds = _described(name)
     page(About("data set", name, text, settings, holds=holds), as_json=as_json, holds=_in_words(holds) if holds else {})
 
@@ -77,13 +77,13 @@ def _list(*, as_json: bool) -> None:
 
     entries = summaries()
     if as_json:
-        screen.document({entry["name"]: entry for entry in entries})
+        output.document({entry["name"]: entry for entry in entries})
         return
-    shown = screen.table("name", "what", "clients", "examples", "classes", "available", left=2)
+    shown = output.table("name", "what", "clients", "examples", "classes", "available", left=2)
     for entry in entries:
         numbers = [f"{entry[key]:,}" if entry[key] is not None else "–" for key in ("clients", "samples", "classes")]
         shown.add_row(entry["name"], entry["description"], *numbers, "yes" if entry["available"] else "no")
-    screen.result(
+    output.result(
         shown,
         "Your own data: the path of a folder of .npz files (one per client: x, y), or of a .csv or .parquet table.",
         "Details: coterie data NAME, which also says how to get missing files, or coterie data PATH.",

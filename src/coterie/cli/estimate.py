@@ -1,10 +1,10 @@
-"""coterie estimate: what a run will cost, before it is run."""
+"""coterie estimate: predict the cost of a run from a few rounds."""
 
 from __future__ import annotations
 
 from coterie.cli import flags
-from coterie.cli.progress import Ticker
-from coterie.cli.screen import document, duration, facts, result, size
+from coterie.cli.output import document, duration, facts, plural, result, size
+from coterie.cli.progress import ProgressDisplay
 
 
 def estimate(
@@ -12,39 +12,47 @@ def estimate(
     data: flags.Data = None,
     method: flags.Method = None,
     model: flags.Model = None,
+    clusters: flags.Clusters = None,
     rounds: flags.Rounds = None,
     clients_per_round: flags.ClientsPerRound = None,
+    epochs: flags.Epochs = None,
+    batch_size: flags.BatchSize = None,
+    learning_rate: flags.LearningRate = None,
     seed: flags.Seed = None,
     settings: flags.Settings = None,
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
     debug: flags.Debug = False,
 ) -> None:
-    """Say what a run will take, from a few of its rounds: seconds, bytes, memory."""
-    with Ticker(silent=quiet, waiting="loading data, compiling, trying a few rounds"):
-        from coterie.runs.estimate import estimate as cost_of
+    """Predict the time, traffic and memory of a run by running a few of its rounds."""
+    with ProgressDisplay(silent=quiet, waiting="loading data, compiling, running a few rounds"):
+        from coterie.runs.estimate import estimate as estimate_cost
 
-        made = flags.spec_of(
-            spec,
+        given = flags.values(
             data=data,
             method=method,
             model=model,
             rounds=rounds,
             clients_per_round=clients_per_round,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
             seed=seed,
-            settings=settings,
         )
-        cost = cost_of(made)
+        made = flags.make_spec(spec, given, settings, clusters)
+        cost = estimate_cost(made)
     if as_json:
         document(cost)
         return
     seconds, traffic = cost["seconds"], cost["traffic"]
+    once = {"setup": "set_up", "preparation": "preparing", "compilation": "compile"}
+    parts = [f"{name} {duration(seconds[key])}" for name, key in once.items()]
     shown = facts()
-    parts = [f"{name.replace('_', ' ')} {duration(seconds[name])}" for name in ("set_up", "preparing", "compile")]
-    each = f"a round {duration(seconds['round'])}, a scoring {duration(seconds['scoring'])}"
-    shown.add_row("time", f"{duration(seconds['total'])} ({', '.join(parts)}; {each})")
+    shown.add_row("time", f"{duration(seconds['total'])} (of which {', '.join(parts)})")
+    shown.add_row("one round", f"{duration(seconds['round'])}, evaluation {duration(seconds['scoring'])}")
     shown.add_row("traffic", f"{size(traffic['down_bytes'])} down, {size(traffic['up_bytes'])} up")
     shown.add_row("memory", size(cost["peak_rss_bytes"]))
     shown.add_row("model", f"{cost['parameters']:,} parameters, {size(cost['model_bytes'])}")
-    title = f"{made.method.name} on {made.data.name}: {cost['rounds']} rounds, {cost['clients']} clients"
-    result(title, "", shown, "", f"Measured on {cost['tried_rounds']} rounds.")
+    title = f"{made.method.name} on {made.data.name}: "
+    title += f"{plural(cost['rounds'], 'round')}, {plural(cost['clients'], 'client')}"
+    result(title, "", shown, "", f"Extrapolated from {plural(cost['tried_rounds'], 'round')}.")

@@ -1,4 +1,4 @@
-"""coterie export: the models of a run as one plain file, and who is served which beside it."""
+"""coterie export: the models of a run as a safetensors file, and a JSON file that describes them."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli import flags
-from coterie.cli.screen import document, note, result, size
+from coterie.cli.output import document, note, result, size
 
 if TYPE_CHECKING:
     from coterie.runs.record import RunRecord
+    from coterie.types import Array
 
 
 def export(
     run: flags.Run,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", show_default=False, help="Where to; otherwise RUN.safetensors."),
+        typer.Option("--out", "-o", metavar="FILE", show_default=False, help="Output file; default: RUN.safetensors."),
     ] = None,
     cluster: Annotated[
-        int | None, typer.Option(metavar="N", show_default=False, help="Only the model of this cluster.")
+        int | None, typer.Option(metavar="N", show_default=False, help="Export only the model of this cluster.")
     ] = None,
     client: Annotated[
-        str | None, typer.Option(metavar="ID", show_default=False, help="Only the model of this client.")
+        str | None, typer.Option(metavar="ID", show_default=False, help="Export only the model of this client.")
     ] = None,
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
     debug: flags.Debug = False,
 ) -> None:
-    """Write the models of a run to a plain file, and beside it who is served which.
+    """Export the models of a run to a safetensors file, with a JSON file that says which client uses which model.
 
-    A .safetensors file with arrays called cluster/layer/kernel (of a single model layer/kernel), and a .json file.
+    Arrays are named CLUSTER/LAYER/NAME, such as 0/dense0/kernel; for a single model LAYER/NAME.
     """
     import json
 
@@ -46,38 +47,43 @@ def export(
     record = RunRecord.read(run)
     if client is not None and client not in record.served.get("row", {client}):
         raise RecordError(unknown("client", client, record.served["row"]))
-    arrays, about = _content(record, client if client is not None else cluster)
+    arrays, description = _content(record, client if client is not None else cluster)
     file = out or Path(f"{run.resolve().name}.safetensors")
     if file.suffix != ".safetensors":
         file = file.with_name(file.name + ".safetensors")
-    beside = file.with_suffix(".json")
-    about = {"file": file.name, **about}
+    json_file = file.with_suffix(".json")
+    description = {"file": file.name, **description}
     write_whole(file, save(arrays))
-    write_whole(beside, (json.dumps(about, indent=2, ensure_ascii=False) + "\n").encode())
-    if about["adapted"] and not quiet:
-        note("clients of this run have models of their own, which never left them; this is the one they start from")
+    write_whole(json_file, (json.dumps(description, indent=2, ensure_ascii=False) + "\n").encode())
+    if description["adapted"] and not quiet:
+        note(
+            "The clients of this run have their own models, which never leave them. This is the model they start from."
+        )
     if as_json:
-        document({**about, "path": str(file), "description": str(beside)})
+        document({**description, "path": str(file), "description": str(json_file)})
         return
-    result(f"{file} ({len(arrays)} arrays, {size(file.stat().st_size)})", f"{beside} (who is served which)")
+    result(
+        f"{file} ({len(arrays)} arrays, {size(file.stat().st_size)})",
+        f"{json_file} (description: clients, shapes, input scaling)",
+    )
 
 
-def _content(record: RunRecord, who: str | int | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arrays by name, and what to know about them."""
+def _content(record: RunRecord, which: str | int | None) -> tuple[dict[str, Array], dict[str, Any]]:
+    """The arrays by name, and their description; `which` is a client, a cluster, or None for all models."""
     import numpy as np
 
     from coterie import tree
 
     bank, served = record.models(), record.served
-    rows = range(tree.rows(bank)) if who is None else [record.model_of(who)]
+    rows = range(tree.rows(bank)) if which is None else [record.model_of(which)]
     arrays = {
-        path if who is not None else f"{row}/{path}": np.ascontiguousarray(leaf)
+        path if which is not None else f"{row}/{path}": np.ascontiguousarray(leaf)
         for row in rows
         for path, leaf in tree.paths(tree.row(bank, row))
     }
     task = served["input"]
     scale = {key: np.asarray(task[key]).tolist() for key in ("mean", "deviation") if key in task}
-    about = {
+    description = {
         "model": served["spec"]["model"],
         "method": served["spec"]["method"]["name"],
         "data": served["spec"]["data"]["name"],
@@ -86,8 +92,8 @@ def _content(record: RunRecord, who: str | int | None) -> tuple[dict[str, Any], 
         "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
         "input_shape": list(task["shape"]),
         "classes": task["classes"],
-        # Inputs as they are stored are turned into (x - mean) / deviation first.
+        # The model takes (x - mean) / deviation of the stored inputs.
         "normalize": scale or None,
         "adapted": bool(served.get("adapted")),
     }
-    return arrays, about
+    return arrays, description

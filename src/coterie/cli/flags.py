@@ -1,18 +1,23 @@
-"""The flags that several commands share, and the spec that they make."""
+"""Flags that several commands share, and the spec that they make."""
 
 from __future__ import annotations
 
 import glob
-import json
-from collections.abc import Mapping
+import logging
+import typing
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand, TyperOption
 
 if TYPE_CHECKING:
     from coterie.runs.spec import Spec
+
+log = logging.getLogger(__name__)
+
+#: Methods without a setting `clusters` that find the number of clusters themselves; the others have no clusters to set.
+FIND_CLUSTERS = ("cfl", "flag", "oneshotifca", "pacfl", "srfca")
 
 
 def _method_names(incomplete: str) -> list[str]:
@@ -21,102 +26,156 @@ def _method_names(incomplete: str) -> list[str]:
     return [name for name in names() if name.startswith(incomplete)]
 
 
-def _methods_list(incomplete: str) -> list[str]:
-    begun, comma, last = incomplete.rpartition(",")
-    return [f"{begun}{comma}{name}" for name in _method_names(last)]
+def _method_lists(incomplete: str) -> list[str]:
+    complete, comma, last = incomplete.rpartition(",")
+    return [f"{complete}{comma}{name}" for name in _method_names(last)]
 
 
-def _data_names(incomplete: str) -> list[str]:
-    from coterie.data.loading import DATASETS
+def _data_names_and_paths(incomplete: str) -> list[str]:
+    import coterie
 
-    return [name for name in DATASETS if name.startswith(incomplete)]
-
-
-def _data_or_paths(incomplete: str) -> list[str]:
-    return _data_names(incomplete) + sorted(glob.glob(glob.escape(incomplete) + "*"))
+    names = [name for name in coterie.DATASETS if name.startswith(incomplete)]
+    return names + sorted(glob.glob(glob.escape(incomplete) + "*"))
 
 
 def _model_names(incomplete: str) -> list[str]:
-    from coterie.models.library import MODELS
+    import coterie
 
-    return [name for name in ("auto", *MODELS) if name.startswith(incomplete)]
-
-
-class Command(TyperCommand):
-    """A command whose help lists the sections of a spec; only when somebody asks for it, since they take time to load.
-
-    In texts of options, `{sections}` stands for all of them and `{shared sections}` for all but `method`.
-    """
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:  # of click, which some versions of typer bring along
-        """Print it."""
-        from coterie.runs.spec import SECTIONS
-
-        texts = {
-            "{sections}": ", ".join(SECTIONS),
-            "{shared sections}": ", ".join(section for section in SECTIONS if section != "method"),
-        }
-        for option in self.params:
-            for mark, names in texts.items():
-                if isinstance(option, TyperOption) and option.help:
-                    option.help = option.help.replace(mark, names)
-        super().format_help(ctx, formatter)
+    return [name for name in ("auto", *coterie.MODELS) if name.startswith(incomplete)]
 
 
-SpecFile = Annotated[Path | None, typer.Argument(metavar="SPEC.toml", show_default=False, help="A spec to start from.")]
+# ---------------------------------------------------------------------------------------------------------- what to run
+
+SpecFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="SPEC.toml", show_default=False, help="Spec file to start from; flags override it."),
+]
 Data = Annotated[
     str | None,
     typer.Option(
         metavar="NAME|PATH",
         show_default=False,
-        autocompletion=_data_or_paths,
-        help="Data by name (coterie data), or a folder of .npz files, a .csv, a .parquet table.",
+        autocompletion=_data_names_and_paths,
+        help="Data set name (`coterie data` lists them), or the path of a folder of .npz files, a .csv or a .parquet "
+        "table.",
     ),
 ]
 Method = Annotated[
     str | None,
-    typer.Option(metavar="NAME", show_default=False, autocompletion=_method_names, help="Which (coterie methods)."),
+    typer.Option(
+        metavar="NAME",
+        show_default=False,
+        autocompletion=_method_names,
+        help="Method name; `coterie methods` lists them.",
+    ),
 ]
 Methods = Annotated[
     str | None,
     typer.Option(
         metavar="A,B,…",
         show_default=False,
-        autocompletion=_methods_list,
-        help="Which, with commas between them; others are tested against the first.",
+        autocompletion=_method_lists,
+        help="Method names, separated by commas. The others are tested against the first.",
     ),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(metavar="NAME", show_default=False, autocompletion=_model_names, help="Which (coterie models)."),
+    typer.Option(
+        metavar="NAME", show_default=False, autocompletion=_model_names, help="Model name; `coterie models` lists them."
+    ),
 ]
-Rounds = Annotated[int | None, typer.Option(metavar="N", show_default=False, help="How many.")]
-ClientsPerRound = Annotated[int | None, typer.Option(metavar="N", show_default=False, help="Clients in a round.")]
-Seed = Annotated[int | None, typer.Option(metavar="N", show_default=False, help="From which every draw comes.")]
+Clusters = Annotated[
+    str | None,
+    typer.Option(
+        metavar="K|auto",
+        show_default=False,
+        help="Number of clusters, for every method that has this setting; `auto` where the method can choose it.",
+    ),
+]
+Rounds = Annotated[int | None, typer.Option(metavar="N", show_default=False, help="Number of rounds.")]
+ClientsPerRound = Annotated[
+    int | None, typer.Option(metavar="N", show_default=False, help="Number of clients sampled in each round.")
+]
+Epochs = Annotated[
+    int | None, typer.Option(metavar="N", show_default=False, help="Local training: epochs per client and round.")
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(metavar="N", show_default=False, help="Local training: examples per batch; 0 for full batches."),
+]
+LearningRate = Annotated[
+    float | None,
+    typer.Option("--learning-rate", "--lr", metavar="X", show_default=False, help="Local training: learning rate."),
+]
+Seed = Annotated[int | None, typer.Option(metavar="N", show_default=False, help="Random seed.")]
+#: The names of the sections stand here since loading `SECTIONS` takes a second; a test compares the two.
 Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="SECTION.KEY=VALUE",
         show_default=False,
-        help="Any setting of {sections}; may be repeated. Those of a method and what all take: coterie methods NAME.",
+        help="Any setting of data, model, method, local, run, shift, faults, attack, aggregation; repeatable. "
+        "`coterie methods NAME` lists the settings of a method and those that all methods share.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-Run = Annotated[Path, typer.Argument(metavar="RUN", show_default=False, help="The folder of a record.")]
+SharedSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        show_default=False,
+        help="Any setting of data, model, local, run, shift, faults, attack, aggregation, for all methods; "
+        "METHOD.KEY=VALUE for one method; repeatable.",
+    ),
+]
+
+# --------------------------------------------------------------------------------------------------------------- output
+
+_PANEL = "Output"
+Json = Annotated[
+    bool, typer.Option("--json", rich_help_panel=_PANEL, help="Print the result as one JSON document, nothing else.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=_PANEL, help="Hide progress and notes.")]
+Debug = Annotated[bool, typer.Option("--debug", rich_help_panel=_PANEL, help="Show the traceback of an error.")]
+RecordFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        show_default=False,
+        rich_help_panel=_PANEL,
+        help="Folder for the record; default: runs/DATA-METHOD-SEED.",
+    ),
+]
+RecordsFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        show_default=False,
+        rich_help_panel=_PANEL,
+        help="Folder for the records, one per run; default: no records are kept.",
+    ),
+]
+
+# ------------------------------------------------------------------------------------------------------------ arguments
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", show_default=False, help="Folder of a record.")]
 MethodName = Annotated[
     str | None,
-    typer.Argument(metavar="NAME", show_default=False, autocompletion=_method_names, help="More about this one."),
+    typer.Argument(
+        metavar="NAME", show_default=False, autocompletion=_method_names, help="Method to show; default: list all."
+    ),
 ]
 DataHere = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
         show_default=False,
-        autocompletion=_data_or_paths,
-        help="Data by name (coterie data), or a folder of .npz files, a .csv, a .parquet table.",
+        autocompletion=_data_names_and_paths,
+        help="Data set name (`coterie data` lists them), or the path of a folder of .npz files, a .csv or a .parquet "
+        "table.",
     ),
 ]
 DataName = Annotated[
@@ -124,49 +183,136 @@ DataName = Annotated[
     typer.Argument(
         metavar="NAME|PATH",
         show_default=False,
-        autocompletion=_data_or_paths,
-        help="More about this one; of a folder of .npz files, a .csv, a .parquet table what it holds.",
+        autocompletion=_data_names_and_paths,
+        help="Data set to show, or the path of a folder of .npz files, a .csv or a .parquet table; default: list all.",
     ),
 ]
 ModelName = Annotated[
     str | None,
-    typer.Argument(metavar="NAME", show_default=False, autocompletion=_model_names, help="More about this one."),
+    typer.Argument(
+        metavar="NAME", show_default=False, autocompletion=_model_names, help="Model to show; default: list all."
+    ),
 ]
 
 
-def changed(spec: Spec, shorthands: Mapping[str, Any], settings: list[str] | None) -> Spec:
-    """A spec with shorthand flags applied, then `--set`.
-
-    Args:
-        spec: To start from.
-        shorthands: `section.key` → value; None for a flag that was not given.
-        settings: `section.key=value` texts.
-    """
-    # A JSON text is a TOML text: a file called 1.5 stays a name.
-    short = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in shorthands.items() if value is not None]
-    return spec.with_settings([*short, *(settings or ())])
-
-
-def spec_of(
-    file: Path | None,
+def values(
     *,
-    data: str | None,
-    method: str | None,
-    model: str | None,
-    rounds: int | None,
-    clients_per_round: int | None,
-    seed: int | None,
-    settings: list[str] | None,
-) -> Spec:
-    """The spec of a file, with flags applied."""
-    from coterie.runs.spec import Spec
+    data: str | None = None,
+    method: str | None = None,
+    model: str | None = None,
+    rounds: int | None = None,
+    clients_per_round: int | None = None,
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+    seed: int | None = None,
+) -> dict[str, object]:
+    """`section.key` → value of the flags that were given."""
+    from coterie.errors import SpecError
 
-    shorthands = {
+    if method is not None and "," in method:
+        raise SpecError(f"--method takes one name. To run several methods: coterie compare --methods {method}")
+    flags = {
         "data.name": data,
         "method.name": method,
         "model.name": model,
         "run.rounds": rounds,
         "run.clients_per_round": clients_per_round,
         "run.seed": seed,
+        "local.epochs": epochs,
+        "local.steps": None if epochs is None else 0,  # steps would take precedence over epochs
+        "local.batch_size": batch_size,
+        "local.learning_rate": learning_rate,
     }
-    return changed(Spec.of(file), shorthands, settings)
+    return {key: value for key, value in flags.items() if value is not None}
+
+
+def parsed(settings: Sequence[str] | None) -> dict[str, object]:
+    """`section.key` → value of `--set` texts; of repeated ones the last."""
+    from coterie.runs.settings_conversion import parse_setting
+
+    return dict(parse_setting(text) for text in settings or ())
+
+
+def base_spec(file: Path | None, method_flag: str = "--method") -> Spec:
+    """The spec of a file, or the defaults without one; a data set or method in its place is an error with a hint."""
+    import coterie
+    from coterie.errors import SpecError
+    from coterie.methods import names
+    from coterie.runs.spec import Spec
+
+    if file is not None and not file.exists():
+        name = str(file)
+        flag = "--data" if name in coterie.DATASETS else method_flag if name in names() else None
+        if flag is not None:
+            raise SpecError(f"There is no spec file {name!r}. Did you mean {flag} {name}?")
+    return Spec.of(file)
+
+
+def make_spec(
+    file: Path | None, flags: Mapping[str, object], settings: Sequence[str] | None, clusters: str | None = None
+) -> Spec:
+    """The spec of a file with flags applied, then `--set`.
+
+    Args:
+        file: A spec file, or None.
+        flags: `section.key` → value, from `values`.
+        settings: `section.key=value` texts.
+        clusters: Value of `--clusters`.
+    """
+    spec, changes = base_spec(file), parsed(settings)
+    method = str(changes.get("method.name", flags.get("method.name", spec.method.name)))
+    number = clusters_of([method], clusters).get(method)
+    return spec.with_values({**flags, **({} if number is None else {"method.clusters": number}), **changes})
+
+
+def clusters_of(methods: Sequence[str], clusters: str | None) -> dict[str, int | str]:
+    """Method → `method.clusters`, for those methods that have this setting; a note names the others.
+
+    Args:
+        methods: Names of methods.
+        clusters: Value of `--clusters`: a number, `auto`, or None if the flag was not given.
+    """
+    from coterie.errors import SpecError
+    from coterie.methods import METHODS
+    from coterie.runs.spec import method_options
+
+    if clusters is None:
+        return {}
+    if clusters != "auto" and not (clusters.isdecimal() and int(clusters) >= 1):
+        raise SpecError(f"--clusters must be a whole number of at least 1, or auto, got {clusters!r}")
+    takers = [name for name in methods if "clusters" in method_options(name)]
+    _note_without_clusters([name for name in methods if name not in takers])
+    if clusters != "auto":
+        return dict.fromkeys(takers, int(clusters))
+    found = {name: value for name in takers if (value := _auto_clusters(name)) is not None}
+    if fixed := [name for name in takers if name not in found]:
+        can = ", ".join(name for name in METHODS if _auto_clusters(name) is not None)
+        raise SpecError(
+            f"--clusters auto: {', '.join(fixed)} cannot choose the number of clusters; give a number, or use one of "
+            f"the methods that can: {can}"
+        )
+    return found
+
+
+def _auto_clusters(method: str) -> int | str | None:
+    """The value of `clusters` that lets the method choose: `auto`, or a default of 0; None if it cannot choose."""
+    from coterie.runs.spec import method_options, method_types
+
+    kind = method_types(method).get("clusters")
+    if any("auto" in typing.get_args(option) for option in (kind, *typing.get_args(kind))):
+        return "auto"
+    return 0 if method_options(method).get("clusters") == 0 else None
+
+
+def _note_without_clusters(methods: Sequence[str]) -> None:
+    find = [name for name in methods if name in FIND_CLUSTERS]
+    none = [name for name in methods if name not in FIND_CLUSTERS]
+    reasons = []
+    if find:
+        verb, self = ("finds", "itself") if len(find) == 1 else ("find", "themselves")
+        reasons.append(f"{', '.join(find)}, which {verb} the number of clusters {self}")
+    if none:
+        reasons.append(f"{', '.join(none)}, which {'has' if len(none) == 1 else 'have'} no number of clusters to set")
+    if reasons:
+        log.warning("--clusters does not apply to %s.", "; nor to ".join(reasons))

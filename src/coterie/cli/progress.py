@@ -1,4 +1,4 @@
-"""Live progress on stderr while one waits; nothing where nobody looks."""
+"""Live progress on stderr, if it is a terminal."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from coterie.cli.screen import percent, size
+from coterie.cli.output import percent, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-class Ticker:
-    """A line that says how far a run, or several, are."""
+class ProgressDisplay:
+    """A progress line for one or several runs, and a second one for downloads."""
 
     def __init__(self, *, silent: bool, waiting: str = "loading data, compiling") -> None:
-        """Before the first step.
+        """Create the display; entering its context shows it.
 
         Args:
             silent: Show nothing.
-            waiting: What is done before the first step.
+            waiting: Text before the first step.
         """
         self._total: int | None = None
         self._waiting = waiting
         self._shown = not silent and sys.stderr.isatty()
         self._progress: Progress | None = None
         self._task: TaskID | None = None
-        self._watched: TaskID | None = None
-        self._until_end = ExitStack()
+        self._download: TaskID | None = None
+        self._stack = ExitStack()
         self._bytes = 0
 
-    def __enter__(self) -> Ticker:
+    def __enter__(self) -> ProgressDisplay:
         if not self._shown:
             return self
         from rich import progress
@@ -52,68 +52,69 @@ class Ticker:
         self._task = self._progress.add_task(self._waiting, total=None, note="")
         from coterie.data.progress import watched
 
-        self._until_end.enter_context(watched(self.watch))
+        self._stack.enter_context(watched(self.download))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._until_end.close()
+        self._stack.close()
         if self._progress is not None:
             self._progress.stop()
 
     def expect(self, rounds: int) -> None:
-        """So many rounds are to come, of all runs together."""
+        """Set the number of rounds of all runs together."""
         self._total = rounds
 
-    def say(self, text: str) -> None:
-        """Show another text while one waits."""
+    def describe(self, text: str) -> None:
+        """Replace the text of the line."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=text)
 
     def done(self, count: int, note: str) -> None:
-        """So many of what is expected are done."""
+        """Show that `count` of the expected steps are done."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=count, total=self._total, note=note)
 
-    def watch(self, what: str, done: int, total: int | None) -> None:
-        """So many bytes of a download or a drawing are there; the line about it goes when it is whole."""
+    def download(self, what: str, done: int, total: int | None) -> None:
+        """Show the bytes of a download or of data generation; the line disappears when it is complete."""
         if self._progress is None:
             return
-        if self._watched is None:
-            self._watched = self._progress.add_task("", total=None, note="")
+        if self._download is None:
+            self._download = self._progress.add_task("", total=None, note="")
         note = size(done) if total is None else f"{size(done)} of {size(total)}"
-        self._progress.update(self._watched, description=what, completed=done, total=total, note=note)
+        self._progress.update(self._download, description=what, completed=done, total=total, note=note)
         if done == total:
-            self._progress.remove_task(self._watched)
-            self._watched = None
+            self._progress.remove_task(self._download)
+            self._download = None
 
     def step(self, row: Mapping[str, Any]) -> None:
-        """A step is done."""
-        self.step_of("training", row)
+        """Show a line of `rounds.jsonl`, of the only run."""
+        self.step_of("", row)
 
     def step_of(self, label: str, row: Mapping[str, Any]) -> None:
-        """A step of one of several runs is done."""
+        """Show a line of `rounds.jsonl`, of one of several runs."""
         if self._progress is None or self._task is None:
             return
         if row["t"] == 0:
             self._bytes = 0
-        sent = [way for purpose, way in (row.get("traffic") or {}).items() if purpose != "evaluate"]
-        self._bytes += sum(sum(way.values()) for way in sent)
+        traffic = [ways for purpose, ways in (row.get("traffic") or {}).items() if purpose != "evaluate"]
+        self._bytes += sum(sum(ways.values()) for ways in traffic)
         if row["stage"] == "prepare":
-            self._progress.update(self._task, description=f"{label}: preparing")
+            self._progress.update(self._task, description=f"{label}: preparation" if label else "preparation")
             return
         note = _note(row, self._bytes)
-        self._progress.update(self._task, description=label, total=self._total, advance=1, note=note)
+        self._progress.update(self._task, description=label or "training", total=self._total, advance=1, note=note)
 
 
-def _note(row: Mapping[str, Any], sent: int) -> str:
+def _note(row: Mapping[str, Any], traffic: int) -> str:
     parts = [f"round {row['t'] + 1}"]
     if row.get("accuracy"):
         parts.append(f"accuracy {percent(row['accuracy']['weighted'])} %")
     elif row.get("test_loss") is not None:
         parts.append(f"test loss {row['test_loss']:.4g}")
     if row.get("clusters"):
-        parts.append(f"clusters {row['clusters']['count']}")
-    parts.append(size(sent))
+        count = row["clusters"]["count"]
+        parts.append(f"{count} cluster{'' if count == 1 else 's'}")
+    parts.append(size(traffic))
     return " · ".join(parts)

@@ -1,19 +1,23 @@
-"""coterie run: one run of one spec."""
+"""coterie run: one run of one spec; coterie resume: continue an interrupted run."""
 
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from coterie.cli import flags
-from coterie.cli.finished import finished, interrupted
-from coterie.cli.progress import Ticker
+from coterie.cli.output import cluster_sizes, document, duration, facts, number, percent, plural, result, size
+from coterie.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from coterie.runs.record import RunRecord
     from coterie.runs.spec import Spec
 
 
@@ -22,42 +26,141 @@ def run(
     data: flags.Data = None,
     method: flags.Method = None,
     model: flags.Model = None,
+    clusters: flags.Clusters = None,
     rounds: flags.Rounds = None,
     clients_per_round: flags.ClientsPerRound = None,
+    epochs: flags.Epochs = None,
+    batch_size: flags.BatchSize = None,
+    learning_rate: flags.LearningRate = None,
     seed: flags.Seed = None,
     settings: flags.Settings = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", show_default=False, help="The folder of the record; otherwise one in runs/."),
-    ] = None,
+    out: flags.RecordFolder = None,
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
     debug: flags.Debug = False,
 ) -> None:
-    """Run one method, and write down what happens."""
-    with Ticker(silent=quiet) as ticker:
+    """Run one method and record the results."""
+    with ProgressDisplay(silent=quiet) as progress:
         from coterie.runs import loop
 
-        made = flags.spec_of(
-            spec,
+        given = flags.values(
             data=data,
             method=method,
             model=model,
             rounds=rounds,
             clients_per_round=clients_per_round,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
             seed=seed,
-            settings=settings,
         )
-        folder = out or _free(made)
-        ticker.expect(made.run.rounds)
-        with interrupted(folder):
-            record = loop.run(made, out=folder, on_round=ticker.step)
-    finished(record, as_json=as_json)
+        made = flags.make_spec(spec, given, settings, clusters)
+        folder = out or _new_folder(made)
+        progress.expect(made.run.rounds)
+        with _resume_hint(folder):
+            record = loop.run(made, out=folder, on_round=progress.step)
+    _print_result(record, as_json=as_json)
 
 
-def _free(spec: Spec) -> Path:
-    """runs/<data>-<method>-<seed>, with a number behind it where that exists."""
+def resume(
+    run: flags.Run,
+    as_json: flags.Json = False,
+    quiet: flags.Quiet = False,
+    debug: flags.Debug = False,
+) -> None:
+    """Continue a run from its last checkpoint; for a finished run, print its results again."""
+    with ProgressDisplay(silent=quiet) as progress, _resume_hint(run):
+        from coterie.runs import loop
+        from coterie.runs.record import RunRecord
+        from coterie.runs.spec import Spec
+
+        done = sum(1 for row in RunRecord.read(run).rounds if row.get("stage") == "train")
+        progress.expect(max(1, Spec.of(run / "spec.toml").run.rounds - done))
+        record = loop.resume(run, on_round=progress.step)
+    _print_result(record, as_json=as_json)
+
+
+def _new_folder(spec: Spec) -> Path:
+    """runs/DATA-METHOD-SEED; if it exists, with a number appended."""
     data = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(spec.data.name).stem) or "data"
     first = Path("runs") / f"{data}-{spec.method.name}-{spec.run.seed}"
-    others = (first.with_name(f"{first.name}-{number}") for number in count(2))
+    others = (first.with_name(f"{first.name}-{n}") for n in count(2))
     return first if not first.exists() else next(folder for folder in others if not folder.exists())
+
+
+@contextmanager
+def _resume_hint(folder: Path) -> Iterator[None]:
+    """Add to Ctrl-C the command that resumes the run."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (folder / "checkpoint").is_dir():
+            command = shlex.join(["coterie", "resume", str(folder)])
+            raise KeyboardInterrupt(f"A checkpoint was saved. Continue with: {command}") from None
+        raise KeyboardInterrupt("The run had not started; nothing was saved.") from None
+
+
+def _print_result(record: RunRecord, *, as_json: bool) -> None:
+    summary = record.summary
+    if as_json:
+        document({**summary, "path": str(record.path)})
+        return
+    title = "{method} on {data} with {model}, seed {seed}".format_map(summary)
+    title += f": {plural(summary['rounds'], 'round')}, {plural(summary['clients'], 'client')}"
+    result(title, "", _figures(summary), "", f"Record: {record.path}")
+
+
+def _figures(summary: Mapping[str, Any]) -> Table:
+    shown = facts()
+    accuracy, clusters, truth = summary["accuracy"], summary["clusters"], summary["truth"]
+    if accuracy:
+        more = {"mean over clients": "mean", "worst 10 % of clients": "worst_tenth", "best round": "weighted_best"}
+        rest = ", ".join(f"{name} {percent(accuracy[key])} %" for name, key in more.items())
+        shown.add_row("accuracy", f"{percent(accuracy['weighted'])} % ({rest})")
+    phases = [(phase["phase"], phase["accuracy"]) for phase in summary["phases"] if phase["accuracy"]]
+    if phases:
+        shown.add_row("by phase", ", ".join(f"{name} {percent(reached['mean'])} %" for name, reached in phases))
+    shown.add_row("test loss", number(summary["test_loss"], "4g"))
+    if clusters and clusters["adapted"]:
+        shown.add_row("clusters", "none: every client has its own model")
+    elif clusters:
+        index = f"; adjusted Rand index {truth['adjusted_rand']:.2f} against the true clusters" if truth else ""
+        shown.add_row("clusters", f"{cluster_sizes(clusters['sizes'])}{index}")
+    if summary["coverage"] not in (None, 1.0):
+        shown.add_row(
+            "coverage",
+            f"{percent(summary['coverage'])} % of the clients are assigned; the others get the fallback model",
+        )
+    if attackers := summary.get("attackers"):
+        shown.add_row("attackers", f"{attackers} of {summary['clients']} clients")
+    if summary["drift"]:
+        for name, text in _drift(summary["drift"]).items():
+            shown.add_row(name, text)
+    traffic, seconds = summary["traffic"], summary["seconds"]
+    shown.add_row("traffic", f"{size(traffic['down_bytes'])} down, {size(traffic['up_bytes'])} up")
+    times = {"training": "training", "evaluation": "evaluation", "compilation": "compile"}
+    each = ", ".join(f"{name} {duration(seconds[key])}" for name, key in times.items())
+    shown.add_row("time", f"{duration(seconds['total'])} ({each})")
+    if rejected := summary["rejected_replies"]:
+        shown.add_row("rejected replies", ", ".join(f"{n} {reason}" for reason, n in rejected.items()))
+    for key, text in (("skipped_rounds", "skipped rounds"), ("clients_without_examples", "clients without examples")):
+        if summary[key]:
+            shown.add_row(text, str(summary[key]))
+    return shown
+
+
+def _drift(drift: Mapping[str, Any]) -> dict[str, str]:
+    """How the method responded to the shifts of the clients' data."""
+    delay = "" if drift["delay"] is None else f", after {drift['delay']:.1f} rounds on average"
+    alarms = drift["false_alarms"]
+    text = f"{drift['detected']} of {drift['shifts']} shifts detected{delay}"
+    text += f"; {plural(alarms, 'false alarm')}"
+    if drift["true_cluster_changes"]:
+        changes = plural(drift["true_cluster_changes"], "change")
+        text += f"; {drift['true_cluster_changes_detected']} of {changes} of the true cluster detected"
+    checked = (
+        ""
+        if drift["migrations_correct"] is None
+        else f", {drift['migrations_correct']} correct, {drift['migrations_wrong']} wrong"
+    )
+    return {"drift": text, "migrations": f"{drift['migrations']}{checked}"}

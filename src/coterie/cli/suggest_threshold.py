@@ -1,17 +1,20 @@
-"""coterie suggest-threshold: the λ of SR-FCA and ONE_SHOT-IFCA, from the distances of clients that train alone."""
+"""coterie suggest-threshold: a threshold λ for SR-FCA and ONE_SHOT-IFCA, from the distances between clients."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coterie.cli import flags
-from coterie.cli.progress import Ticker
-from coterie.cli.screen import document, facts, result, table
+from coterie.cli.output import cluster_sizes, document, facts, plural, result, table
+from coterie.cli.progress import ProgressDisplay
 
-#: Columns of the longest bar.
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: Length of the longest bar, in columns.
 _WIDTH = 40
 
 
@@ -19,76 +22,98 @@ def suggest_threshold(
     spec: flags.SpecFile = None,
     data: flags.Data = None,
     model: flags.Model = None,
+    epochs: flags.Epochs = None,
+    batch_size: flags.BatchSize = None,
+    learning_rate: flags.LearningRate = None,
     seed: flags.Seed = None,
     settings: flags.Settings = None,
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
     debug: flags.Debug = False,
 ) -> None:
-    """Propose a threshold for srfca: how far apart clients are that train alone, and where the widest gap is.
+    """Suggest a threshold for srfca from the distances between clients.
 
-    Two clients are in one cluster where a chain of clients joins them of whom each is no farther from the next than the
-    threshold. Its scale depends on data, model and local training, so give the ones that you will run with. In a clear
-    case the pairs within clusters and those across are two hills with a gap between them; in one hill there are no
-    clusters to be found, or clients have trained too little (method.init_steps, local.learning_rate) to show them.
+    Every client trains alone, and the distances between all pairs are shown as
+    a histogram. Two clients are in the same cluster if a chain of clients
+    connects them in which neighbors are no farther apart than the threshold.
+    The suggestion lies in the widest gap between the distances at which such
+    clusters merge. Its scale depends on data, model and local training, so use
+    the settings of the later run.
+
+    If there are clear clusters, the histogram has two peaks, pairs within and
+    pairs across clusters, with a gap between them. A single peak means that
+    there are no clusters, or that clients have trained too little to show them
+    (method.init_steps, local.learning_rate).
     """
-    with Ticker(silent=quiet, waiting="loading data, compiling") as ticker:
-        from coterie.runs.spec import Spec
+    with ProgressDisplay(silent=quiet) as progress:
         from coterie.runs.threshold import DEFAULT_METHOD, begins, suggest
 
-        method = None if begins(Spec.of(spec)) else DEFAULT_METHOD
-        none: dict[str, Any] = {"rounds": None, "clients_per_round": None}
-        made = flags.spec_of(spec, data=data, method=method, model=model, seed=seed, settings=settings, **none)
-        found = suggest(made, ticker.say)
+        method = None if begins(flags.base_spec(spec)) else DEFAULT_METHOD
+        given = flags.values(
+            data=data,
+            method=method,
+            model=model,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            seed=seed,
+        )
+        found = suggest(flags.make_spec(spec, given, settings), progress.describe)
     if as_json:
         document(found)
         return
-    kind = {"cross": "losses of each one's model on the other's examples", "l2": "l2 distances of models"}
-    spread, shown = found["distances"], found["spec"]
-    title = (
-        f"{found['clients']} clients of {shown['data']['name']}, {spread['pairs']:,} pairs: {kind[found['distance']]}"
-    )
-    result(
-        title, _histogram(found), _proposal(found), "", f"Run it: {_command(spec, data, model, seed, settings, found)}"
-    )
+    kind = {"cross": "loss of each client's model on the other's examples", "l2": "l2 distance of the models"}
+    pairs, name = found["distances"]["pairs"], found["spec"]["data"]["name"]
+    title = f"{found['clients']} clients of {name}, {plural(pairs, 'pair')}. Distance: {kind[found['distance']]}."
+    flag_values = {
+        "--data": data,
+        "--model": model,
+        "--epochs": epochs,
+        "--batch-size": batch_size,
+        "--learning-rate": learning_rate,
+        "--seed": seed,
+    }
+    command = _run_command(spec, flag_values, settings, found)
+    result(title, _histogram(found), _suggestion(found), "", f"Run it: {command}")
 
 
-def _histogram(found: Mapping[str, Any]) -> Any:
-    most = max(bar["pairs"] for bar in found["histogram"])
+def _histogram(found: Mapping[str, Any]) -> Table:
+    longest = max(bar["pairs"] for bar in found["histogram"])
     shown = table("distance", "pairs", "", left=1)
     shown.columns[2].justify = "left"
     for bar in found["histogram"]:
-        length = -(-_WIDTH * bar["pairs"] // most)  # a single pair is seen, too
-        here = "  ← threshold" if bar["from"] <= found["threshold"] < bar["to"] else ""
-        shown.add_row(f"{bar['from']:.3g} – {bar['to']:.3g}", f"{bar['pairs']:,}", "█" * length + here)
+        length = -(-_WIDTH * bar["pairs"] // longest)  # rounded up, so that a single pair is visible
+        mark = "  ← threshold" if bar["from"] <= found["threshold"] < bar["to"] else ""
+        shown.add_row(f"{bar['from']:.3g} – {bar['to']:.3g}", f"{bar['pairs']:,}", "█" * length + mark)
     return shown
 
 
-def _proposal(found: Mapping[str, Any]) -> Any:
+def _suggestion(found: Mapping[str, Any]) -> Table:
     gap, sizes, truth = found["gap"], [len(members) for members in found["clusters"]], found["truth"]
     shown = facts()
-    shown.add_row("threshold", f"{found['threshold']}, in the gap from {gap['low']:.4g} to {gap['high']:.4g}")
-    known = f"; adjusted Rand {truth['adjusted_rand']:.2f} with the true ones" if truth else ""
-    shown.add_row("clusters", f"{len(sizes)}, of {', '.join(map(str, sizes))} clients{known}")
+    shown.add_row(
+        "threshold",
+        f"{found['threshold']}, in the widest gap between merge distances: {gap['low']:.4g} to {gap['high']:.4g}",
+    )
+    index = f"; adjusted Rand index {truth['adjusted_rand']:.2f} against the true clusters" if truth else ""
+    shown.add_row("clusters", f"{cluster_sizes(sizes)}{index}")
     if found["unassigned"]:
         shown.add_row(
-            "without", f"{len(found['unassigned'])} clients, which join the nearest cluster when it is refined"
+            "unassigned", f"{plural(len(found['unassigned']), 'client')}; REFINE moves them to the nearest cluster"
         )
     return shown
 
 
-def _command(
+def _run_command(
     spec: Path | None,
-    data: str | None,
-    model: str | None,
-    seed: int | None,
-    settings: list[str] | None,
+    flag_values: Mapping[str, str | float | None],
+    settings: Sequence[str] | None,
     found: Mapping[str, Any],
 ) -> str:
-    """The command that runs the method with what is proposed."""
-    given = [*([str(spec)] if spec else [])]
-    for flag, value in (("--data", data), ("--model", model), ("--seed", seed)):
+    """The command that runs the method with the suggested threshold."""
+    given = [str(spec)] if spec else []
+    for flag, value in flag_values.items():
         given += [flag, str(value)] if value is not None else []
-    kept = [each for each in settings or () if not each.startswith(("method.threshold", "method.name"))]
-    sets = [part for each in [*kept, f"method.threshold={found['threshold']}"] for part in ("--set", each)]
+    kept = [text for text in settings or () if not text.startswith(("method.threshold", "method.name"))]
+    sets = [part for text in [*kept, f"method.threshold={found['threshold']}"] for part in ("--set", text)]
     return shlex.join(["coterie", "run", *given, "--method", found["method"], *sets])

@@ -1,15 +1,19 @@
-"""What a method costs and reveals: not what it says of itself, but what it is seen to ask.
+"""Method cards: the traffic of a method, and what the server sees of each client, measured in a short run.
 
-`card` lets a method play a short run with its default settings on a tiny federation, behind a witness that notes every
-ask: which work, what was sent and what came back, by the schemas that the work declares, and whether the server was
-handed each reply or only sums. Bytes are those of the ledger, told in models. What an ask hands over is no less than
-what the method looks at: of that run, a card may say more than the server needs to know, never less.
+`measure_card` runs a method on a small simulated federation and observes every `ask`: which work, what was sent and
+returned (by the schemas that the work declares), and whether the server got individual replies or only sums. Traffic is
+counted in bytes by the federation and given in models. A card may list more than the method uses, never less.
+
+The cards for default settings are stored in `methods/cards.json` by `make docs`; `shipped_card` reads them.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from typing import Any, Literal
 
 from coterie import data as datasets
@@ -28,113 +32,145 @@ from coterie.runs.session import Session
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Params
 
-When = Literal["preparing", "round", "newcomer"]
+When = Literal["preparation", "round", "newcomer"]
 
-#: A run that is long enough for the defaults of every method to show what it does.
+#: Long enough for every method to reach all of its stages with default settings.
 ROUNDS, CLIENTS, COHORT = 25, 16, 8
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A kind of ask, as it was seen.
+class Exchange:
+    """One kind of ask, as it was observed.
 
     Attributes:
-        when: While preparing, in a round, or to place a newcomer.
-        work: Its name.
-        sent: What clients were sent, by name, in words.
-        single: What the server got of each single client, by name, in words.
-        summed: What it got as a sum over a group only.
-        keeps: The memory that stays with the client, or None.
-        beyond: Whether, in a round, clients outside of the cohort were asked, too.
+        when: During preparation, in a round, or to place a new client.
+        work: Name of the work.
+        sent: Values sent to the clients: name → description.
+        received: Values that the server receives from each client: name → description.
+        aggregated: Values that the server receives only as sums: name → description.
+        client_memory: Name of the memory that stays on the client, or None.
+        outside_cohort: Whether clients outside the cohort are asked in a round.
     """
 
     when: When
     work: str
     sent: Mapping[str, str]
-    single: Mapping[str, str]
-    summed: Mapping[str, str]
-    keeps: str | None
-    beyond: bool = False
+    received: Mapping[str, str]
+    aggregated: Mapping[str, str]
+    client_memory: str | None
+    outside_cohort: bool = False
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a method costs and reveals.
+    """Traffic of a method, and what the server sees.
 
     Attributes:
-        asks: Every kind of ask.
-        round: Purpose → models sent down and up in a round, for each client of the cohort, on the mean.
-        preparing: Purpose → models down and up before the first round, for each client of the federation.
-        newcomer: Purpose → models down and up to place a newcomer after the last round.
-        handed_over: When models, or arrays made of the examples, of single clients reach the server; if never, secure
-            sums would do under the plain mean.
-        grouped: Whether sums are over groups, which may have one member.
+        exchanges: Every kind of ask.
+        round: Purpose → mean number of models sent down and up per round, for each client in the cohort.
+        preparation: Purpose → models down and up before the first round, for each client of the federation.
+        newcomer: Purpose → models down and up to place a new client after the last round.
+        individual: When the server receives models of individual clients, or arrays computed from their examples; if
+            never, secure aggregation is possible with the plain mean.
+        per_cluster: Whether sums are per cluster; a cluster may have one member.
     """
 
-    asks: tuple[Asked, ...]
+    exchanges: tuple[Exchange, ...]
     round: Mapping[str, tuple[float, float]]
-    preparing: Mapping[str, tuple[float, float]]
+    preparation: Mapping[str, tuple[float, float]]
     newcomer: Mapping[str, tuple[float, float]]
-    handed_over: tuple[When, ...]
-    grouped: bool
+    individual: tuple[When, ...]
+    per_cluster: bool
 
     def sentences(self) -> list[str]:
-        """The same in words."""
-        lines = [_cost("A round", self.round, " for each client of the cohort")]
-        if beyond := sorted({ask.work for ask in self.asks if ask.beyond}):
-            lines.append(f"In a round, clients outside of the cohort are asked, too: {_and(beyond)}.")
-        if self.preparing:
-            lines.append(_cost("Preparing", self.preparing, " for each client of the federation"))
+        """The card in words."""
+        lines = [_traffic("per round, for each client in the cohort", self.round)]
+        if outside := sorted({ask.work for ask in self.exchanges if ask.outside_cohort}):
+            lines.append(f"Clients outside the cohort also work in a round: {_and(outside)}.")
+        if self.preparation:
+            lines.append(_traffic("of the preparation, for each client", self.preparation))
         if self.newcomer:
-            lines.append(_cost("A newcomer", self.newcomer, ""))
-        lines.append(f"Of each single client the server sees {_and([*self._seen(), 'its number of examples'])}.")
+            lines.append(_traffic("to place a new client", self.newcomer))
+        lines.append(f"The server receives from each client: {_and([*self._received(), 'its number of samples'])}.")
         return [*lines, *self._about_models(), *self._about_memory()]
 
-    def _seen(self) -> list[str]:
-        """The names of what single clients give, numbers last."""
-        found = {name: what for ask in self.asks for name, what in ask.single.items()}
+    def _received(self) -> list[str]:
+        """Names of the values that each client sends, scalars last."""
+        found = {name: what for ask in self.exchanges for name, what in ask.received.items()}
         return sorted(found, key=lambda name: (found[name] == _SCALAR, name))
 
     def _about_models(self) -> list[str]:
         lines = []
-        if self.handed_over:
-            when = _and([_WHEN[each] for each in self.handed_over])
-            lines.append(f"Models or arrays of single clients reach it {when}: there, sums would not be enough.")
-        if any(ask.summed for ask in self.asks):
-            if "round" not in self.handed_over:
-                where = "In rounds it" if self.handed_over else "It"
-                lines.append(f"{where} sees models only as sums: under the plain mean, secure aggregation would do.")
-                lines.append("A robust rule has the server see single models.")
-            if any(_DISTANCE in ask.single for ask in self.asks):
-                lines.append("Distances to the mean are for the record; with secure sums there would be none.")
-            if self.grouped:
-                lines.append("The sum over a group of one client is that client's model.")
-        elif not self.handed_over:
+        if self.individual:
+            when = _and([_WHEN[each] for each in self.individual])
+            lines.append(
+                f"The server receives models, or arrays computed from examples, of individual clients {when}; "
+                "secure aggregation is not possible there."
+            )
+        if any(ask.aggregated for ask in self.exchanges):
+            if "round" not in self.individual:
+                where = "In rounds the" if self.individual else "The"
+                lines.append(
+                    f"{where} server needs only sums of models: secure aggregation is possible with the plain mean."
+                )
+                lines.append("Robust rules need individual models on the server.")
+            if any(_DISTANCE in ask.received for ask in self.exchanges):
+                lines.append(
+                    "Distances to the mean are recorded for reports; secure aggregation could not provide them."
+                )
+            if self.per_cluster:
+                lines.append("If a cluster has one client in a round, the sum for the cluster is that client's model.")
+        elif not self.individual:
             lines.append("No model leaves the client.")
         return lines
 
     def _about_memory(self) -> list[str]:
-        kept = sorted({ask.keeps for ask in self.asks if ask.keeps})
-        return [f"In the client's memory, and nowhere else, stays {_and(kept)}."] if kept else []
+        kept = sorted({ask.client_memory for ask in self.exchanges if ask.client_memory})
+        return [f"Stored on the client only: {_and(kept)}."] if kept else []
+
+
+def shipped_card(name: str) -> Card | None:
+    """The card of a method with default settings, as `make docs` stored it; None for methods of other packages."""
+    stored = json.loads(resources.files("coterie.methods").joinpath("cards.json").read_text(encoding="utf-8"))
+    return _from_json(stored[name]) if name in stored else None
+
+
+def to_json(cards: Mapping[str, Card]) -> str:
+    """The text of `methods/cards.json`: name → card."""
+    plain = {name: dataclasses.asdict(each) for name, each in sorted(cards.items())}
+    return json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
+
+
+def _from_json(plain: Mapping[str, Any]) -> Card:
+    traffic: dict[str, dict[str, tuple[float, float]]] = {
+        key: {purpose: (down, up) for purpose, (down, up) in plain[key].items()}
+        for key in ("round", "preparation", "newcomer")
+    }
+    return Card(
+        exchanges=tuple(Exchange(**ask) for ask in plain["exchanges"]),
+        individual=tuple(plain["individual"]),
+        per_cluster=plain["per_cluster"],
+        **traffic,
+    )
 
 
 @dataclass
-class _Notes:
-    """What the witness has seen, and when it is."""
+class _Observations:
+    """What was observed so far."""
 
-    when: When = "preparing"
+    when: When = "preparation"
     cohort: frozenset[ClientId] = frozenset()
-    asks: dict[tuple[When, str, bool], Asked] = field(default_factory=dict)
-    grouped: bool = False
-    handed_over: set[When] = field(default_factory=set)
+    exchanges: dict[tuple[When, str, bool], Exchange] = field(default_factory=dict)
+    per_cluster: bool = False
+    individual: set[When] = field(default_factory=set)
 
 
-class _Witness:
-    """A federation that notes what is asked of it."""
+class _ObservedFederation:
+    """A federation that records what is asked of it."""
 
-    def __init__(self, fed: Federation, notes: _Notes) -> None:
+    def __init__(self, fed: Federation, seen: _Observations) -> None:
         self._fed = fed
-        self._notes = notes
+        self._seen = seen
 
     @property
     def clients(self) -> Sequence[ClientId]:
@@ -155,8 +191,8 @@ class _Witness:
     def average(self, bank: Bank, weights: Sequence[float] | Array) -> Params:
         return self._fed.average(bank, weights)
 
-    def on(self, task: Task) -> _Witness:
-        return _Witness(self._fed.on(task), self._notes)
+    def on(self, task: Task) -> _ObservedFederation:
+        return _ObservedFederation(self._fed.on(task), self._seen)
 
     def ask(
         self,
@@ -171,10 +207,10 @@ class _Witness:
     ) -> Replies:
         clients = cohort if isinstance(cohort, Cohort) else tuple(cohort)
         if len(clients):
-            self._note(clients, work, reduce, after, given)
+            self._observe(clients, work, reduce, after, given)
         return self._fed.ask(clients, work, seed, reduce=reduce, after=after, **given)
 
-    def _note(
+    def _observe(
         self,
         clients: Iterable[ClientId],
         work: Work,
@@ -182,43 +218,45 @@ class _Witness:
         after: Adapt | None,
         given: Mapping[str, Any],
     ) -> None:
-        notes = self._notes
+        seen = self._seen
         means = means_of(reduce)
-        summed = {mean.of: in_words(work.gives[mean.of]) for mean in means}
-        single = {name: in_words(schema) for name, schema in work.gives.items() if name not in summed}
-        if any(isinstance(work.gives[name], Model | Ragged) for name in single):
-            notes.handed_over.add(notes.when)
+        aggregated = {mean.of: in_words(work.gives[mean.of]) for mean in means}
+        received = {name: in_words(schema) for name, schema in work.gives.items() if name not in aggregated}
+        if any(isinstance(work.gives[name], Model | Ragged) for name in received):
+            seen.individual.add(seen.when)
         if any(mean.spread for mean in means):
-            single[_DISTANCE] = _SCALAR
+            received[_DISTANCE] = _SCALAR
         once = {name: ", once" if isinstance(given.get(name), Cached) else "" for name in work.takes}
         sent = {name: in_words(schema) + once[name] for name, schema in work.takes.items()}
-        keeps = work.memory or (after.work.memory if after else None)
-        key = notes.when, work.name, reduce is not None
-        beyond = notes.when == "round" and not notes.cohort.issuperset(clients)
-        beyond |= key in notes.asks and notes.asks[key].beyond
-        notes.asks[key] = Asked(notes.when, work.name, sent, single, summed, keeps, beyond)
-        notes.grouped |= any(mean.groups > 1 for mean in means)
+        client_memory = work.memory or (after.work.memory if after else None)
+        key = seen.when, work.name, reduce is not None
+        outside_cohort = seen.when == "round" and not seen.cohort.issuperset(clients)
+        outside_cohort |= key in seen.exchanges and seen.exchanges[key].outside_cohort
+        seen.exchanges[key] = Exchange(seen.when, work.name, sent, received, aggregated, client_memory, outside_cohort)
+        seen.per_cluster |= any(mean.groups > 1 for mean in means)
 
 
-def card(name: str, options: Mapping[str, Any] | None = None) -> Card:
-    """What the method of this name costs and reveals.
+def measure_card(name: str, options: Mapping[str, Any] | None = None) -> Card:
+    """Measure the card of a method in a short run.
 
     Args:
-        name: Of the method.
-        options: Its settings; the defaults for what is not there.
+        name: Method name.
+        options: Settings of the method; defaults for the others.
     """
     data = _tiny()
     task = build_model("mclr", data.shape, data.classes, normalize=Normalize(0.0, 255.0))
-    server, notes, seed = Server(Sequential(data, task)), _Notes(), Seed(0)
+    server, seen, seed = Server(Sequential(data, task)), _Observations(), Seed(0)
     members, newcomer = data.clients[:-1], data.clients[-1]
     assert data.truth is not None
     truth = dict(zip(data.clients, data.truth.tolist(), strict=True))
     given = {"truth": truth, "rounds": ROUNDS, "clients_per_round": COHORT, "clients": len(members)}
     method = build(name, LocalSGD(epochs=1, batch_size=8, learning_rate=0.5), given, **dict(options or {}))
 
-    def observe(fed: Federation, stage: Literal["prepare", "train", "place"], clients: Iterable[ClientId]) -> _Witness:
-        notes.when, notes.cohort = _STAGES[stage], frozenset(clients)
-        return _Witness(fed, notes)
+    def observe(
+        fed: Federation, stage: Literal["prepare", "train", "place"], clients: Iterable[ClientId]
+    ) -> _ObservedFederation:
+        seen.when, seen.cohort = _STAGES[stage], frozenset(clients)
+        return _ObservedFederation(fed, seen)
 
     session = Session(method, server, seed, Sampler(members, COHORT, seed), observer=observe)
     for _ in session.steps(ROUNDS):
@@ -232,17 +270,17 @@ def card(name: str, options: Mapping[str, Any] | None = None) -> Card:
         for purpose, (down, up) in _models(server.traffic, [-1], 1, size).items()
     }
     return Card(
-        tuple(notes.asks.values()),
+        tuple(seen.exchanges.values()),
         _rounded(rounds),
         _rounded({purpose: (down / len(members), up / len(members)) for purpose, (down, up) in before.items()}),
         _rounded({purpose: ways for purpose, ways in new.items() if any(ways)}),
-        tuple(when for when in _WHEN if when in notes.handed_over),
-        notes.grouped,
+        tuple(when for when in _WHEN if when in seen.individual),
+        seen.per_cluster,
     )
 
 
 def in_words(schema: Schema) -> str:
-    """What a declared value is."""
+    """Describe a declared value."""
     if isinstance(schema, Settings):
         return "settings"
     if isinstance(schema, Model):
@@ -255,26 +293,30 @@ def in_words(schema: Schema) -> str:
 
 _SCALAR = "a number"
 _DISTANCE = "distance to the mean"
-_UNTOLD = ("control", "evaluate")
+_NOT_COUNTED = ("control", "evaluate")
 _STAGES: dict[Literal["prepare", "train", "place"], When] = {
-    "prepare": "preparing",
+    "prepare": "preparation",
     "train": "round",
     "place": "newcomer",
 }
-_WHEN: dict[When, str] = {"preparing": "while preparing", "round": "in rounds", "newcomer": "for a newcomer"}
+_WHEN: dict[When, str] = {
+    "preparation": "during preparation",
+    "round": "in rounds",
+    "newcomer": "to place a new client",
+}
 
 
 def _tiny() -> FederatedData:
-    """Four kinds that no one model of this size fits, so that methods which look for them find them."""
+    """Four clusters that one model of this size cannot fit, so that methods that look for clusters find them."""
     return datasets.load("blobs", clients=CLIENTS, clusters=4, samples=24, side=5, classes=4, seed=0)
 
 
 def _models(traffic: Traffic, rounds: Iterable[int], clients: int, size: int) -> dict[str, tuple[float, float]]:
-    """Purpose → models down and up for each client."""
+    """Purpose → models down and up, for each client."""
     sums: dict[str, list[float]] = {}
     for t in rounds:
         for purpose, ways in traffic.by_purpose(t).items():
-            if purpose not in _UNTOLD:
+            if purpose not in _NOT_COUNTED:
                 both = sums.setdefault(purpose, [0.0, 0.0])
                 both[0] += ways.get("down", 0) / (size * clients)
                 both[1] += ways.get("up", 0) / (size * clients)
@@ -285,10 +327,10 @@ def _rounded(models: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float
     return {purpose: (round(down, 2), round(up, 2)) for purpose, (down, up) in models.items()}
 
 
-def _cost(what: str, models: Mapping[str, tuple[float, float]], whom: str) -> str:
+def _traffic(what: str, models: Mapping[str, tuple[float, float]]) -> str:
     down, up = (sum(ways[side] for ways in models.values()) for side in (0, 1))
-    parts = ", ".join(f"{purpose} {down:g} down and {up:g} up" for purpose, (down, up) in models.items())
-    return f"{what} costs, in models, {down:.3g} down and {up:.3g} up{whom} ({parts or 'nothing'})."
+    parts = "; ".join(f"{purpose}: {down:g} down, {up:g} up" for purpose, (down, up) in models.items())
+    return f"Traffic {what}, in models: {down:.3g} down, {up:.3g} up ({parts or 'none'})."
 
 
 def _and(names: Sequence[str]) -> str:

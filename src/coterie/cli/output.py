@@ -1,25 +1,29 @@
-"""What goes where: results to stdout, everything else to stderr; numbers as people read them."""
+"""Output: results go to stdout, notes and errors to stderr; and the formats of numbers."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
+#: Number of clusters whose sizes are listed.
+_SIZES_SHOWN = 20
 
-def result(*shown: RenderableType) -> None:
+
+def result(*parts: RenderableType) -> None:
     """Print a result for people."""
     console = _console(stderr=False)
-    for each in shown:
-        console.print(each, soft_wrap=isinstance(each, str), markup=False, highlight=False)
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str), markup=False, highlight=False)
 
 
-def document(value: Any) -> None:
+def document(value: object) -> None:
     """Print a result for programs: one JSON document."""
     from coterie.runs.record import finite
 
@@ -27,31 +31,31 @@ def document(value: Any) -> None:
 
 
 def note(text: str) -> None:
-    """Say something that is no result."""
+    """Print a note to stderr."""
     _console(stderr=True).print(f"Note: {text}", soft_wrap=True, markup=False, highlight=False)
 
 
-def complain(text: str, before: str = "Error: ") -> None:
-    """Say what went wrong."""
+def error(text: str, prefix: str = "Error: ") -> None:
+    """Print an error message to stderr."""
     from rich.text import Text
 
-    line = Text.assemble((before, "bold red"), text)
+    line = Text.assemble((prefix, "bold red"), text)
     _console(stderr=True).print(line, soft_wrap=True, highlight=False)
 
 
 def table(*columns: str, left: int = 1) -> Table:
-    """An empty table whose columns, but for the first `left`, hold numbers."""
+    """An empty table with a header; the first `left` columns hold text, the others numbers."""
     from rich import box
     from rich.table import Table
 
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for place, column in enumerate(columns):
-        made.add_column(column, justify="left" if place < left else "right")
+    for position, column in enumerate(columns):
+        made.add_column(column, justify="left" if position < left else "right")
     return made
 
 
 def facts() -> Table:
-    """An empty table of a name and a text a line."""
+    """An empty table without a header, of names and texts."""
     from rich.table import Table
 
     made = Table.grid(padding=(0, 2))
@@ -60,22 +64,35 @@ def facts() -> Table:
     return made
 
 
-def percent(share: float | None, deviation: float | None = None) -> str:
-    """A share as per cent, with its deviation over seeds."""
-    if share is None:
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: "1 round", "2 rounds"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def cluster_sizes(sizes: Sequence[int]) -> str:
+    """The number of clusters and their sizes, such as "3 (10, 10, 20 clients)"; empty clusters are only counted."""
+    members = [size for size in sizes if size]
+    listed = ", ".join(map(str, members[:_SIZES_SHOWN])) + (", …" if len(members) > _SIZES_SHOWN else "")
+    empty = len(sizes) - len(members)
+    return f"{len(members)} ({listed} clients{f'; {empty} empty' if empty else ''})"
+
+
+def percent(fraction: float | None, deviation: float | None = None) -> str:
+    """A fraction in percent, with its standard deviation over seeds."""
+    if fraction is None:
         return "–"
-    return f"{100 * share:.1f}" + ("" if deviation is None else f" ± {100 * deviation:.1f}")
+    return f"{100 * fraction:.1f}" + ("" if deviation is None else f" ± {100 * deviation:.1f}")
 
 
 def number(value: float | None, digits: str, deviation: float | None = None) -> str:
-    """A number with so many digits, such as "2f" or "4g", with its deviation over seeds."""
+    """A number in the format `digits`, such as "2f" or "4g", with its standard deviation over seeds."""
     if value is None:
         return "–"
     return f"{value:.{digits}}" + ("" if deviation is None else f" ± {deviation:.{digits}}")
 
 
 def size(count: float | None) -> str:
-    """Bytes in a unit that suits them."""
+    """A number of bytes with its unit."""
     if count is None:
         return "–"
     for unit in ("B", "kB", "MB"):
@@ -86,7 +103,7 @@ def size(count: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them."""
+    """A duration with its unit."""
     if seconds < 120:
         return f"{seconds:.1f} s" if seconds >= 0.1 else f"{1000 * seconds:.1f} ms"
     minutes, rest = divmod(round(seconds), 60)
@@ -98,6 +115,6 @@ def _console(*, stderr: bool) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    # Nobody looks at a pipe through a window of 80 columns.
+    # A pipe has no width; rich would assume 80 columns.
     width = None if stream.isatty() or "COLUMNS" in os.environ else 120
     return Console(stderr=stderr, width=width)

@@ -1,4 +1,4 @@
-"""From what went wrong to one or two lines on stderr and an exit code."""
+"""Exceptions become one or two lines on stderr and an exit code; warnings of the library become notes."""
 
 from __future__ import annotations
 
@@ -9,76 +9,76 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn, ParamSpec
+from typing import NoReturn, ParamSpec
 
 import typer
 
-from coterie.cli.screen import complain, note
+from coterie.cli import output
 from coterie.errors import Error, SpecError
 
 P = ParamSpec("P")
 
-#: What a shell expects of a command that Ctrl-C ended.
+#: Exit code of a command that was ended by Ctrl-C, by the convention of shells.
 INTERRUPTED = 130
 
 
-def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """The command, with errors as texts; its parameter `debug` asks for the traceback."""
+def report_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """Wrap a command so that exceptions become messages; with `debug=True` the traceback is shown instead."""
 
     @functools.wraps(command)
-    def safe(*args: P.args, **kwargs: P.kwargs) -> None:
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            with _notes(silent=bool(kwargs.get("quiet"))):
+            with _warnings_as_notes(silent=bool(kwargs.get("quiet"))):
                 command(*args, **kwargs)
         except KeyboardInterrupt as fault:
-            complain(str(fault), "Interrupted. ")
-            _leave()
+            output.error(str(fault), "Interrupted. ")
+            _exit_at_once()
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
         except Exception as fault:
             if kwargs.get("debug"):
                 raise
-            complain(_text(fault))
-            raise typer.Exit(_code(fault)) from fault
+            output.error(_message(fault))
+            raise typer.Exit(_exit_code(fault)) from fault
 
-    return safe
+    return wrapped
 
 
-def _leave() -> NoReturn:
-    """End at once: a compiled call in another thread may go on for minutes, and nobody waits for its result."""
+def _exit_at_once() -> NoReturn:
+    """End without waiting for compiled calls in other threads, which may run for minutes."""
     import multiprocessing
 
     children = multiprocessing.active_children()
     limit = time.monotonic() + 1.0
     for child in children:
-        child.join(max(0.0, limit - time.monotonic()))  # Ctrl-C reached it, too: it is writing its checkpoint
+        child.join(max(0.0, limit - time.monotonic()))  # Ctrl-C reached it too: it is writing its checkpoint
         child.terminate()
-    if children:  # they did the work: there is no compiled call here, and their queues want to be closed
+    if children:  # the runs were in the children: no compiled call is active here, and the queues must be closed
         raise typer.Exit(INTERRUPTED)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(INTERRUPTED)
 
 
-def _text(fault: Exception) -> str:
+def _message(fault: Exception) -> str:
     if isinstance(fault, Error):
         return str(fault)
     if isinstance(fault, OSError):
         return f"{fault.filename}: {fault.strerror}" if fault.filename and fault.strerror else str(fault)
     if isinstance(fault, MemoryError):
-        return "There is not enough memory for this; take fewer clients, a smaller model or a smaller cohort"
+        return "Not enough memory; use fewer clients, fewer clients per round or a smaller model"
     first = (str(fault).strip() or "no message").splitlines()[0]
-    return f"{type(fault).__name__}: {first}\nThis is a fault in Coterie; --debug shows where."
+    return f"{type(fault).__name__}: {first}\nThis is a bug in Coterie; --debug shows the traceback."
 
 
-def _code(fault: Exception) -> int:
+def _exit_code(fault: Exception) -> int:
     if isinstance(fault, Error):
         return fault.exit_code
     return SpecError.exit_code if isinstance(fault, OSError) else Error.exit_code
 
 
-class _Notes(logging.Handler):
-    """Warnings of the library as notes, each once."""
+class _NoteHandler(logging.Handler):
+    """Prints each distinct warning of the library once."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -86,20 +86,20 @@ class _Notes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        # Refused replies are counted in the record; a line for each would hide everything else.
+        # Rejected replies are counted in the record; a line for each would hide everything else.
         if text not in self._seen and not record.name.startswith("coterie.federation"):
             self._seen.add(text)
-            note(text)
+            output.note(text)
 
 
 @contextmanager
-def _notes(*, silent: bool) -> Iterator[Any]:
+def _warnings_as_notes(*, silent: bool) -> Iterator[None]:
     log = logging.getLogger("coterie")
-    handler: logging.Handler = logging.NullHandler() if silent else _Notes()
+    handler: logging.Handler = logging.NullHandler() if silent else _NoteHandler()
     before, log.propagate = log.propagate, False
     log.addHandler(handler)
     try:
-        yield handler
+        yield
     finally:
         log.removeHandler(handler)
         log.propagate = before

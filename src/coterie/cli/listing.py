@@ -1,0 +1,284 @@
+"""coterie methods and coterie models: the lists, and a page about one entry from its docstrings and types."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, Union
+
+import typer
+
+from coterie.cli import flags
+from coterie.cli.output import document, facts, result, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_ENTRY = re.compile(r"^    (\w+): (.*)$")
+_TYPE_NAMES: dict[object, str] = {
+    int: "whole number",
+    float: "number",
+    str: "text",
+    bool: "true or false",
+    type(None): "none",
+}
+_COMMANDS = {"method": "methods", "data set": "data", "model": "models"}
+_AUTO_MODEL = (
+    "Default model (auto): mclr for classification, linear-regression for regression, char-lstm for character ids."
+)
+
+
+# ------------------------------------------------------------------------------------------------------------- commands
+
+
+def methods(
+    name: flags.MethodName = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="method.KEY=VALUE",
+            show_default=False,
+            help="Measure traffic and privacy with this setting instead of the defaults; repeatable.",
+        ),
+    ] = None,
+    as_json: flags.Json = False,
+    debug: flags.Debug = False,
+) -> None:
+    """List the methods, or show one: paper, equations, settings, traffic, and what the server sees."""
+    from coterie.errors import SpecError
+
+    if name is None:
+        from coterie.methods import descriptions
+
+        if settings:
+            raise SpecError("--set needs a method, such as: coterie methods ifca --set method.clusters=8")
+        listing("method", descriptions(), as_json=as_json)
+        return
+    from coterie.cli.progress import ProgressDisplay
+    from coterie.methods import documentation
+    from coterie.runs.method_card import ROUNDS, measure_card, shipped_card
+
+    text = documentation(name)
+    options = _method_options(name, settings)
+    found = shipped_card(name) if not options else None
+    if found is None:
+        waiting = f"measuring {name} on a small simulated federation ({ROUNDS} rounds)"
+        with ProgressDisplay(silent=as_json, waiting=waiting):
+            found = measure_card(name, options)
+    about = About(
+        "method", name, text, own_settings(name), shared_settings(), found.sentences(), dataclasses.asdict(found)
+    )
+    page(about, as_json=as_json, measured_with=", ".join(settings or ()))
+
+
+def models(
+    name: flags.ModelName = None,
+    as_json: flags.Json = False,
+    debug: flags.Debug = False,
+) -> None:
+    """List the models, or show the settings of one."""
+    from coterie.models.library import _BUILDERS, MODELS
+    from coterie.models.task import Task
+    from coterie.runs.resolve import Scaling
+    from coterie.runs.spec import model_defaults
+
+    if name is None:
+        listing("model", MODELS, as_json=as_json, more=_AUTO_MODEL)
+        return
+    if name == "auto":
+        text = f"{_AUTO_MODEL}\nIts settings are those of the chosen model."
+        page(About("model", name, text, ()), as_json=as_json)
+        return
+    defaults = model_defaults(name)
+    builder = _BUILDERS[name]
+    hints, descriptions = typing.get_type_hints(builder), doc_entries(Task, "Attributes") | doc_entries(builder, "Args")
+    hints["normalize"] = Scaling
+    descriptions["normalize"] = "How stored inputs are scaled before the model gets them."
+    settings = [
+        setting(f"model.{key}", hints[key], default, descriptions.get(key, "")) for key, default in defaults.items()
+    ]
+    summary = (inspect.getdoc(builder) or "").split("\n\n")[0]
+    page(About("model", name, summary, settings), as_json=as_json)
+
+
+def _method_options(name: str, settings: Sequence[str] | None) -> dict[str, object]:
+    """The settings of a method from `--set` texts, checked and converted; only those that were given."""
+    from coterie.errors import SpecError
+    from coterie.runs.resolve import fill_defaults
+    from coterie.runs.spec import Spec
+
+    given = flags.parsed(settings)
+    for path in given:
+        if not path.startswith("method.") or path == "method.name":
+            raise SpecError(f"coterie methods takes settings of the method, such as method.clusters=8, got {path}")
+    resolved = fill_defaults(Spec().with_values({"method.name": name, **given}), given=("data", "model"))
+    return {path.partition(".")[2]: resolved.method.options[path.partition(".")[2]] for path in given}
+
+
+def own_settings(name: str) -> list[Setting]:
+    """The settings of a method that other methods do not share."""
+    from coterie.methods import method_class
+    from coterie.runs.spec import method_options, method_types
+
+    hints, descriptions = method_types(name), dict[str, str]()
+    for kind in reversed(method_class(name).__mro__):  # inherited settings are documented in the base class
+        descriptions |= doc_entries(kind, "Attributes")
+    return [
+        setting(f"method.{key}", hints[key], default, descriptions.get(key, ""))
+        for key, default in method_options(name).items()
+    ]
+
+
+def shared_settings() -> list[Setting]:
+    """The settings that all methods share: the sections of a spec that have no name, such as `local` and `run`."""
+    from coterie.runs.spec import SECTIONS, Named, Spec
+
+    parts = {section: getattr(Spec(), section) for section in SECTIONS}
+    return [
+        setting(f"{section}.{key}", typing.get_type_hints(type(part))[key], default, descriptions.get(key, ""))
+        for section, part in parts.items()
+        if not isinstance(part, Named)
+        for descriptions in (doc_entries(type(part), "Attributes"),)
+        for key, default in dataclasses.asdict(part).items()
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------ lists and pages
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting as it is shown.
+
+    Attributes:
+        key: Name, as `--set` takes it.
+        default: Default value.
+        type: Allowed values, in words.
+        means: Description.
+    """
+
+    key: str
+    default: object
+    type: str
+    means: str
+
+
+@dataclass(frozen=True)
+class About:
+    """A method, data set or model as it is shown.
+
+    Attributes:
+        kind: "method", "data set" or "model".
+        name: Name in specs.
+        text: Description.
+        settings: Own settings.
+        shared: Settings that it shares with all others of its kind.
+        costs: Traffic and what the server sees, in sentences.
+        card: Traffic and what the server sees, as data.
+        holds: Properties of the data, if they were loaded.
+    """
+
+    kind: str
+    name: str
+    text: str
+    settings: Sequence[Setting]
+    shared: Sequence[Setting] = ()
+    costs: Sequence[str] = ()
+    card: Mapping[str, object] | None = None
+    holds: Mapping[str, object] | None = None
+
+
+def listing(kind: str, lines: Mapping[str, str], *, as_json: bool, more: str = "") -> None:
+    """Print every name with its one-line description."""
+    if as_json:
+        document(dict(lines))
+        return
+    shown = facts()
+    for name, line in lines.items():
+        shown.add_row(name, line)
+    result(shown, "", *([more] if more else []), f"Details: coterie {_COMMANDS[kind]} NAME")
+
+
+def page(about: About, *, as_json: bool, holds: Mapping[str, str] | None = None, measured_with: str = "") -> None:
+    """Print everything about one method, data set or model.
+
+    Args:
+        about: What to print.
+        as_json: Print it as JSON.
+        holds: Properties of the data, in words.
+        measured_with: Settings with which traffic was measured, other than the defaults.
+    """
+    if as_json:
+        document(asdict(about))
+        return
+    result(f"{about.kind} {about.name}", "", about.text, "")
+    if holds:
+        shown = facts()
+        for name, line in holds.items():
+            shown.add_row(name, line)
+        result("Contents" + (" with default settings:" if about.settings else ":"), "", shown, "")
+    result(_settings_table(about.settings) if about.settings else f"This {about.kind} has no settings of its own.")
+    if about.costs:
+        settings = measured_with or "default settings"
+        result("", f"Traffic and privacy, measured in a small simulated run with {settings}:", "")
+        result(*(f"- {line}" for line in about.costs))
+    if about.shared:
+        result("", f"Settings that all {about.kind}s share:", _settings_table(about.shared))
+
+
+def _settings_table(settings: Sequence[Setting]) -> Table:
+    shown = table("setting", "default", "allowed", "meaning", left=4)
+    for each in settings:
+        shown.add_row(each.key, _default_text(each.default), each.type, each.means)
+    return shown
+
+
+def _default_text(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "empty"
+    return "none" if value is None else str(value)
+
+
+def setting(key: str, kind: object, default: object, means: str) -> Setting:
+    """A setting from its type hint and default."""
+    if default is inspect.Parameter.empty:
+        default = "required"
+    return Setting(key, list(default) if isinstance(default, tuple) else default, type_text(kind), means)
+
+
+def type_text(kind: object) -> str:
+    """A type hint in words."""
+    origin, inside = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        return type_text(inside[0])
+    if origin is Literal:
+        return ", ".join(map(str, inside))
+    if origin in (Union, types.UnionType):
+        return " or ".join(type_text(each) for each in inside)
+    if inside:
+        return f"list: {type_text(inside[0])}"
+    return _TYPE_NAMES.get(kind, getattr(kind, "__name__", str(kind)))
+
+
+def doc_entries(thing: type | Callable[..., object], section: Literal["Args", "Attributes"]) -> dict[str, str]:
+    """Name → description, from a section of a Google docstring."""
+    lines = (inspect.getdoc(thing) or "").split("\n")
+    if f"{section}:" not in lines:
+        return {}
+    found: dict[str, str] = {}
+    name = ""
+    for line in lines[lines.index(f"{section}:") + 1 :]:
+        if line and not line.startswith("    "):
+            break
+        if entry := _ENTRY.match(line):
+            name = entry[1]
+            found[name] = entry[2]
+        elif name and line.strip():
+            found[name] += " " + line.strip()
+    return found

@@ -1,0 +1,90 @@
+"""Shared flags: which settings they change, and --clusters in particular."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from coterie.cli import flags
+from coterie.errors import SpecError
+from coterie.methods import METHODS
+from coterie.runs.spec import Spec, method_options, method_types
+
+
+def test_every_common_setting_has_a_flag(coterie, tmp_path):
+    args = ["--data", "blobs", "--set", "data.clients=8", "--method", "ifca", "--model", "mlp", "--clusters", 2]
+    args += ["--rounds", 1, "--clients-per-round", 3, "--epochs", 2, "--batch-size", 5, "--lr", 0.25, "--seed", 4]
+    done = coterie("run", *args, "--out", "record")
+    assert done.exit_code == 0, done.stderr
+    spec = Spec.of(tmp_path / "record" / "spec.toml")
+    assert (spec.data.name, spec.method.name, spec.model.name) == ("blobs", "ifca", "mlp")
+    assert spec.method.options["clusters"] == 2
+    assert (spec.run.rounds, spec.run.clients_per_round, spec.run.seed) == (1, 3, 4)
+    assert (spec.local.epochs, spec.local.batch_size, spec.local.learning_rate) == (2, 5, 0.25)
+
+
+@pytest.mark.parametrize("flag", ["--learning-rate", "--lr"])
+def test_the_learning_rate_has_two_flags(flag, coterie, tiny):
+    found = json.loads(coterie("estimate", *tiny, flag, 0.125, "--json").stdout)
+    assert found["spec"]["local"]["learning_rate"] == 0.125
+
+
+def test_epochs_replace_the_steps_of_a_spec_file(tmp_path):
+    (tmp_path / "spec.toml").write_text("[local]\nsteps = 7\n")
+    local = flags.make_spec(tmp_path / "spec.toml", flags.values(epochs=3), None).local
+    assert (local.epochs, local.steps) == (3, 0)
+
+
+def test_set_overrides_flags():
+    given = flags.values(method="ifca", learning_rate=0.5)
+    spec = flags.make_spec(None, given, ["local.learning_rate=0.1", "method.clusters=3"], clusters="8")
+    assert spec.local.learning_rate == 0.1
+    assert spec.method.options["clusters"] == 3
+
+
+def test_clusters_applies_to_the_method_given_by_set():
+    spec = flags.make_spec(None, flags.values(method="fedavg"), ["method.name=ifca"], clusters="6")
+    assert (spec.method.name, spec.method.options["clusters"]) == ("ifca", 6)
+
+
+def test_clusters_applies_to_every_method_of_a_comparison_that_has_the_setting(coterie, tiny, tmp_path):
+    args = ["--methods", "ifca,fesem,srfca,fedavg,oracle", "--clusters", 2, "--set", "fesem.clusters=3"]
+    done = coterie("compare", *tiny, *args, "--out", "kept")
+    assert done.exit_code == 0, done.stderr
+    options = {
+        name: Spec.of(tmp_path / "kept" / f"{name}-0" / "spec.toml").method.options for name in ("ifca", "fesem")
+    }
+    assert {name: each["clusters"] for name, each in options.items()} == {"ifca": 2, "fesem": 3}
+    note = (
+        "Note: --clusters does not apply to srfca, which finds the number of clusters itself; nor to fedavg, oracle, "
+        "which have no number of clusters to set.\n"
+    )
+    assert done.stderr == note
+
+
+def test_a_run_of_a_method_without_clusters_notes_it_once(coterie, tiny):
+    done = coterie("run", *tiny, "--clusters", 4)
+    assert done.exit_code == 0
+    assert done.stderr == "Note: --clusters does not apply to fedavg, which has no number of clusters to set.\n"
+    assert coterie("run", *tiny, "--clusters", 4, "--quiet").stderr == ""
+
+
+def test_auto_is_passed_to_methods_that_choose_the_number(caplog):
+    chosen = flags.clusters_of(["fedgroup", "flexcfl", "cfl", "pacfl"], "auto")
+    assert chosen == {"fedgroup": "auto", "flexcfl": "auto"}
+    default = method_options("flhc")["clusters"]
+    assert flags.clusters_of(["flhc"], "auto") == {"flhc": default}, "its default chooses the number"
+    message = "--clusters does not apply to cfl, pacfl, which find the number of clusters themselves."
+    assert [record.getMessage() for record in caplog.records] == [message]
+
+
+@pytest.mark.parametrize("value", ["banana", "0", "-1", "2.5", "", "Auto"])
+def test_other_values_of_clusters_are_errors(value):
+    with pytest.raises(SpecError, match=r"--clusters must be a whole number of at least 1, or auto, got "):
+        flags.clusters_of(["ifca"], value)
+
+
+def test_methods_that_find_their_number_of_clusters_have_no_such_setting():
+    without = {name for name in METHODS if "clusters" not in method_types(name)}
+    assert without == {*flags.FIND_CLUSTERS, "fedavg", "fedprox", "global", "local", "oracle", "perfedavg"}
