@@ -55,12 +55,12 @@ def test_a_run_on_words_says_which_vectors_it_used_and_sends_none(caplog):
 @pytest.mark.parametrize(
     ("spec", "text"),
     [
-        ({"data": "shakespeare", "model": "mclr"}, "Model mclr takes quantities, but the inputs are ids of 80 tokens"),
+        ({"data": "shakespeare", "model": "mclr"}, "Model mclr takes numbers, but the inputs are ids of 80 tokens"),
         (
             {"data": "goodreads-sentences", "model": {"name": "rnn", "normalize": "unit"}},
             "model.normalize must be 'auto' or 'none', since goodreads-sentences holds ids of tokens, got 'unit'",
         ),
-        ({"data": "goodreads-sentences", "model": "char-lstm"}, "char-lstm takes ids of characters in a row"),
+        ({"data": "goodreads-sentences", "model": "char-lstm"}, "char-lstm takes sequences of character ids"),
     ],
 )
 def test_what_does_not_go_together_is_refused(spec, text):
