@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from coterie import tree
-from coterie.clients import settings as setting
+from coterie.clients import traced_settings as setting
 from coterie.clients.work import CHUNK, Batch, Batches, Client, Work
 from coterie.data.federated import FederatedData
 from coterie.federation.client_store import ClientStore
 from coterie.federation.messages import Request
 from coterie.federation.simulated import Result, SimulatedTransport
-from coterie.models import Task, backend
-from coterie.threads import one_thread
+from coterie.models import Task
+from coterie.threads import one_thread, start_jax
 from coterie.types import Array, Params
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Sequential(SimulatedTransport):
 
     def __init__(self, data: FederatedData, task: Task, *, store: ClientStore | None = None) -> None:
         """Clients with these examples."""
-        backend.start()
+        start_jax()
         super().__init__(task, store or ClientStore(data))
 
     def on(self, task: Task) -> Sequential:
@@ -172,10 +172,14 @@ def _compiled_body(work: Work, task: Task, structure: Hashable) -> Callable[[Inp
                 places = index[row]
                 return Batch(inputs.x[places], inputs.y[places], (places >= 0).astype(np.float32))
 
-            return Batches(count, take, None if lasts is None else lambda row: lasts[row])
+            return Batches(cast("JaxArray", count), take, None if lasts is None else lambda row: lasts[row])
 
-        client = Client(
-            inputs.n, inputs.key, {name: batches(name) for name in inputs.pages}, inputs.sums, inputs.memory
+        client = Client(  # all inputs are traced here
+            cast("JaxArray", inputs.n),
+            cast("JaxArray", inputs.key),
+            {name: batches(name) for name in inputs.pages},
+            cast("Mapping[str, JaxArray]", inputs.sums),
+            inputs.memory,
         )
         return body(task, client, **inputs.sent, **setting.join_all(structure, inputs.numbers))
 

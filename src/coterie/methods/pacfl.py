@@ -17,7 +17,7 @@ receives them. The server learns the directions, and from their number how many 
 Departures. The default angle is the paper's smallest principal angle; the code's is `pairwise_signed`, and its
 "average" linkage is `weighted` here. β is in degrees and depends on the data: 4.9 for CIFAR-10, about 4.5 for
 Fashion-MNIST and 10 for MNIST with two labels per client. By default the number of clusters is therefore chosen by the
-silhouette of D against data without clusters (`clustering.choose`); it is one if there are no clusters. `budget`
+silhouette of D against data without clusters (`choose_n_clusters`); it is one if there are no clusters. `budget`
 distributes a total number of vectors over the classes, as the code does for Dirichlet partitions, and always uses all
 of them; the code rounds for each class separately and leaves a client with many equal classes without any. The
 published accuracies are those after further local training of each client: `finetuned`.
@@ -40,7 +40,7 @@ from coterie.bounds import Bound, check
 from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.clients.class_subspaces import Subspaces, class_subspaces
-from coterie.clustering import ChoiceRule, Linkage, PairAngle, agglomerative, choose, pacfl_angles
+from coterie.clustering import ChoiceRule, Linkage, PairAngle, agglomerative, choose_n_clusters, pacfl_angles
 from coterie.codec import state
 from coterie.federation.protocol import Adapt, Cohort, Federation, PerClient
 from coterie.methods import cluster_training
@@ -138,7 +138,7 @@ class PACFL:
         angles = pacfl_angles([each.T for each in bases], self.angle)
         evidence: dict[str, object] = {"clients": list(got), "angles": angles}
         if self.threshold == "auto":
-            choice = choose(
+            choice = choose_n_clusters(
                 angles, self.max_clusters, self.rule, seed=seed.fold("auto"), kind="distances", linkage=self.linkage
             )
             labels = agglomerative(angles, k=choice.k, linkage=self.linkage)
