@@ -15,7 +15,7 @@ import numpy as np
 import coterie
 from coterie.data import load, partition
 from coterie.data.federated import FederatedData, Index, aligned
-from coterie.data.presets import at_hand
+from coterie.data.loading import available
 from coterie.seeds import Seed
 
 
@@ -82,8 +82,8 @@ def cifar_clients(clients: int, samples: int) -> FederatedData:
 
 def shakespeare_clients(clients: int, samples: int) -> FederatedData:
     """Shakespeare roles with `samples` training windows each if found, otherwise random characters."""
-    if at_hand("shakespeare"):
-        return load("shakespeare", clients=clients, most=samples)
+    if available("shakespeare"):
+        return load("shakespeare", clients=clients, max_samples=samples)
     x = Seed(0).fold("characters").generator().integers(0, 80, (clients * samples, 80)).astype(np.uint8)
     index = partition.iid(len(x), clients)
     return partition.assemble("random characters", (x, x[:, 0]), index, test_share=0.1, classes=80, tokens=80)

@@ -170,18 +170,18 @@ def srfca(tiny):
         for name, method in methods.items():
             if name == "global":
                 spec["run"] |= {"rounds": 1 if tiny else 50, "evaluate_every": 1 if tiny else 50}
-            rows[f"{data}, {name}"] = _stages(f"{data}, {name}", {**spec, "method": method}, known["published"], tiny)
+            rows[f"{data}, {name}"] = _phases(f"{data}, {name}", {**spec, "method": method}, known["published"], tiny)
     return rows
 
 
-def _stages(label, spec, published, tiny):
-    """Mean client accuracy after each part of a method and at the end, over several seeds."""
+def _phases(label, spec, published, tiny):
+    """Mean client accuracy after each phase of a method and at the end, over several seeds."""
     found = {}
     for seed in range(1 if tiny else 2):
         summary = coterie.run({**spec, "run": {**spec["run"], "seed": seed}}).summary
-        parts = {part["label"]: part["accuracy"]["mean"] for part in summary["parts"]}
-        parts |= {spec["method"]["name"]: summary["accuracy"]["mean"]} if not parts else {}
-        found[seed] = {**parts, **summary["truth"], "found": summary["clusters"]["count"]}
+        phases = {each["phase"]: each["accuracy"]["mean"] for each in summary["phases"]}
+        phases |= {spec["method"]["name"]: summary["accuracy"]["mean"]} if not phases else {}
+        found[seed] = {**phases, **summary["truth"], "found": summary["clusters"]["count"]}
         print(f"{label}, seed {seed}: " + ", ".join(f"{k} {v:.4g}" for k, v in found[seed].items()), flush=True)
     means = {k: statistics.fmean(run[k] for run in found.values()) for k in published if k in found[0]}
     print(f"{label}: " + ", ".join(f"{k} {100 * v:.2f} % (published {published[k]})" for k, v in means.items()))

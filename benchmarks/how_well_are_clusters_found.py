@@ -24,8 +24,9 @@ from coterie.federation import Cached, vectorized
 from coterie.seeds import Seed
 
 #: Drift counts reported for each method, summed over the seeds.
-COUNTS = ("shifts", "detected", "missed", "missed_unheard", "false_alarms", "early_alarms")
-COUNTS += ("migrations", "right", "wrong", "moved", "moved_detected")
+COUNTS = ("shifts", "detected", "missed", "missed_not_in_cohort", "false_alarms", "early_alarms")
+COUNTS += ("migrations", "migrations_correct", "migrations_wrong")
+COUNTS += ("true_cluster_changes", "true_cluster_changes_detected")
 
 
 def defaults(tiny):
@@ -160,10 +161,10 @@ def _combined(runs):
     drifts = [run["drift"] for run in runs]
     row = {name: sum(each[name] for each in drifts) for name in COUNTS}
     detecting = [each for each in drifts if each["detected"]]
-    for name in ("delay", "delay_heard"):
+    for name in ("delay", "delay_in_cohort"):
         total = sum(each[name] * each["detected"] for each in detecting)
         row[name] = total / row["detected"] if detecting else None
-    row["delay_longest"] = max((each["delay_longest"] for each in detecting), default=None)
+    row["delay_max"] = max((each["delay_max"] for each in detecting), default=None)
     row["adjusted_rand"] = statistics.fmean(run["truth"]["adjusted_rand"] for run in runs)
     row["accuracy"] = statistics.fmean(run["accuracy"]["weighted"] for run in runs)
     return row
