@@ -1,4 +1,4 @@
-"""What the benchmarks share: the machine, the clients, and one JSON object as the last line."""
+"""Shared by the benchmarks: command-line arguments, test clients, and the JSON result."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from coterie.seeds import Seed
 def arguments(text: str, only: str | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    parser.add_argument("--tiny", action="store_true", help="a small size, to see that the script runs")
+    parser.add_argument("--tiny", action="store_true", help="a small problem, to check that the script runs")
     if only is not None:
-        parser.add_argument("--only", default=only, help="which of them, separated by commas")
+        parser.add_argument("--only", default=only, help="experiments to run, separated by commas")
     return parser.parse_args()
 
 
 def machine() -> dict:
-    """What figures depend on."""
+    """Versions and machine, which the figures depend on."""
     import jax
 
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
@@ -50,38 +50,38 @@ def finish(results: dict, options: argparse.Namespace) -> None:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has used."""
+    """Peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def stored(name: str, shape: tuple[int, ...], count: int) -> tuple[np.ndarray, np.ndarray, str]:
-    """Images of $COTERIE_DATA where they are, otherwise random ones of that shape; pixels in [0, 1]."""
+def images(name: str, shape: tuple[int, ...], count: int) -> tuple[np.ndarray, np.ndarray, str]:
+    """Images from $COTERIE_DATA if found, otherwise random images of that shape; pixels in [0, 1]."""
     file = Path(os.environ.get("COTERIE_DATA", "")) / f"{name}.npz"
     if file.is_file():
         with np.load(file) as archive:
             x = np.concatenate([archive["x_train"], archive["x_test"]])[:count]
             y = np.concatenate([archive["y_train"], archive["y_test"]])[:count]
         return x.reshape(-1, *shape).astype(np.float32) / 255, y.astype(np.int32), name
-    draw = Seed(0).fold("images").generator()
-    x = draw.random((count, *shape), dtype=np.float32)
-    return x, draw.integers(0, 10, count).astype(np.int32), "random images"
+    rng = Seed(0).fold("images").generator()
+    x = rng.random((count, *shape), dtype=np.float32)
+    return x, rng.integers(0, 10, count).astype(np.int32), "random images"
 
 
 def power_law(clients: int, seed: int = 0) -> FederatedData:
-    """Clients with two digits each and power-law sizes: FedProx's partition of MNIST, a tenth of it for testing."""
-    x, y, source = stored("mnist", (28, 28), 70 * clients)
+    """FedProx's partition of MNIST: two digits per client, power-law sizes, a tenth for testing."""
+    x, y, source = images("mnist", (28, 28), 70 * clients)
     index = partition.by_classes(y, clients, per_client=2, seed=seed)
     return partition.assemble(source, (aligned(x), y), index, test_share=0.1, classes=10)
 
 
-def colour_clients(clients: int, samples: int) -> FederatedData:
-    """Clients with as many CIFAR-10 images each."""
-    x, y, source = stored("cifar10", (32, 32, 3), clients * samples)
+def cifar_clients(clients: int, samples: int) -> FederatedData:
+    """CIFAR-10 clients with `samples` images each."""
+    x, y, source = images("cifar10", (32, 32, 3), clients * samples)
     return partition.assemble(source, (aligned(x), y), partition.iid(len(x), clients), test_share=0.1, classes=10)
 
 
-def roles(clients: int, samples: int) -> FederatedData:
-    """Roles of Shakespeare with as many windows for training each, where they are; otherwise random characters."""
+def shakespeare_clients(clients: int, samples: int) -> FederatedData:
+    """Shakespeare roles with `samples` training windows each if found, otherwise random characters."""
     if available("shakespeare"):
         return load("shakespeare", clients=clients, max_samples=samples)
     x = Seed(0).fold("characters").generator().integers(0, 80, (clients * samples, 80)).astype(np.uint8)
@@ -89,16 +89,16 @@ def roles(clients: int, samples: int) -> FederatedData:
     return partition.assemble("random characters", (x, x[:, 0]), index, test_share=0.1, classes=80, tokens=80)
 
 
-def tweets(clients: int, samples: int) -> FederatedData:
-    """Accounts with as many tweets each, of 25 random words out of 20,000, each a random vector of 300 numbers."""
-    draw = Seed(0).fold("words").generator()
-    x = draw.integers(0, 20_000, (clients * samples, 25)).astype(np.uint16)
-    table = draw.standard_normal((20_000, 300), np.float32)
+def tweet_clients(clients: int, samples: int) -> FederatedData:
+    """Accounts with `samples` tweets each: 25 random words out of 20,000, with random vectors of 300 numbers."""
+    rng = Seed(0).fold("words").generator()
+    x = rng.integers(0, 20_000, (clients * samples, 25)).astype(np.uint16)
+    table = rng.standard_normal((20_000, 300), np.float32)
     index = partition.iid(len(x), clients)
     pool = (x, (x[:, 0] % 2).astype(np.int32))
     return partition.assemble("random words", pool, index, test_share=0.1, classes=2, tokens=len(table), table=table)
 
 
-def nothing(clients: int) -> Index:
-    """No examples for anybody."""
+def empty_index(clients: int) -> Index:
+    """An index without examples, for clients that have no test data."""
     return Index.from_sizes(np.zeros(0, np.int64), np.zeros(clients, np.int64))

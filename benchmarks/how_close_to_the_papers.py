@@ -1,11 +1,12 @@
-"""How close are we to the papers? Runs of published settings, the published figures beside them.
+"""How close are results to the papers? Runs with published settings, beside the published figures.
 
     COTERIE_DATA=... python benchmarks/how_close_to_the_papers.py [--json] [--tiny] [--only powerlaw,drift]
 
-The papers give the best test accuracy over the rounds; the mean of the last ten rounds stands beside it. `drift` has
-FlexCFL's settings (E = 10) but for fewer rounds; `powerlaw` has FedGroup's E = 20 beside the same published figure;
-`srfca`, `fedsim` and `flag` say theirs. Settings of `fashion` and `rotated` are ours, settled after looking at test
-results of others: read them as what can be reached, not as an unbiased estimate. Each function says what was tried.
+The papers report the best test accuracy over the rounds; the mean of the last ten rounds is given too. `drift` has
+FlexCFL's settings (10 epochs) with fewer rounds; `powerlaw` has FedGroup's 20 epochs and the same published figure;
+`srfca`, `fedsim` and `flag` state theirs. The settings of `fashion` and `rotated` are ours and were chosen after
+looking at test results of other settings: they show what can be reached, not an unbiased estimate. Each function says
+what was tried.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from common import arguments, finish
 
 import coterie
 
-#: What the papers print, in per cent: FlexCFL, tables 2 and 3 (best over 300 rounds, one seed).
+#: Published figures in percent: FlexCFL, tables 2 and 3 (best over 300 rounds, one seed).
 PUBLISHED = {"powerlaw": 89.4, "fashion": 89.2}
 
 
 def figures(label, spec, seeds, published=None):
-    """Run a spec with several seeds, and say what came out."""
+    """Run a spec with several seeds and print the results."""
     rows = []
     for seed in seeds:
         summary = coterie.run({**spec, "run": {**spec["run"], "seed": seed}}).summary
@@ -44,9 +45,9 @@ def figures(label, spec, seeds, published=None):
 def powerlaw(tiny):
     """FedAvg, logistic regression, MNIST in a thousand clients of two digits: K = 20, E = 20, 100 rounds.
 
-    Four draws of the data, one run each. Their sizes spread as the published ones do (`mnist-powerlaw` sees to it).
-    With the first draws of that law, whose deviations are half as large again, a few clients of thousands of examples
-    made the accuracy jump: 84.1, 86.5, 75.0 and 84.7 % in the last ten rounds (`published_spread = false`).
+    Four draws of the data, one run each. Client sizes have the published standard deviation (`mnist-powerlaw` redraws
+    them until they do). Without redrawing, the deviation is half as large again, and a few clients with thousands of
+    examples make the accuracy jump: 84.1, 86.5, 75.0 and 84.7 % in the last ten rounds (`published_spread = false`).
     """
     run = {"rounds": 2 if tiny else 100, "clients_per_round": 20}
     local = {"epochs": 20, "batch_size": 10, "learning_rate": 0.03}
@@ -62,10 +63,10 @@ def powerlaw(tiny):
 def fashion(tiny):
     """FedAvg on Fashion-MNIST in 500 clients, E = 10: a convolutional network against logistic regression.
 
-    Here it is LeNet-5 with PACFL's settings of local training. The published network (dense 1024) is seventy times as
-    large, and its figure the best of 300 rounds of 20 clients. Tried before, best and last ten, network against
-    regression: cnn-mnist, E = 2, rate 0.01, 40 rounds: 77.6, 70.4 against 80.1, 75.6; LeNet-5 as here for 40 rounds:
-    82.2, 78.0 against 81.4, 78.5; cnn, E = 10, rate 0.005 was not finished.
+    The network is LeNet-5 with PACFL's settings of local training. The published network (dense 1024) is seventy times
+    as large, and its figure is the best of 300 rounds of 20 clients. Tried before, best and last ten, network against
+    regression: cnn-mnist, E = 2, learning rate 0.01, 40 rounds: 77.6, 70.4 against 80.1, 75.6; LeNet-5 as here for 40
+    rounds: 82.2, 78.0 against 81.4, 78.5; cnn, E = 10, learning rate 0.005 was not finished.
     """
     run = {"rounds": 2 if tiny else 100, "clients_per_round": 10, "evaluate_every": 2 if tiny else 5}
     local = {"epochs": 1 if tiny else 10, "batch_size": 10, "learning_rate": 0.01, "momentum": 0.5}
@@ -75,7 +76,7 @@ def fashion(tiny):
 
 
 def rotated(tiny):
-    """IFCA on MNIST in four rotations: starts redrawn until they are balanced, as in its experiments, three restarts.
+    """IFCA on MNIST in four rotations: initial models redrawn until balanced, as in its experiments, three restarts.
 
     Tried before: a single start with Adam 2e-4, 5 batches and all clients, which collapsed into three clusters.
     """
@@ -91,7 +92,7 @@ def rotated(tiny):
     return {"ifca": figures("rotated", spec, range(1 if tiny else 3))}
 
 
-#: FedGroup without a shift is FlexCFL without one; the paper gives both as one figure.
+#: Without a shift, FedGroup equals FlexCFL; the paper gives one figure for both.
 #: FlexCFL, tables 3 and 4, MNIST with logistic regression: without a shift, and when pairs swap all their examples.
 DRIFT = {
     "none": {"fedavg": 89.4, "fedgroup": 95.8, "flexcfl": 95.8, "random_assignment": 88.2},
@@ -122,7 +123,7 @@ def drift(tiny):
     }
 
 
-#: SR-FCA, tables 1, 2 and 4: per cent, mean over clients; and the settings of its published code, λ as a mean loss.
+#: SR-FCA, tables 1, 2 and 4: percent, mean over clients; settings of its published code, λ as a mean loss.
 SRFCA = {
     "mnist-rotated": {
         "settings": {"threshold": 1.0, "init_steps": 250, "refine_rounds": 42},
@@ -138,13 +139,13 @@ SRFCA = {
 
 
 def srfca(tiny):
-    """SR-FCA on MNIST turned and inverted, stage by stage, beside Global and Local-KMeans; `one shot` is Local.
+    """SR-FCA on rotated and inverted MNIST, stage by stage, with Global and Local-KMeans; `one shot` is Local.
 
-    Settings are those of the published code, with its λ and with the one that we find in the widest gap. In that code
-    the clients of a round share the arrays of their cluster's model, and so train it one after the other: fifty batches
-    a round, not five side by side. Done like that, one true cluster of mnist-rotated reached 91.4 % after 42 rounds;
-    side by side, 87.3 %. So what is trained in rounds, SR-FCA and Global alike, is published higher than it is here;
-    Local is trained alone. The published Local-KMeans puts its centroids together wrongly.
+    Settings are those of the published code, with its λ and with the λ of the widest gap. In that code the clients of a
+    round share the arrays of their cluster's model and so train it one after the other: fifty sequential batches per
+    round instead of five in parallel. In that way one true cluster of mnist-rotated reached 91.4 % after 42 rounds; in
+    parallel, 87.3 %. So published figures of models trained in rounds, SR-FCA and Global, are higher than ours; Local
+    is not affected. The published Local-KMeans assembles its centroids incorrectly.
     """
     rows = {}
     for data, known in SRFCA.items():
@@ -169,42 +170,42 @@ def srfca(tiny):
         for name, method in methods.items():
             if name == "global":
                 spec["run"] |= {"rounds": 1 if tiny else 50, "evaluate_every": 1 if tiny else 50}
-            rows[f"{data}, {name}"] = _stages(f"{data}, {name}", {**spec, "method": method}, known["published"], tiny)
+            rows[f"{data}, {name}"] = _phases(f"{data}, {name}", {**spec, "method": method}, known["published"], tiny)
     return rows
 
 
-def _stages(label, spec, published, tiny):
-    """The mean accuracy of clients after each part of a method, and in the end, of several seeds."""
+def _phases(label, spec, published, tiny):
+    """Mean client accuracy after each phase of a method and at the end, over several seeds."""
     found = {}
     for seed in range(1 if tiny else 2):
         summary = coterie.run({**spec, "run": {**spec["run"], "seed": seed}}).summary
-        parts = {part["phase"]: part["accuracy"]["mean"] for part in summary["phases"]}
-        parts |= {spec["method"]["name"]: summary["accuracy"]["mean"]} if not parts else {}
-        found[seed] = {**parts, **summary["truth"], "found": summary["clusters"]["count"]}
+        phases = {each["phase"]: each["accuracy"]["mean"] for each in summary["phases"]}
+        phases |= {spec["method"]["name"]: summary["accuracy"]["mean"]} if not phases else {}
+        found[seed] = {**phases, **summary["truth"], "found": summary["clusters"]["count"]}
         print(f"{label}, seed {seed}: " + ", ".join(f"{k} {v:.4g}" for k, v in found[seed].items()), flush=True)
     means = {k: statistics.fmean(run[k] for run in found.values()) for k in published if k in found[0]}
     print(f"{label}: " + ", ".join(f"{k} {100 * v:.2f} % (published {published[k]})" for k, v in means.items()))
     return {"seeds": found, "means": means, "published": published}
 
 
-#: FedSim, table 4 and the curves beside its code, MNIST with logistic regression: points more than FedAvg, the mean
-#: over 30 rounds, ± over rounds; per cent in the last round, means of 35 seeds.
+#: FedSim, table 4 and the curves published with its code, MNIST with logistic regression: gain over FedAvg in
+#: percentage points, mean over 30 rounds ± deviation over rounds; percent in the last round, means of 35 seeds.
 FEDSIM = {"gain": 7.32, "over_rounds": 2.69, "last": {"fedavg": 81.92, "fedsim": 87.08}}
 
 
 def fedsim(tiny):
     """FedSim against FedAvg on MNIST in a thousand clients of two digits: K = 20, C = 5, E = 20, 30 rounds, 5 seeds.
 
-    One draw of the data for all seeds, as in the paper, and then another draw for each; beside it the paper's ablation,
-    clusters dealt in turns, its code's first round, and FedAvg whose clients count alike, which tells what is due to
-    clusters and what to large clients counting less. Settings are the paper's; nothing was tried before.
+    One draw of the data for all seeds, as in the paper, and then one draw per seed. Also the paper's ablation with
+    round-robin clusters, the first round of its code, and FedAvg with uniform weights, which separates the effect of
+    clusters from that of smaller weights for large clients. Settings are the paper's; nothing was tried before.
     """
     methods = {
         "fedavg": {"name": "fedavg"},
         "fedavg, uniform": {"name": "fedavg", "weights": "uniform"},
         "fedsim": {"name": "fedsim", "clusters": 5},
-        "fedsim, first round in turns": {"name": "fedsim", "clusters": 5, "first_round": "round_robin"},
-        "fedsim, in turns": {"name": "fedsim", "clusters": 5, "clustering": "round_robin"},
+        "fedsim, first round round-robin": {"name": "fedsim", "clusters": 5, "first_round": "round_robin"},
+        "fedsim, round-robin": {"name": "fedsim", "clusters": 5, "clustering": "round_robin"},
     }
     spec = {
         "model": "mclr",
@@ -212,7 +213,7 @@ def fedsim(tiny):
         "run": {"rounds": 2 if tiny else 30, "clients_per_round": 20},
     }
     results = {}
-    for draws in ("one draw", "a draw for each seed"):
+    for draws in ("one draw", "one draw per seed"):
         curves = {}
         for label, method in methods.items():
             runs = []
@@ -225,9 +226,9 @@ def fedsim(tiny):
     return {**results, "published": FEDSIM}
 
 
-def _gain(label, curves, others):
-    """Points more than others in each round, as a mean over rounds: of each seed, and of the seeds' mean curve."""
-    gains = [[100 * (a - b) for a, b in zip(*pair, strict=True)] for pair in zip(curves, others, strict=True)]
+def _gain(label, curves, baseline):
+    """Gain over a baseline in percentage points, as a mean over rounds: of each seed, and of the seeds' mean curve."""
+    gains = [[100 * (a - b) for a, b in zip(*pair, strict=True)] for pair in zip(curves, baseline, strict=True)]
     by_round = [statistics.fmean(each) for each in zip(*gains, strict=True)]
     row = {
         "gain": statistics.fmean(by_round),
@@ -238,23 +239,23 @@ def _gain(label, curves, others):
     }
     seeds = ", ".join(f"{each:+.2f}" for each in row["of_seeds"])
     print(
-        f"{label}: {row['gain']:+.2f} ± {row['over_rounds']:.2f} points over rounds (seeds {seeds}), "
+        f"{label}: {row['gain']:+.2f} ± {row['over_rounds']:.2f} points, mean over rounds (seeds {seeds}), "
         f"mean of rounds {row['mean']:.2f} %, last round {row['last']:.2f} %",
         flush=True,
     )
     return row
 
 
-#: FLAG, table 2, Fashion-MNIST with 20 % of the labels for each client and a low shift of quantities, after 200 rounds.
+#: FLAG, table 2, Fashion-MNIST with 20 % of the labels per client and low quantity skew, after 200 rounds.
 FLAG = {"fedavg": 57.1, "pacfl": 94.4, "flag": 96.4}
 
 
 def flag(tiny):
-    """FedAvg, PACFL and FLAG on Fashion-MNIST in five groups of two labels: 30 of 200 rounds, E = 10, all by default.
+    """FedAvg, PACFL and FLAG on Fashion-MNIST, five clusters of two labels: 30 of 200 rounds, E = 10, default settings.
 
-    The paper names neither model nor rate; these are PACFL's, whose protocol of testing it follows: all test images of
-    a client's two labels. No other settings were tried on these data. That PACFL finds its number of clusters by the
-    silhouette was settled after looking at the angles of training images, of draws 0 and 1 among others, never at a
+    The paper states neither model nor learning rate; these are PACFL's, whose test protocol it follows: all test images
+    of a client's two labels. No other settings were tried on these data. The choice that PACFL determines its number of
+    clusters by the silhouette was made after looking at angles of training images, including draws 0 and 1, never at a
     test image. Clients are scored after rounds 10, 20 and 30: "last ten" is the mean of these three.
     """
     spec = {

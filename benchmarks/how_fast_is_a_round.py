@@ -1,14 +1,14 @@
-"""How fast is a round? Twenty clients against two plain PyTorch loops.
+"""How fast is a round? Twenty clients, compared with two plain PyTorch loops.
 
     python benchmarks/how_fast_is_a_round.py [--json] [--tiny] [--only mclr,mlp,cnn,lenet5,charlstm,bigru]
 
-Logistic regression and an MLP: twenty of a thousand MNIST clients, E = 20, B = 10. Convolutions: the same clients,
-and twenty clients of CIFAR-10, E = 1, B = 10. Recurrent nets: twenty roles of Shakespeare with 30 windows of 80
-characters, and twenty accounts with 50 tweets of 25 random words, E = 1, B = 10, against nn.LSTM and nn.GRU. All
-contestants train the same clients from the same start, alternately in one process; the best of several counts, and
-for PyTorch the faster of one and two threads. Of ours the whole `ask` counts: planning, gathering, training,
-checking, replies as NumPy. The first call, with its compilation, is given beside it. Ratios above 1 mean that ours is
-faster.
+Logistic regression and an MLP: twenty of a thousand MNIST clients, 20 epochs, batch size 10. Convolutions: the same
+clients, and twenty CIFAR-10 clients, 1 epoch, batch size 10. Recurrent networks: twenty Shakespeare roles with 30
+windows of 80 characters, and twenty accounts with 50 tweets of 25 random words, 1 epoch, batch size 10, compared with
+nn.LSTM and nn.GRU. All implementations train the same clients, alternately in one process. Times are the best of
+several rounds, for PyTorch with the faster of one and two threads. Our time is that of the whole `ask`: planning,
+gathering, training, validation, replies as NumPy arrays. The first call, which includes compilation, is reported
+separately. Ratios above 1 mean that Coterie is faster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from itertools import pairwise
 
 import numpy as np
-from common import arguments, colour_clients, finish, power_law, roles, tweets
+from common import arguments, cifar_clients, finish, power_law, shakespeare_clients, tweet_clients
 
 from coterie import models, tree
 from coterie.clients import LocalSGD, fit, score
@@ -31,15 +31,15 @@ try:
 except ImportError:
     torch = None
 
-BATCH, RATE = 10, 0.03
-GREY, COLOUR = (28, 28), (32, 32, 3)
+BATCH_SIZE, LEARNING_RATE = 10, 0.03
+MNIST_SHAPE, CIFAR_SHAPE = (28, 28), (32, 32, 3)
 
-#: Name → data, epochs, our task.
-CONTESTS = {
-    "mclr": ("mnist", 20, lambda: models.mclr(GREY, 10)),
-    "mlp": ("mnist", 20, lambda: models.mlp(GREY, 10, widths=(128,))),
-    "cnn": ("mnist", 1, lambda: models.build("cnn", GREY, 10)),
-    "lenet5": ("cifar10", 1, lambda: models.build("lenet5", COLOUR, 10)),
+#: Name → data, epochs, task.
+MODELS = {
+    "mclr": ("mnist", 20, lambda: models.mclr(MNIST_SHAPE, 10)),
+    "mlp": ("mnist", 20, lambda: models.mlp(MNIST_SHAPE, 10, widths=(128,))),
+    "cnn": ("mnist", 1, lambda: models.build("cnn", MNIST_SHAPE, 10)),
+    "lenet5": ("cifar10", 1, lambda: models.build("lenet5", CIFAR_SHAPE, 10)),
     "charlstm": ("shakespeare", 1, lambda: models.build("char-lstm", (80,), 80)),
     "bigru": ("sent140", 1, lambda: models.build("bigru", (25, 300), 2)),
 }
@@ -72,7 +72,7 @@ def torch_recurrent(name):
 
 
 def torch_module(name):
-    """The same network in PyTorch; starts differ, which does not matter for the time."""
+    """The same network in PyTorch; initial parameters differ, which does not affect the time."""
     if name in ("charlstm", "bigru"):
         return torch_recurrent(name)
     if name in ("mclr", "mlp"):
@@ -80,31 +80,33 @@ def torch_module(name):
         dense = [layer for inputs, outputs in pairwise(sizes) for layer in (nn.Linear(inputs, outputs), nn.ReLU())]
         return nn.Sequential(nn.Flatten(), *dense[:-1])
 
-    def convolved(inputs, outputs, padding):
+    def conv_block(inputs, outputs, padding):
         return [nn.Conv2d(inputs, outputs, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)]
 
     if name == "cnn":
-        return nn.Sequential(*convolved(1, 32, 2), *convolved(32, 64, 2), nn.Flatten(), nn.Linear(3136, 10))
+        return nn.Sequential(*conv_block(1, 32, 2), *conv_block(32, 64, 2), nn.Flatten(), nn.Linear(3136, 10))
     dense = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
-    return nn.Sequential(*convolved(3, 6, 0), *convolved(6, 16, 0), nn.Flatten(), *dense)
+    return nn.Sequential(*conv_block(3, 6, 0), *conv_block(6, 16, 0), nn.Flatten(), *dense)
 
 
 def torch_round(kind, name, clients, epochs):
-    """One round by PyTorch: `dataloader` as most libraries do it, `tight` with nothing that could be left out."""
+    """One round in PyTorch: `dataloader` as most libraries do it, `tight` as a minimal loop."""
     from torch.nn.functional import cross_entropy
     from torch.utils.data import DataLoader, TensorDataset
 
     for x, y in clients:
         model = torch_module(name)
-        optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+        optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
         if kind == "dataloader":
-            loader = DataLoader(TensorDataset(x, y), batch_size=BATCH, shuffle=True)
+            loader = DataLoader(TensorDataset(x, y), batch_size=BATCH_SIZE, shuffle=True)
         for _ in range(epochs):
             if kind == "dataloader":
                 batches = loader
             else:
                 order = torch.randperm(len(y))
-                batches = ((x[order[i : i + BATCH]], y[order[i : i + BATCH]]) for i in range(0, len(y), BATCH))
+                batches = (
+                    (x[order[i : i + BATCH_SIZE]], y[order[i : i + BATCH_SIZE]]) for i in range(0, len(y), BATCH_SIZE)
+                )
             for images, labels in batches:
                 optimizer.zero_grad(set_to_none=True)
                 cross_entropy(model(images), labels).backward()
@@ -114,24 +116,24 @@ def torch_round(kind, name, clients, epochs):
 def torch_examples(data, cohort):
     if torch is None:
         return []
-    found = []
+    tensors = []
     for client in cohort:
         x, y = data.examples(client)
         if data.tokens is None:
             inputs = torch.from_numpy(np.ascontiguousarray(np.moveaxis(x, -1, 1) if x.ndim == 4 else x[:, None]))
         else:
             inputs = torch.from_numpy(x) if data.ids is None else torch.from_numpy(x).long()
-        found.append((inputs, torch.from_numpy(y).long()))
-    return found
+        tensors.append((inputs, torch.from_numpy(y).long()))
+    return tensors
 
 
-def seconds(fn, *given, **named):
+def seconds(fn, *args, **kwargs):
     begin = time.perf_counter()
-    fn(*given, **named)
+    fn(*args, **kwargs)
     return time.perf_counter() - begin
 
 
-def products(name):
+def flops_per_step(name):
     """Floating-point operations of one step's matrix products: forward, and twice that backward."""
     shapes = {
         "mclr": [(1, 784, 10)],
@@ -141,45 +143,45 @@ def products(name):
         "charlstm": [(80, 8, 1024), *[(80, 256, 1024)] * 3, (1, 256, 80)],
         "bigru": [(25, 300, 384), *[(25, 64, 192)] * 2, (25, 128, 192), *[(25, 32, 96)] * 2, (1, 64, 64), (1, 64, 2)],
     }[name]
-    passes = [2 if place == 0 else 3 for place in range(len(shapes))]  # nobody needs the gradient of the images
-    return sum(2 * times * BATCH * a * b * c for times, (a, b, c) in zip(passes, shapes, strict=True))
+    passes = [2 if place == 0 else 3 for place in range(len(shapes))]  # no gradient with respect to the images
+    return sum(2 * times * BATCH_SIZE * a * b * c for times, (a, b, c) in zip(passes, shapes, strict=True))
 
 
 SQUARE = np.ones((1024, 1024), np.float32)
 
 
 def by_numpy():
-    """NumPy's product of two square matrices, on all cores: what the machine can do."""
+    """NumPy's product of two square matrices on all cores: the reference rate of the machine."""
     np.matmul(SQUARE, SQUARE)
 
 
-def race(name, data, cohort, epochs, repeats):
-    """All contestants on one model, alternately; the figures of that model."""
-    task = CONTESTS[name][2]()
-    start, local = task.init(Seed(0)), LocalSGD(epochs=epochs, batch_size=BATCH, learning_rate=RATE)
+def compare(name, data, cohort, epochs, repeats):
+    """All implementations of one model, alternately; the figures of that model."""
+    task = MODELS[name][2]()
+    start, local = task.init(Seed(0)), LocalSGD(epochs=epochs, batch_size=BATCH_SIZE, learning_rate=LEARNING_RATE)
     ours = {threads: vectorized(data, task, threads=threads) for threads in (1, 2)}
     tensors = torch_examples(data, cohort)
-    steps = epochs * sum(-(-len(data.rows(data.position(client), "fit")) // BATCH) for client in cohort)
+    steps = epochs * sum(-(-len(data.rows(data.position(client), "fit")) // BATCH_SIZE) for client in cohort)
 
-    def by_us(threads):
+    def by_coterie(threads):
         ours[threads].ask(cohort, fit, Seed(0), start=start, local=local)
 
     def by_torch(kind, threads):
         torch.set_num_threads(threads)
         torch_round(kind, name, tensors, epochs)
 
-    contestants = {"product": (by_numpy,)} | {f"ours_{threads}": (by_us, threads) for threads in (1, 2)}
+    implementations = {"product": (by_numpy,)} | {f"ours_{threads}": (by_coterie, threads) for threads in (1, 2)}
     if torch is not None:
         for kind in ("dataloader", "tight"):
-            contestants |= {f"{kind}_{threads}": (by_torch, kind, threads) for threads in (1, 2)}
+            implementations |= {f"{kind}_{threads}": (by_torch, kind, threads) for threads in (1, 2)}
     before = compilations()
-    first = seconds(by_us, 2)
+    first = seconds(by_coterie, 2)
     compiled = compilations()
-    best = dict.fromkeys(contestants, np.inf)
+    best = dict.fromkeys(implementations, np.inf)
     for _ in range(repeats):
-        for contestant, call in contestants.items():
-            time.sleep(0.1)  # threads of BLAS and OpenMP spin on after their work, and would slow the next one
-            best[contestant] = min(best[contestant], seconds(*call))
+        for implementation, call in implementations.items():
+            time.sleep(0.1)  # BLAS and OpenMP threads keep spinning for a while and would slow down the next call
+            best[implementation] = min(best[implementation], seconds(*call))
     again = compilations()
     scoring = min(seconds(ours[2].ask, data.clients, score, Seed(0), part="test", params=start) for _ in range(3))
     fastest = min(best["ours_1"], best["ours_2"])
@@ -192,7 +194,9 @@ def race(name, data, cohort, epochs, repeats):
         "compile_seconds": round(compiled.seconds - before.seconds, 3),
         "us_per_step_one_thread": round(1e6 * best["ours_1"] / steps, 2),
         "us_per_step_two_threads": round(1e6 * best["ours_2"] / steps, 2),
-        "us_per_step_of_products_alone": round(1e6 * products(name) * best["product"] / (2 * len(SQUARE) ** 3), 2),
+        "us_per_step_of_products_alone": round(
+            1e6 * flops_per_step(name) * best["product"] / (2 * len(SQUARE) ** 3), 2
+        ),
         "score_all_clients_seconds": round(scoring, 4),
         "recompilations": again.count - compiled.count,
     }
@@ -204,22 +208,24 @@ def race(name, data, cohort, epochs, repeats):
 
 
 def main():
-    options = arguments(__doc__.splitlines()[0], only=",".join(CONTESTS))
+    options = arguments(__doc__.splitlines()[0], only=",".join(MODELS))
     if torch is None:
-        print("PyTorch is missing: only our own figures. pip install torch==2.13.0")
+        print("PyTorch is not installed, so there is no comparison with it: pip install torch==2.13.0")
     clients = 100 if options.tiny else 1000
-    federations = {
+    datasets = {
         "mnist": lambda: power_law(clients),
-        "cifar10": lambda: colour_clients(20, 50),
-        "shakespeare": lambda: roles(20, 30),
-        "sent140": lambda: tweets(20, 50),
+        "cifar10": lambda: cifar_clients(20, 50),
+        "shakespeare": lambda: shakespeare_clients(20, 30),
+        "sent140": lambda: tweet_clients(20, 50),
     }
     results = {}
     for name in options.only.split(","):
-        kind, epochs, _ = CONTESTS[name]
-        data = federations[kind]()
+        dataset, epochs, _ = MODELS[name]
+        data = datasets[dataset]()
         cohort = [data.clients[i] for i in Seed(1).fold("cohort").sample(len(data.clients), 20)]
-        results[name] = race(name, data, cohort, min(epochs, 2) if options.tiny else epochs, 2 if options.tiny else 5)
+        results[name] = compare(
+            name, data, cohort, min(epochs, 2) if options.tiny else epochs, 2 if options.tiny else 5
+        )
         print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in results[name].items()))
     finish(results, options)
 

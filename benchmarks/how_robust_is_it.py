@@ -1,10 +1,10 @@
-"""How robust is it? Every rule of averaging under every attack, against nobody attacking.
+"""How robust is it? Every aggregation rule under every attack, and without an attack.
 
     python benchmarks/how_robust_is_it.py [--json] [--tiny]
 
-The 1,797 digits of scikit-learn in four rotations, ten clients each, every client in its true group (`oracle`), all
-clients in every round. Two of the ten clients of each rotation attack, strength 10, or train on turned labels.
-Accuracy is that of all clients on their own test examples, in per cent, the mean over seeds.
+The 1,797 digits of scikit-learn in four rotations, ten clients each, every client in its true cluster (`oracle`), all
+clients in every round. Two of the ten clients of each rotation are malicious: they attack with strength 10, or train on
+flipped labels. Accuracy is that of all clients on their own test examples, in percent, the mean over seeds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def accuracy(seed, rounds, attack, rule):
             "data": "digits",
             "method": "oracle",
             "run": {"rounds": rounds, "clients_per_round": 40, "evaluate_every": rounds, "seed": seed},
-            "attack": {"name": attack, "share": 0.2},
+            "attack": {"name": attack, "fraction": 0.2},
             "aggregation": {"rule": rule},
         }
     )
@@ -42,7 +42,7 @@ def main():
             runs = [accuracy(seed, rounds, attack, rule) for seed in seeds]
             table[attack][rule] = {"mean": statistics.fmean(runs), "runs": runs}
         row = ", ".join(f"{rule} {cell['mean']:.1f}" for rule, cell in table[attack].items())
-        print(f"{attack:>7}: {row}", flush=True)
+        print(f"{attack:>10}: {row}", flush=True)
     finish({"accuracy": table}, options)
 
 

@@ -1,4 +1,4 @@
-"""Draws docs/images/demonstration.svg from a run of the demonstration.
+"""Draws docs/images/demonstration.svg from the results of the demonstration.
 
 coterie compare --json > demonstration.json
 python docs/picture.py demonstration.json
@@ -10,34 +10,52 @@ import json
 import sys
 from pathlib import Path
 
-WIDTH, BAR, GAP, LEFT, SCALE = 720, 22, 14, 90, 5.0
-COLOURS = {"accuracy": "#33658a", "worst_tenth": "#f6ae2d"}
+WIDTH, LEFT, TOP, BAR, ROW, SCALE = 720, 175, 76, 11, 38, 5.0
+COLORS = {"accuracy": "#33658a", "worst_tenth": "#f6ae2d"}
+LEGEND = {"accuracy": "all 40 clients", "worst_tenth": "worst 10 % of clients"}
+TITLE = "Test accuracy after 60 rounds: 40 clients, images rotated by 0°, 90°, 180° or 270°"
+
+#: What each method of the demonstration trains.
+MODELS = {
+    "fedavg": "one model",
+    "fedprox": "one model",
+    "local": "one model per client",
+    "ifca": "one model per cluster",
+    "fedgroup": "one model per cluster",
+    "flexcfl": "one model per cluster",
+    "oracle": "one model per true cluster",
+}
 
 
-def bar(x, y, value, color):
-    text = f'<text x="{x + SCALE * 100 * value + 6}" y="{y + BAR / 2 - 2}">{100 * value:.0f} %</text>'
-    return f'<rect x="{x}" y="{y}" width="{SCALE * 100 * value:.1f}" height="{BAR / 2 - 1}" fill="{color}"/>{text}'
+def text(x, y, words, **attributes):
+    shown = "".join(f' {name.replace("_", "-")}="{value}"' for name, value in attributes.items())
+    return f'<text x="{x:g}" y="{y:g}"{shown}>{words}</text>'
+
+
+def rectangle(x, y, width, height, color):
+    return f'<rect x="{x:g}" y="{y:g}" width="{width:.1f}" height="{height:g}" fill="{color}"/>'
+
+
+def bar(y, value, color):
+    width = SCALE * 100 * value
+    return rectangle(LEFT, y, width, BAR - 1, color) + text(LEFT + width + 6, y + 9, f"{100 * value:.0f} %")
 
 
 def picture(table):
-    rows = []
+    shapes = [text(16, 26, TITLE, font_size=14, font_weight="bold")]
+    for place, (key, color) in enumerate(COLORS.items()):
+        x = LEFT + 130 * place
+        shapes += [rectangle(x, 44, 12, 12, color), text(x + 18, 54, LEGEND[key])]
     for place, row in enumerate(table):
-        y = 46 + place * (BAR + GAP)
-        rows.append(
-            f'<text x="{LEFT - 10}" y="{y + BAR / 2 + 4}" text-anchor="end" font-weight="bold">{row["method"]}</text>'
-        )
-        rows += [bar(LEFT, y + i * BAR / 2, row[key], color) for i, (key, color) in enumerate(COLOURS.items())]
-    height = 56 + len(table) * (BAR + GAP)
-    legend = (
-        f'<rect x="{LEFT}" y="14" width="12" height="12" fill="{COLOURS["accuracy"]}"/>'
-        f'<text x="{LEFT + 18}" y="24">accuracy of all clients</text>'
-        f'<rect x="{LEFT + 180}" y="14" width="12" height="12" fill="{COLOURS["worst_tenth"]}"/>'
-        f'<text x="{LEFT + 198}" y="24">of the worst tenth of them</text>'
-    )
+        y, name = TOP + place * ROW, row["method"]
+        shapes.append(text(LEFT - 12, y + 10, name, text_anchor="end", font_weight="bold"))
+        shapes.append(text(LEFT - 12, y + 23, MODELS.get(name, ""), text_anchor="end", fill="#555"))
+        shapes += [bar(y + BAR * i, row[key], color) for i, (key, color) in enumerate(COLORS.items())]
+    height = TOP + len(table) * ROW
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-        f'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="white"/>'
-        f"{legend}{''.join(rows)}</svg>\n"
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'font-family="sans-serif" font-size="11" role="img" aria-label="{TITLE}">\n'
+        f'<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(shapes) + "\n</svg>\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""Every example runs, and shows what it says."""
+"""Every example runs and shows what it claims."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ FOLDER = Path(__file__).parents[2] / "examples"
 def example(name):
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
+    sys.modules[name] = module  # dataclasses look up their module
     spec.loader.exec_module(module)
     return module
 
 
-def test_the_bare_loop_learns_something_and_is_held_back_by_the_kinds():
-    # Better than guessing one of ten, and far from what a model for each kind reaches.
+def test_the_bare_loop_learns_but_one_model_does_not_fit_all_rotations():
+    # Better than guessing one of ten classes, and far below what a model per cluster reaches.
     assert 0.3 < example("01_fedavg_as_a_bare_loop").main() < 0.85
 
 
-def test_a_model_for_each_kind_is_better_than_one_for_all():
-    found = example("02_the_same_through_coterie").main(rounds=20)
-    assert found["oracle"] > found["fedavg"] + 0.1
+def test_a_model_per_cluster_is_better_than_one_for_all():
+    accuracies = example("02_the_same_through_coterie").main(rounds=20)
+    assert accuracies["oracle"] > accuracies["fedavg"] + 0.1
 
 
-def test_a_method_in_one_file_keeps_the_contract_and_runs():
+def test_a_method_in_one_file_passes_the_contract_suite_and_runs():
     assert example("03_a_method_in_one_file").main(rounds=3)["status"] == "done"
 
 
-def test_a_model_from_pytorch_is_better_for_each_kind_and_comes_back():
+def test_a_pytorch_model_gains_from_clusters_and_converts_back():
     pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'coterie[torch]'")
-    found, net = example("04_a_model_from_pytorch").main(rounds=10)
-    assert found["ifca"] > found["fedavg"] + 0.05
+    accuracies, net = example("04_a_model_from_pytorch").main(rounds=10)
+    assert accuracies["ifca"] > accuracies["fedavg"] + 0.05
     assert net[4].weight.shape == (10, 256)
 
 
-def test_no_example_is_left_out():
+def test_every_example_is_tested():
     named = set(re.findall(r'example\("(\w+)"\)', Path(__file__).read_text()))
     assert {file.stem for file in FOLDER.glob("*.py")} == named

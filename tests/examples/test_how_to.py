@@ -1,0 +1,28 @@
+"""The Python code in the how-to guides runs."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+PAGES = sorted(file.stem for file in FOLDER.glob("*.md") if BLOCK.search(file.read_text(encoding="utf-8")))
+
+
+def test_guides_with_code_are_found():
+    assert {"add-a-method", "add-a-work", "add-a-model", "add-a-data-set", "debug-a-run"} <= set(PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_code_of_a_guide_runs(page, monkeypatch):
+    """The blocks of a page run one after another, as one module."""
+    blocks = BLOCK.findall((FOLDER / f"{page}.md").read_text(encoding="utf-8"))
+    module = types.ModuleType(f"how_to_{page.replace('-', '_')}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look up their module
+    for number, block in enumerate(blocks):
+        exec(compile(block, f"{page}.md, block {number}", "exec"), module.__dict__)
