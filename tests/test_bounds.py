@@ -1,4 +1,4 @@
-"""Bounds are declared beside the type; one function checks them and says what is allowed."""
+"""Bounds of settings: declared in the type annotation, checked by one function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coterie.errors import SpecError
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Example:
     count: Annotated[int, Bound(at_least=1)] = 1
     share: Annotated[float, Bound(at_least=0, at_most=1)] = 0.5
     rate: Annotated[float, Bound(above=0)] = 0.1
@@ -25,6 +25,7 @@ class Knobs:
     mode: Literal["a", "b"] = "a"
     loud: bool = False
     name: str = ""
+    layers: tuple[str, ...] = ()
     anything: Any = None
 
 
@@ -32,26 +33,29 @@ class Knobs:
     ("settings", "message"),
     [
         ({"count": 0}, "s.count must be at least 1, got 0"),
-        ({"count": 1.5}, "s.count must be a whole number at least 1, got 1.5"),
-        ({"count": True}, "s.count must be a whole number at least 1, got True"),
+        ({"count": 1.5}, "s.count must be a whole number of at least 1, got 1.5"),
+        ({"count": True}, "s.count must be a whole number of at least 1, got True"),
         ({"share": 1.5}, "s.share must be between 0 and 1, got 1.5"),
         ({"share": math.nan}, "s.share must be between 0 and 1, got nan"),
         ({"rate": 0.0}, "s.rate must be above 0, got 0.0"),
-        ({"rate": math.inf}, "s.rate must be above 0, got inf"),
+        ({"rate": math.inf}, "s.rate must be a finite number above 0, got inf"),
         ({"trim": 0.5}, "s.trim must be at least 0 and below 0.5, got 0.5"),
         ({"limit": -math.inf}, "s.limit must be above 0, got -inf"),
         ({"clusters": 0}, "s.clusters must be at least 1, got 0"),
-        ({"clusters": "many"}, "s.clusters must be a whole number at least 1 or one of 'auto', got 'many'"),
+        ({"clusters": "many"}, "s.clusters must be a whole number of at least 1 or one of 'auto', got 'many'"),
         ({"optional": -1}, "s.optional must be at least 0, got -1"),
         ({"rounds": (3, -1)}, "s.rounds must be at least 0, got (3, -1)"),
-        ({"rounds": (3, "x")}, "s.rounds must be a whole number at least 0, got (3, 'x')"),
+        ({"rounds": (3, "x")}, "s.rounds must be a list, each item a whole number of at least 0, got (3, 'x')"),
         ({"mode": "c"}, "s.mode must be one of 'a', 'b', got 'c'"),
         ({"loud": 1}, "s.loud must be true or false, got 1"),
+        ({"name": 1}, "s.name must be a string, got 1"),
+        ({"layers": "a"}, "s.layers must be a list, each item a string, got 'a'"),
+        ({"layers": ("a", 1)}, "s.layers must be a list, each item a string, got ('a', 1)"),
     ],
 )
-def test_a_setting_out_of_bounds_is_refused_with_what_is_allowed(settings, message):
+def test_a_setting_out_of_bounds_raises_an_error_that_names_the_allowed_values(settings, message):
     with pytest.raises(SpecError) as caught:
-        check(Knobs(**settings), "s")
+        check(Example(**settings), "s")
     assert str(caught.value) == message
 
 
@@ -63,5 +67,5 @@ def test_a_setting_out_of_bounds_is_refused_with_what_is_allowed(settings, messa
         {"share": 1.0, "limit": 5, "rounds": [0, 2], "mode": "b", "loud": True, "anything": object()},
     ],
 )
-def test_settings_within_their_bounds_pass(settings):
-    check(Knobs(**settings), "s")
+def test_settings_within_bounds_are_accepted(settings):
+    check(Example(**settings), "s")

@@ -1,4 +1,4 @@
-"""Plain data as bytes and back."""
+"""Encoding and decoding of plain data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from coterie.seeds import Seed
 @codec.state
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A state of a method."""
+    """An example of a method's state."""
 
     left: Any
     right: Any = None
@@ -34,7 +34,7 @@ class Pair:
 @codec.state
 @dataclasses.dataclass(frozen=True)
 class Picky:
-    """A state that refuses some values."""
+    """A state with a validated field."""
 
     size: int
 
@@ -45,13 +45,13 @@ class Picky:
 
 @dataclasses.dataclass(frozen=True)
 class Unmarked:
-    """A dataclass that nobody marked."""
+    """A dataclass that is not registered."""
 
     value: int = 0
 
 
 def identical(one, other):
-    """Whether two values are of the same kinds and equal to the bit."""
+    """Whether two values have the same types and the same bytes."""
     if isinstance(one, np.ndarray):
         return (
             isinstance(other, np.ndarray)
@@ -105,7 +105,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_every_value_of_the_known_kinds_comes_back_to_the_bit(value):
+def test_every_supported_value_is_restored_exactly(value):
     assert identical(codec.decode(codec.encode(value)), value)
 
 
@@ -124,7 +124,7 @@ def test_every_value_of_the_known_kinds_comes_back_to_the_bit(value):
         {},
         ClientMap(),
         ((), [()]),
-        {"@": "float", "items": []},  # what the format itself uses inside
+        {"@": "float", "items": []},  # keys that the format itself uses
         {1: "number", "1": "text"},
         np.zeros((0, 3), bool),
         np.array(7, np.uint64),
@@ -135,35 +135,35 @@ def test_every_value_of_the_known_kinds_comes_back_to_the_bit(value):
     ],
     ids=lambda value: repr(value)[:30].encode("ascii", "replace").decode(),
 )
-def test_values_at_the_edges_come_back_to_the_bit(value):
+def test_edge_case_values_are_restored_exactly(value):
     assert identical(codec.decode(codec.encode(value)), value)
 
 
-def test_scalars_of_numpy_come_back_as_arrays_without_axes():
+def test_numpy_scalars_are_restored_as_zero_dimensional_arrays():
     for scalar in (np.float32(1.5), np.float64(0.1), np.int16(-3), np.bool_(True)):
         assert identical(codec.decode(codec.encode(scalar)), np.asarray(scalar))
 
 
-def test_bytes_in_another_order_come_back_as_the_same_numbers():
+def test_big_endian_arrays_are_restored_with_equal_values():
     assert identical(codec.decode(codec.encode(np.array([1, 256], ">i4"))), np.array([1, 256], "<i4"))
 
 
 @given(st.dictionaries(st.text(max_size=2) | st.integers(0, 9), SIMPLE, max_size=5), st.randoms())
-def test_equal_mappings_give_equal_bytes_whatever_the_order_of_their_keys(items, random):
+def test_mappings_that_differ_in_key_order_give_equal_bytes(items, random):
     pairs = list(items.items())
     random.shuffle(pairs)
     assert codec.encode(dict(pairs)) == codec.encode(items)
 
 
-def test_equal_mappings_of_clients_give_equal_bytes_whatever_their_history():
+def test_equal_client_maps_give_equal_bytes_regardless_of_their_layers():
     once = ClientMap({"a": np.ones(2), "b": np.zeros(2)})
     twice = ClientMap({"b": np.ones(2)}).set({"a": np.ones(2)}).set({"b": np.zeros(2)})
     assert codec.encode(once) == codec.encode(twice)
     assert codec.encode(once) != codec.encode(dict(once))
 
 
-def test_other_processes_give_the_same_bytes():
-    # The server names a kept value by the hash of these bytes, so a run that is resumed must find the same ones.
+def test_another_process_gives_the_same_bytes():
+    # The server identifies a cached value by the hash of these bytes, so a resumed run must produce the same ones.
     program = "from coterie import codec; print(codec.encode({'a': 1, 'b': (0.5, 'x')}).hex())"
     theirs = {
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60).stdout
@@ -172,7 +172,7 @@ def test_other_processes_give_the_same_bytes():
     assert theirs == {codec.encode({"b": (0.5, "x"), "a": 1}).hex() + "\n"}
 
 
-def test_values_that_differ_in_one_bit_give_other_bytes():
+def test_values_that_differ_in_one_bit_give_different_bytes():
     pairs = [
         (0.0, -0.0),
         (1, 1.0),
@@ -189,34 +189,34 @@ def test_values_that_differ_in_one_bit_give_other_bytes():
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (object(), "value is a object, which is not plain data; turn it into arrays or numbers"),
-        ({"a": {"b": {1, 2}}}, "value.a.b is a set, which is not plain data; turn it into arrays or numbers"),
-        (b"bytes", "value is a bytes, which is not plain data"),
-        (1j, "value is a complex, which is not plain data"),
-        (Pair(0, print), "value.right is a builtin_function_or_method, which is not plain data"),
-        ([Unmarked()], "value is a Unmarked, which is not plain data; mark the dataclass with @state"),
-        (collections.namedtuple("Point", "x y")(1, 2), "value is a Point, which is not plain data"),
-        (np.array(["a"]), "value is an array of <U1; only booleans and numbers of up to 64 bits can be kept"),
+        (object(), "value is a object, which cannot be encoded; turn it into arrays or numbers"),
+        ({"a": {"b": {1, 2}}}, "value.a.b is a set, which cannot be encoded; turn it into arrays or numbers"),
+        (b"bytes", "value is a bytes, which cannot be encoded"),
+        (1j, "value is a complex, which cannot be encoded"),
+        (Pair(0, print), "value.right is a builtin_function_or_method, which cannot be encoded"),
+        ([Unmarked()], "value is a Unmarked, which cannot be encoded; mark the dataclass with @state"),
+        (collections.namedtuple("Point", "x y")(1, 2), "value is a Point, which cannot be encoded"),
+        (np.array(["a"]), "value is an array of <U1; only booleans and numbers of up to 64 bits are allowed"),
         (np.array([print]), "value is an array of object; only booleans and numbers"),
         (np.array([1j]), "value is an array of complex128; only booleans and numbers"),
-        (np.ones(2, np.longdouble), "only booleans and numbers of up to 64 bits can be kept"),
-        ({(1, 2): 3}, r"Keys in plain data are strings or whole numbers, got \(1, 2\) in value"),
-        ({True: 3}, "Keys in plain data are strings or whole numbers, got True in value"),
-        ({"a": {1.0: 3}}, "Keys in plain data are strings or whole numbers, got 1.0 in value.a"),
+        (np.ones(2, np.longdouble), "only booleans and numbers of up to 64 bits are allowed"),
+        ({(1, 2): 3}, r"Keys in plain data must be strings or integers, got \(1, 2\) in value"),
+        ({True: 3}, "Keys in plain data must be strings or integers, got True in value"),
+        ({"a": {1.0: 3}}, "Keys in plain data must be strings or integers, got 1.0 in value.a"),
     ],
 )
-def test_what_is_not_plain_data_is_refused_with_the_place_where_it_is(value, text):
+def test_an_unsupported_value_raises_an_error_that_names_its_path(value, text):
     with pytest.raises(TypeError, match=text):
         codec.encode(value)
 
 
-def test_only_frozen_dataclasses_can_be_marked():
+def test_only_frozen_dataclasses_can_be_registered():
     @dataclasses.dataclass
     class Loose:
         value: int
 
     for kind in (Loose, int):
-        with pytest.raises(TypeError, match="must be a frozen dataclass: a state is handed on, never changed"):
+        with pytest.raises(TypeError, match="must be a frozen dataclass: states are never changed in place"):
             codec.state(kind)
 
 
@@ -231,13 +231,13 @@ MESSAGE = codec.encode(
 )
 
 
-def test_data_cut_off_anywhere_are_a_record_error():
+def test_truncated_data_raise_a_record_error():
     for length in range(len(MESSAGE)):
-        with pytest.raises(RecordError, match="damaged or not Coterie's"):
+        with pytest.raises(RecordError, match="damaged or not in Coterie's format"):
             codec.decode(MESSAGE[:length])
 
 
-def test_a_changed_byte_is_a_record_error_or_another_value_and_nothing_else():
+def test_a_changed_byte_raises_a_record_error_or_changes_the_value():
     refused = 0
     for place in range(len(MESSAGE)):
         for flip in (0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xFF):
@@ -247,22 +247,22 @@ def test_a_changed_byte_is_a_record_error_or_another_value_and_nothing_else():
                 codec.decode(bytes(damaged))
             except RecordError:
                 refused += 1
-    # There is no checksum: what is left are changes within a number, a text or a name.
+    # There is no checksum: changes within a number, a string or a name are not detected.
     assert refused > len(MESSAGE)
 
 
 @given(st.binary(max_size=200))
-def test_bytes_of_something_else_are_a_record_error(data):
-    with pytest.raises(RecordError, match="damaged or not Coterie's"):
+def test_bytes_of_another_format_raise_a_record_error(data):
+    with pytest.raises(RecordError, match="damaged or not in Coterie's format"):
         codec.decode(data)
 
 
-def test_tensors_of_another_program_are_a_record_error():
+def test_safetensors_of_another_program_raise_a_record_error():
     from safetensors.numpy import save
 
-    with pytest.raises(RecordError, match="damaged or not Coterie's"):
+    with pytest.raises(RecordError, match="damaged or not in Coterie's format"):
         codec.decode(save({"weights": np.ones(3)}))
-    with pytest.raises(RecordError, match=r"These data are of format \['coterie-99'\]; this version reads coterie-1"):
+    with pytest.raises(RecordError, match=r"The data have format \['coterie-99'\]; this version reads coterie-1"):
         codec.decode(save({}, metadata={"coterie-99": "null"}))
 
 
@@ -281,33 +281,33 @@ def test_tensors_of_another_program_are_a_record_error():
     ],
     ids=lambda header: header[:30],
 )
-def test_a_header_that_makes_no_sense_is_a_record_error(header):
+def test_an_invalid_header_raises_a_record_error(header):
     from safetensors.numpy import save
 
     with pytest.raises(RecordError):
         codec.decode(save({}, metadata={"coterie-1": header}))
 
 
-def test_a_state_that_nobody_imported_is_named_in_the_error():
+def test_an_unregistered_state_is_named_in_the_error():
     data = codec.encode(Pair(1, 2)).replace(b":Pair", b":Pear")
     with pytest.raises(
-        RecordError, match=r"Unknown kind '.*:Pear' in the data; import the module that defines it first"
+        RecordError, match=r"Unknown type '.*:Pear' in the data; import the module that defines it first"
     ):
         codec.decode(data)
 
 
-def test_a_state_that_refuses_its_values_is_a_record_error_with_its_reason():
-    beyond = object.__new__(Picky)  # past the check, as damage would
+def test_a_state_with_an_invalid_value_raises_a_record_error_with_the_reason():
+    beyond = object.__new__(Picky)  # bypasses the check, as damaged data would
     object.__setattr__(beyond, "size", 10)
-    with pytest.raises(RecordError, match="damaged or not Coterie's: size must be at most 9"):
+    with pytest.raises(RecordError, match="damaged or not in Coterie's format: size must be at most 9"):
         codec.decode(codec.encode(beyond))
 
 
-def test_arrays_of_a_value_come_in_the_order_of_its_keys():
+def test_arrays_are_listed_in_key_order():
     value = {"b": [np.array([1]), 2.0], "a": Pair(np.array([3]), ClientMap({"x": np.array([4])}))}
     assert [array.tolist() for array in codec.arrays(value)] == [[3], [4], [1], 2.0]
 
 
-def test_finite_looks_into_every_array_and_lets_single_bounds_be_infinite():
+def test_finite_checks_every_array_and_ignores_infinite_floats():
     assert codec.finite({"a": [np.ones(2)], "bound": math.inf, "count": np.array([3])})
     assert not codec.finite(Pair(1, ClientMap({"x": np.array([1, np.nan])})))

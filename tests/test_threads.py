@@ -1,4 +1,4 @@
-"""One thread for BLAS: all of it, SciPy's own too, and only for a while."""
+"""`one_thread` limits the BLAS of NumPy and of SciPy."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ SCRIPT = """
     from coterie.threads import one_thread
 
     with one_thread():
-        import scipy.linalg  # as a work does that imports what it needs
+        import scipy.linalg  # imported inside the block, as works do
         print(*[each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"])
     print(*[each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"])
 """
 
 
-def test_a_library_that_is_first_needed_within_is_limited_too():
-    # A process of its own, in which SciPy is not loaded yet; its BLAS and NumPy's would use as many threads as cores.
+def test_a_library_loaded_inside_the_block_is_limited():
+    # A new process, in which SciPy is not loaded yet. By default its BLAS and NumPy's use one thread per core.
     environment = {"OPENBLAS_NUM_THREADS": "2", "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(SCRIPT)], env=environment, capture_output=True, text=True, check=True

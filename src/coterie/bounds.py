@@ -1,4 +1,4 @@
-"""Bounds of settings: declared beside the type, checked by one function.
+"""Bounds of settings, declared in the type annotation and checked by one function.
 
     @dataclass(frozen=True)
     class IFCA:
@@ -8,7 +8,7 @@
         def __post_init__(self) -> None:
             check(self, "method")
 
-`check` raises a SpecError that names the setting, what is allowed and what it got:
+`check` raises a SpecError that names the setting, the allowed values and the given value:
 "method.clusters must be at least 1, got 0".
 """
 
@@ -43,7 +43,7 @@ class Bound:
     infinite: bool = False
 
     def allows(self, value: float) -> bool:
-        """Whether a number lies in this range."""
+        """Whether a number is in this range."""
         if math.isnan(value) or (math.isinf(value) and not self.infinite):
             return False
         return (
@@ -65,12 +65,14 @@ class Bound:
 def check(settings: object, section: str) -> None:
     """Validate the fields of a settings dataclass against their declared types and bounds.
 
-    Checked are numbers (`int`, `float`), `bool`, `Literal`, and unions and tuples of these; fields of other types are
-    left to their owner.
+    Supported are `int`, `float`, `bool`, `str`, `Literal`, and unions and tuples of these. Other types are not checked.
 
     Args:
         settings: An instance of a dataclass.
-        section: The section of the spec that holds it, for error messages.
+        section: Its section in the spec, for error messages.
+
+    Raises:
+        SpecError: If a field has the wrong type or is out of bounds.
     """
     for name, annotation in _annotations(type(settings)).items():
         value = getattr(settings, name)
@@ -83,7 +85,7 @@ _ANNOTATIONS: dict[type, dict[str, Any]] = {}
 
 
 def _annotations(kind: type) -> dict[str, Any]:
-    """Field → annotation; cached, since settings are created in every round."""
+    """Field → annotation; cached, because settings are created in every round."""
     if kind not in _ANNOTATIONS:
         hints = typing.get_type_hints(kind, include_extras=True)
         _ANNOTATIONS[kind] = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
@@ -91,34 +93,39 @@ def _annotations(kind: type) -> dict[str, Any]:
 
 
 def _problem(annotation: Any, value: Any) -> str | None:
-    """What a value must be, or None if it is that."""
+    """A description of the allowed values, or None if the value is allowed."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         problem = _problem(arguments[0], value)
         bounds = [each for each in arguments[1:] if isinstance(each, Bound)]
         if problem:
-            return problem if not bounds else f"{problem} {_range(bounds)}"
+            return _with_range(problem, bounds)
         values = value if isinstance(value, tuple | list) else (value,)
-        return None if all(bound.allows(each) for bound in bounds for each in values) else _range(bounds)
+        if all(bound.allows(each) for bound in bounds for each in values):
+            return None
+        infinite = any(each == math.inf and not bound.infinite for bound in bounds for each in values)
+        return _with_range("a finite number", bounds) if infinite else _range(bounds)
     if origin is Literal:
         return None if value in arguments else f"one of {', '.join(map(repr, arguments))}"
     if origin in (Union, types.UnionType):
         problems = [_problem(argument, value) for argument in arguments]
         if None in problems:
             return None
-        # A number that is only out of bounds is told its bounds.
+        # For a number that is only out of bounds, name the bounds instead of all alternatives.
         fitting = [text for text, argument in zip(problems, arguments, strict=True) if _is_number(argument, value)]
         return fitting[0] if fitting else " or ".join(str(text) for text in problems)
     if origin is tuple:
         if not isinstance(value, tuple | list):
             return f"a list, each item {_problem(arguments[0], object()) or 'of the right type'}"
-        return next((text for item in value if (text := _problem(arguments[0], item))), None)
+        return next((f"a list, each item {text}" for item in value if (text := _problem(arguments[0], item))), None)
     if annotation is bool:
         return None if isinstance(value, bool) else "true or false"
     if annotation is int:
         return None if isinstance(value, int) and not isinstance(value, bool) else "a whole number"
     if annotation is float:
         return None if isinstance(value, int | float) and not isinstance(value, bool) else "a number"
+    if annotation is str:
+        return None if isinstance(value, str) else "a string"
     if annotation is type(None):
         return None if value is None else "none"
     return None
@@ -127,6 +134,12 @@ def _problem(annotation: Any, value: Any) -> str | None:
 def _is_number(annotation: Any, value: Any) -> bool:
     number = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
     return number in (int, float) and _problem(number, value) is None
+
+
+def _with_range(noun: str, bounds: list[Bound]) -> str:
+    """Such as "a whole number of at least 1" or "a number above 0"."""
+    limits = _range(bounds)
+    return f"{noun} of {limits}" if limits.startswith("at ") else f"{noun} {limits}" if limits else noun
 
 
 def _range(bounds: list[Bound]) -> str:

@@ -1,4 +1,4 @@
-"""`ClientMap`: what a method keeps for each client, as an immutable mapping that shares what did not change."""
+"""`ClientMap`: an immutable mapping from clients to values, for the state of methods."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ V = TypeVar("V")
 
 
 class ClientMap(Mapping[ClientId, V], Generic[V]):
-    """An immutable mapping client → value; `set` gives a new one at the price of what it changes.
+    """An immutable mapping client → value. `set` returns a new mapping that shares the unchanged entries.
 
-    Layers of dicts, the newest first, each at least twice as large as the one before it: a round that changes twenty
-    of a million clients copies about as many entries, and a look-up passes through a handful of layers.
+    Entries are stored in layers of dicts, the newest first, each at least twice as large as the one before it. A round
+    that changes 20 of a million clients copies about 20 entries, and a lookup passes through a few layers.
     """
 
     __slots__ = ("_layers", "_size")
 
     def __init__(self, items: Mapping[ClientId, V] | None = None) -> None:
-        """The mapping of these items."""
+        """Create a mapping with these items."""
         self._layers: tuple[dict[ClientId, V], ...] = (dict(items),) if items else ()
         self._size = len(items) if items else 0
 
     def set(self, items: Mapping[ClientId, V]) -> ClientMap[V]:
-        """This mapping with other values for these clients."""
+        """A new mapping in which these clients have these values."""
         if not items:
             return self
         newest = dict(items)
         layers = list(self._layers)
-        fresh = sum(1 for key in newest if key not in self)
+        added = sum(1 for key in newest if key not in self)
         while layers and len(layers[0]) < 2 * len(newest):
             newest = {**layers.pop(0), **newest}
         result: ClientMap[V] = ClientMap()
         result._layers = (newest, *layers)
-        result._size = self._size + fresh
+        result._size = self._size + added
         return result
 
     def __getitem__(self, key: ClientId) -> V:
@@ -54,7 +54,7 @@ class ClientMap(Mapping[ClientId, V], Generic[V]):
         return self._size
 
     def __repr__(self) -> str:
-        return f"Kept({dict(self)!r})"
+        return f"ClientMap({dict(self)!r})"
 
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, Mapping) and dict(self) == dict(other)

@@ -1,8 +1,8 @@
-"""Plain data ↔ bytes, without pickle: what crosses the seam, and what a checkpoint holds.
+"""Serialization of plain data without pickle, for messages and checkpoints.
 
-Arrays go into a safetensors body, everything else into a JSON header beside it. Known kinds: None, bool, int, float,
-str, NumPy arrays and scalars, lists, tuples, dicts with string or integer keys, `ClientMap`, `Seed`, and frozen
- dataclasses marked with `@state`, which are found again by name. Floats in the header keep every bit.
+Arrays are stored as safetensors, everything else in a JSON header. Supported types: None, bool, int, float, str, NumPy
+arrays and scalars, lists, tuples, dicts with string or integer keys, `ClientMap`, `Seed`, and frozen dataclasses marked
+with `@state`, which are stored by name. Floats in the header are exact.
 """
 
 from __future__ import annotations
@@ -24,30 +24,34 @@ C = TypeVar("C", bound=type)
 _STATES: dict[str, type] = {}
 _FORMAT = "coterie-1"
 
-#: What taking apart a damaged message may raise.
+#: Exceptions that decoding damaged data may raise.
 _DAMAGE = (AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error)
 
 
 def state(kind: C) -> C:
-    """Mark a frozen dataclass as plain data, so that a checkpoint can hold it."""
+    """Register a frozen dataclass as plain data, so that it can be encoded."""
     if not dataclasses.is_dataclass(kind) or not kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
-        raise TypeError(f"{kind.__qualname__} must be a frozen dataclass: a state is handed on, never changed")
+        raise TypeError(f"{kind.__qualname__} must be a frozen dataclass: states are never changed in place")
     _STATES[f"{kind.__module__}:{kind.__qualname__}"] = kind
     return kind
 
 
 def encode(value: Any) -> bytes:
-    """A value of the known kinds as bytes; equal values give equal bytes."""
+    """A value of the supported types as bytes; equal values give equal bytes."""
     from safetensors.numpy import save
 
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     header = _pack(value, arrays, "value")
-    # One entry: safetensors writes several in no fixed order.
+    # A single metadata entry, because safetensors writes several in no fixed order.
     return save(arrays, metadata={_FORMAT: json.dumps(header, separators=(",", ":"))})
 
 
 def decode(data: bytes) -> Any:
-    """The value that `encode` turned into these bytes."""
+    """The value that `encode` turned into these bytes.
+
+    Raises:
+        RecordError: If the data are damaged, of another format, or hold a type that is not registered.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -56,12 +60,12 @@ def decode(data: bytes) -> Any:
         length = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + length])["__metadata__"]
         if _FORMAT not in metadata:
-            raise RecordError(f"These data are of format {sorted(metadata)}; this version reads {_FORMAT}")
+            raise RecordError(f"The data have format {sorted(metadata)}; this version reads {_FORMAT}")
         return _unpack(json.loads(metadata[_FORMAT]), arrays)
     except RecordError:
         raise
     except (SafetensorError, Error, *_DAMAGE) as fault:
-        raise RecordError(f"These data are damaged or not Coterie's: {fault}") from fault
+        raise RecordError(f"The data are damaged or not in Coterie's format: {fault}") from fault
 
 
 def _pack(value: Any, arrays: dict[str, Any], where: str) -> Any:
@@ -72,16 +76,16 @@ def _pack(value: Any, arrays: dict[str, Any], where: str) -> Any:
     if isinstance(value, int):
         return value
     if isinstance(value, float):
-        return {"@": "float", "bits": struct.pack(">d", value).hex()}  # every bit, those of a NaN too
+        return {"@": "float", "bits": struct.pack(">d", value).hex()}  # exact, including the payload of a NaN
     if isinstance(value, Seed):
         return {"@": "seed", "value": str(value.value)}
-    if type(value) in (list, tuple):  # not what is made of them, such as named tuples: that would be lost
+    if type(value) in (list, tuple):  # no subclasses: the type of a named tuple would be lost
         kind = "list" if isinstance(value, list) else "tuple"
         return {"@": kind, "items": [_pack(item, arrays, where) for item in value]}
     if isinstance(value, Mapping):
         for key in value:
             if isinstance(key, bool) or not isinstance(key, str | int):
-                raise TypeError(f"Keys in plain data are strings or whole numbers, got {key!r} in {where}")
+                raise TypeError(f"Keys in plain data must be strings or integers, got {key!r} in {where}")
         items = sorted(value.items(), key=lambda item: (isinstance(item[0], str), item[0]))
         kind = "kept" if isinstance(value, ClientMap) else "dict"
         return {"@": kind, "items": [[key, _pack(item, arrays, f"{where}.{key}")] for key, item in items]}
@@ -90,12 +94,12 @@ def _pack(value: Any, arrays: dict[str, Any], where: str) -> Any:
         fields = {f.name: _pack(getattr(value, f.name), arrays, f"{where}.{f.name}") for f in dataclasses.fields(value)}
         return {"@": "state", "kind": name, "fields": fields}
     hint = "mark the dataclass with @state" if dataclasses.is_dataclass(value) else "turn it into arrays or numbers"
-    raise TypeError(f"{where} is a {type(value).__qualname__}, which is not plain data; {hint}")
+    raise TypeError(f"{where} is a {type(value).__qualname__}, which cannot be encoded; {hint}")
 
 
 def _pack_array(array: np.ndarray[Any, Any], arrays: dict[str, Any], where: str) -> Any:
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise TypeError(f"{where} is an array of {array.dtype}; only booleans and numbers of up to 64 bits can be kept")
+        raise TypeError(f"{where} is an array of {array.dtype}; only booleans and numbers of up to 64 bits are allowed")
     name = f"a{len(arrays)}"
     arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
     return {"@": "array", "name": name}
@@ -119,11 +123,11 @@ def _unpack(header: Any, arrays: dict[str, Any]) -> Any:
         return pairs if kind == "dict" else ClientMap(pairs)
     if kind == "state" and header["kind"] in _STATES:
         return _STATES[header["kind"]](**{name: _unpack(item, arrays) for name, item in header["fields"].items()})
-    raise RecordError(f"Unknown kind {header.get('kind', kind)!r} in the data; import the module that defines it first")
+    raise RecordError(f"Unknown type {header.get('kind', kind)!r} in the data; import the module that defines it first")
 
 
 def arrays(value: Any, *, floats: bool = True) -> list[np.ndarray[Any, Any]]:
-    """Every array in a value of the known kinds, in a fixed order; plain floats too unless `floats` is off."""
+    """All arrays in a value of the supported types, in a fixed order; `floats` adds plain floats as scalars."""
     if isinstance(value, np.ndarray | np.generic) or (floats and isinstance(value, float)):
         return [np.asarray(value)]
     inside: list[Any] = []
@@ -137,5 +141,5 @@ def arrays(value: Any, *, floats: bool = True) -> list[np.ndarray[Any, Any]]:
 
 
 def finite(value: Any) -> bool:
-    """Whether no array in a value holds NaN, nor an infinite number; single infinite floats may be bounds."""
+    """Whether all arrays in a value are finite. Plain floats are ignored, because an infinite one may be a bound."""
     return all(bool(np.isfinite(a).all()) for a in arrays(value, floats=False) if a.dtype.kind == "f")

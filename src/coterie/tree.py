@@ -1,7 +1,7 @@
-"""Models as trees of arrays, and banks of models stacked along a leading axis.
+"""Trees of arrays: models, and banks of models stacked along a leading axis.
 
-A tree is a nested dict with arrays as leaves, visited in the sorted order of its keys, as JAX visits it; a bare array
-is a tree of one leaf. The functions work on NumPy arrays and, inside works, on JAX arrays alike.
+A tree is a nested dict with arrays as leaves. Leaves are visited in the sorted order of the keys, as in JAX. A bare
+array is a tree with one leaf. The functions accept NumPy arrays and, inside works, JAX arrays.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def map(fn: Callable[..., Any], tree: T, *others: Any) -> T:
-    """The tree of `fn(leaf, ...)` over trees of one structure."""
+    """The tree of `fn(leaf, ...)` over trees of the same structure."""
     if isinstance(tree, dict):
         made: Any = {key: map(fn, tree[key], *(other[key] for other in others)) for key in sorted(tree)}
     else:
@@ -28,7 +28,7 @@ def map(fn: Callable[..., Any], tree: T, *others: Any) -> T:
 
 
 def map_paths(fn: Callable[..., Any], tree: T, *others: Any, above: str = "") -> T:
-    """As `map`, with the path of each leaf before it."""
+    """Like `map`, with the path of the leaf as the first argument of `fn`."""
     if isinstance(tree, dict):
         made: Any = {
             key: map_paths(fn, tree[key], *(other[key] for other in others), above=f"{above}/{key}" if above else key)
@@ -41,7 +41,7 @@ def map_paths(fn: Callable[..., Any], tree: T, *others: Any, above: str = "") ->
 
 
 def paths(tree: Any, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Each leaf with its path, keys joined by a slash; the empty path for a bare array."""
+    """Pairs of (path, leaf); a path is the keys joined by slashes, empty for a bare array."""
     if isinstance(tree, dict):
         for key in sorted(tree):
             yield from paths(tree[key], f"{above}/{key}" if above else key)
@@ -50,27 +50,27 @@ def paths(tree: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The arrays of a tree, in the order of their paths."""
+    """The arrays of a tree, in path order."""
     return [leaf for _, leaf in paths(tree)]
 
 
 def size(tree: Params) -> int:
-    """How many numbers a model holds."""
+    """Number of parameters of a model."""
     return sum(int(np.prod(leaf.shape)) for leaf in leaves(tree))
 
 
 def nbytes(tree: Any) -> int:
-    """How many bytes the arrays of a tree hold."""
+    """Total size of the arrays of a tree in bytes."""
     return sum(int(np.asarray(leaf).nbytes) for leaf in leaves(tree))
 
 
 def host(tree: T) -> T:
-    """The same tree as NumPy arrays; shares memory with JAX arrays on the CPU."""
+    """The tree as NumPy arrays, which share memory with JAX arrays on the CPU."""
     return map(np.asarray, tree)
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two trees are equal to the bit, in structure, types and values."""
+    """Whether two trees have the same structure, dtypes and bytes."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, dict) or isinstance(other, dict):
@@ -80,17 +80,17 @@ def same(one: Any, other: Any) -> bool:
 
 
 def finite(tree: Any) -> bool:
-    """Whether every number in the tree is finite."""
+    """Whether all floats in the tree are finite."""
     return all(bool(np.isfinite(leaf).all()) for leaf in leaves(tree) if np.asarray(leaf).dtype.kind == "f")
 
 
 def norm(tree: Params) -> float:
-    """The l2 norm over all parameters jointly, in float64."""
+    """The l2 norm of all parameters together, in float64."""
     return float(np.sqrt(sum(float(np.square(leaf, dtype=np.float64).sum()) for leaf in leaves(tree))))
 
 
 def merge(tree: Params, part: Params) -> Params:
-    """The tree with the leaves of a part of it in place of its own."""
+    """A copy of the tree in which the leaves of `part` replace its own."""
     merged = dict(tree)
     for key, value in part.items():
         merged[key] = merge(tree[key], value) if isinstance(value, dict) else value
@@ -98,20 +98,20 @@ def merge(tree: Params, part: Params) -> Params:
 
 
 def flatten(tree: Params) -> Array:
-    """All numbers of a model as one vector, in the order of the paths."""
+    """All parameters of a model as one vector, in path order."""
     return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in leaves(tree)])
 
 
 def unflatten(vector: Array, like: Params) -> Params:
-    """The model of `like`'s structure that `flatten` would turn into this vector."""
+    """The model with the structure of `like` that `flatten` turns into this vector."""
     if vector.shape != (size(like),):
-        raise ValueError(f"A model of {size(like)} parameters cannot be made of a vector of shape {vector.shape}")
-    taken = 0
+        raise ValueError(f"The vector must have {size(like)} entries, one for each parameter, got {vector.shape}")
+    offset = 0
 
     def take_leaf(leaf: Array) -> Array:
-        nonlocal taken
-        part = vector[taken : taken + leaf.size]
-        taken += leaf.size
+        nonlocal offset
+        part = vector[offset : offset + leaf.size]
+        offset += leaf.size
         return part.reshape(leaf.shape).astype(leaf.dtype)
 
     result: Params = map(take_leaf, like)
@@ -119,7 +119,7 @@ def unflatten(vector: Array, like: Params) -> Params:
 
 
 def stack(trees: Iterable[T]) -> T:
-    """A bank of these models."""
+    """The bank of these models."""
     models = list(trees)
     if not models:
         raise ValueError("A bank needs at least one model")
@@ -128,13 +128,13 @@ def stack(trees: Iterable[T]) -> T:
 
 
 def concatenate(banks: Sequence[T]) -> T:
-    """One bank of the rows of several."""
+    """One bank with the rows of all given banks."""
     bank: T = banks[0] if len(banks) == 1 else map(lambda *leaf: np.concatenate(leaf), *banks)
     return bank
 
 
 def rows(bank: Bank | Array) -> int:
-    """How many models a bank holds."""
+    """Number of models in a bank."""
     return int(leaves(bank)[0].shape[0])
 
 
@@ -150,18 +150,18 @@ def take(bank: T, indices: Any) -> T:
 
 
 def flatten_rows(bank: Bank) -> Array:
-    """Each model of a bank as one row of a matrix."""
+    """Matrix with one flattened model per row: (rows, parameters)."""
     return np.concatenate([_flat(np.asarray(leaf)) for leaf in leaves(bank)], axis=1)
 
 
 def where_rows(mask: Array, yes: Bank, no: Bank) -> Bank:
-    """Row by row, the model of `yes` where the mask is true, else that of `no`."""
+    """The bank whose row is that of `yes` where the mask is true, and that of `no` elsewhere."""
     bank: Bank = map(lambda a, b: np.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b), yes, no)
     return bank
 
 
 def row_distances(bank: Bank, other: Bank) -> Array:
-    """The l2 distance between the models of two banks, row by row, in float64."""
+    """The l2 distances between corresponding rows of two banks, in float64."""
     squares = [
         _flat(np.square(np.asarray(a, np.float64) - b)).sum(axis=1)
         for a, b in zip(leaves(bank), leaves(other), strict=True)
@@ -171,5 +171,5 @@ def row_distances(bank: Bank, other: Bank) -> Array:
 
 
 def _flat(leaf: Array) -> Array:
-    """One row for each model; counted, since of no models -1 could be anything."""
+    """One row per model. The width is computed, because reshape(0, -1) is ambiguous for an empty bank."""
     return leaf.reshape(len(leaf), math.prod(leaf.shape[1:]))

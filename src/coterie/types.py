@@ -1,24 +1,31 @@
-"""Types that many parts share; nothing here computes anything."""
+"""Types shared by many modules."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NewType, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NewType, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+if TYPE_CHECKING:
+    import jax
+
 ClientId = NewType("ClientId", str)
 
-#: A NumPy array of any type (JAX arrays appear only inside works).
+#: A NumPy array of any dtype.
 Array: TypeAlias = npt.NDArray[Any]
 
-#: A model's parameters: a nested dict of arrays. Keys are traversed in sorted order.
+#: A JAX array inside the traced functions of a work.
+TracedArray: TypeAlias = "jax.Array"
+
+#: Parameters of a model: a nested dict of arrays, traversed in the sorted order of the keys.
 Params: TypeAlias = dict[str, Any]
 
-#: Several models of one shape, stacked along a leading axis of every array.
+#: Several models of the same structure, stacked along a leading axis of every array.
 Bank: TypeAlias = dict[str, Any]
 
-#: Which of a client's examples: all for training; a validation share of those; the others of those; for testing.
+#: A part of a client's examples: `fit` all training examples, `held` the validation share of them, `rest` the training
+#: examples outside of that share, `test` the test examples.
 Part = Literal["fit", "held", "rest", "test"]
 PARTS: tuple[Part, ...] = ("fit", "held", "rest", "test")
 

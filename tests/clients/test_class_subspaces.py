@@ -1,4 +1,4 @@
-"""Class subspaces: singular vectors by hand and by NumPy, how many of them, of what, and what is not sent."""
+"""Class subspaces: singular vectors by hand and by NumPy, their number, their inputs, and what is sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from coterie.clients.class_subspaces import Subspaces, basis, class_subspaces, counted_subspaces, deal
+from coterie.clients.class_subspaces import Subspaces, allocate, basis, class_subspaces, counted_subspaces
 from coterie.data import from_arrays
 from coterie.errors import SpecError
 from coterie.federation import sequential, vectorized
@@ -18,7 +18,7 @@ from coterie.models import Normalize, linear_regression, mclr
 from coterie.seeds import Seed
 
 BOTH = pytest.mark.parametrize("make", [sequential, vectorized])
-# Class 0 lies on the line through (3, 4), class 2 on the first axis; nobody has class 1, and b has class 0 alone.
+# Class 0 lies on the line through (3, 4), class 2 on the first axis; no client has class 1, and b has only class 0.
 CLIENTS = {
     "a": (np.array([[3, 4], [6, 8], [5, 0], [7, 0]], np.float32), np.array([0, 0, 2, 2])),
     "b": (np.array([[-3, -4]], np.float32), np.array([0])),
@@ -34,7 +34,7 @@ def asked(fed, work=class_subspaces, **how):
     return fed.ask(fed.clients, work, Seed(0), how=Subspaces(**how))
 
 
-# Of a matrix ---------------------------------------------------------------------------------------------------------
+# Singular vectors of a matrix ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [5, 30, 31, 80])
@@ -49,13 +49,13 @@ def test_directions_are_left_singular_vectors_of_the_transpose(n):
     assert (np.abs(found).max(axis=1) == found.max(axis=1)).all()
 
 
-def test_directions_are_not_those_of_centred_data():
-    # Around (10, 0), spread along the second axis: uncentred, the first direction is the first axis.
+def test_directions_are_not_those_of_centered_data():
+    # Around (10, 0), spread along the second axis: uncentered, the first direction is the first axis.
     found = basis(np.array([[10.0, 1], [10, -1], [10, 0.5], [10, -0.5]]), 1)
     np.testing.assert_allclose(found, [[1, 0]], atol=1e-6)
 
 
-def test_there_are_no_more_directions_than_the_rank():
+def test_the_number_of_directions_is_at_most_the_rank():
     assert basis(np.outer([1.0, 2, 3], [3, 4, 0, 0, 0]), 3).tolist() == [pytest.approx([0.6, 0.8, 0, 0, 0])]
     assert basis(np.outer(np.ones(9), [0.0, 2]), 2).tolist() == [[0, 1]]
     assert basis(np.zeros((3, 4)), 2).shape == (0, 4)
@@ -71,64 +71,64 @@ def test_small_directions_beside_large_ones_stay_orthonormal():
 
 
 @pytest.mark.parametrize(("n", "p"), [(1, 1), (49, 1), (149, 1), (151, 2), (600, 6)])
-def test_a_share_of_a_class_gives_at_least_one_direction(n, p):
-    assert Subspaces().most(n) == p
+def test_a_share_gives_at_least_one_direction_per_class(n, p):
+    assert Subspaces().max_vectors(n) == p
 
 
-def test_a_number_or_a_budget_takes_the_place_of_the_share():
-    assert Subspaces(vectors=3).most(600) == 3
-    assert Subspaces(budget=20).most(600) == 20
+def test_vectors_or_budget_override_the_share():
+    assert Subspaces(vectors=3).max_vectors(600) == 3
+    assert Subspaces(budget=20).max_vectors(600) == 20
 
 
 @pytest.mark.parametrize(
-    ("budget", "sizes", "ranks", "dealt"),
+    ("budget", "sizes", "ranks", "expected"),
     [
-        # 12 for 600, 7.8 and 0.2 for the others: 12 + 7, and the one that is left to the larger remainder.
+        # 12 for 600, 7.8 and 0.2 for the others: 12 + 7, and the remaining one goes to the larger remainder.
         (20, [600, 390, 10], [64, 64, 10], [12, 8, 0]),
-        # 0.4 each, which is 0 when each is rounded by itself: the first four of equals.
+        # 0.4 each, which rounds to 0; ties go to the first four classes.
         (4, [7] * 10, [7] * 10, [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]),
         (20, [7] * 10, [7] * 10, [2] * 10),
-        # 6, 2 and 2; the first has but 3 directions, and the others get the rest in turns: two more, and one.
+        # 6, 2 and 2; the first has only 3 directions, and the others share the rest: two more, and one.
         (10, [30, 10, 10], [3, 9, 9], [3, 4, 3]),
-        # Fewer directions than the budget: all of them.
+        # Fewer directions than the budget: all are used.
         (20, [3, 0, 5], [2, 0, 5], [2, 0, 5]),
         (20, [0, 0], [0, 0], [0, 0]),
         (1, [2, 3, 3], [2, 2, 2], [0, 1, 0]),
     ],
 )
-def test_a_budget_is_dealt_to_the_last_direction(budget, sizes, ranks, dealt):
-    assert deal(budget, sizes, ranks) == dealt
-    assert sum(dealt) == min(budget, sum(ranks))
+def test_a_budget_is_used_completely(budget, sizes, ranks, expected):
+    assert allocate(budget, sizes, ranks) == expected
+    assert sum(expected) == min(budget, sum(ranks))
 
 
 @BOTH
-def test_with_many_even_classes_a_budget_leaves_nobody_without_directions(make):
-    # Ten classes of seven examples: 4·7/70 = 0.4 of a direction each. Class 0 has seven times the same example.
+def test_with_many_equal_classes_a_budget_below_the_number_of_classes_is_used(make):
+    # Ten classes of seven examples: 4·7/70 = 0.4 of a direction each. Class 0 consists of seven copies of one example.
     x, y = np.random.default_rng(0).normal(size=(70, 12)).astype(np.float32), np.repeat(np.arange(10), 7)
     x[:7] = x[0]
     got = asked(federation(make, {"a": (x, y)}, classes=10), budget=4).by_client("bases")
     assert [len(rows) for rows in got["a"]] == [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
-    # 30 are three each; class 0 has one direction, and the two that it lacks go to classes 1 and 2.
+    # 30 are three each; class 0 has one direction, and its two unused ones go to classes 1 and 2.
     got = asked(federation(make, {"a": (x, y)}, classes=10), budget=30).by_client("bases")
     assert [len(rows) for rows in got["a"]] == [1, 4, 4, 3, 3, 3, 3, 3, 3, 3]
     np.testing.assert_allclose(got["a"][1] @ got["a"][1].T, np.eye(4), atol=1e-6)
 
 
-# Of a client ---------------------------------------------------------------------------------------------------------
+# Replies of clients ---------------------------------------------------------------------------------------------------
 
 
 @BOTH
-def test_every_class_has_its_place_and_absent_ones_no_rows(make):
+def test_there_is_one_array_per_class_and_absent_classes_have_no_rows(make):
     got = asked(federation(make)).by_client("bases")
     assert [rows.shape for rows in got["a"]] == [(1, 2), (0, 2), (1, 2)]
     np.testing.assert_allclose(got["a"][0], [[0.6, 0.8]], atol=1e-6)
     np.testing.assert_allclose(got["a"][2], [[1, 0]], atol=1e-6)
     assert [len(rows) for rows in got["b"]] == [1, 0, 0]
-    np.testing.assert_allclose(got["b"][0], [[0.6, 0.8]], atol=1e-6)  # no sign of its own
+    np.testing.assert_allclose(got["b"][0], [[0.6, 0.8]], atol=1e-6)  # the sign is fixed
 
 
 @BOTH
-def test_inputs_are_those_of_the_model_or_as_they_are_stored(make):
+def test_inputs_are_normalized_or_raw(make):
     # (x - 1)/2 of (3, 4) and (6, 8) is (1, 1.5) and (2.5, 3.5), no longer on one line; of (5, 0) and (7, 0) it is
     # (2, -½) and (3, -½). b has (-2, -2.5).
     fed = federation(make, normalize=Normalize(1.0, 2.0))
@@ -141,7 +141,7 @@ def test_inputs_are_those_of_the_model_or_as_they_are_stored(make):
 
 
 @BOTH
-def test_counts_go_along_only_where_they_are_asked_for(make):
+def test_class_sizes_are_sent_only_by_counted_subspaces(make):
     fed = federation(make)
     assert asked(fed, counted_subspaces)["counts"].tolist() == [[2, 0, 2], [1, 0, 0]]
     assert fed.traffic.by_purpose()["labels"]["up"] == 2 * 3 * 4
@@ -152,31 +152,31 @@ def test_counts_go_along_only_where_they_are_asked_for(make):
     assert fed.traffic.by_purpose()["subspaces"] == {"down": 0, "up": 3 * 2 * 4}
 
 
-def test_images_are_taken_as_rows_of_pixels():
+def test_images_are_flattened():
     images = np.zeros((2, 2, 2), np.uint8)
     images[:, 1, 0] = [100, 200]
     fed = federation(clients={"a": (images, np.array([0, 0]))}, classes=1)
     assert asked(fed).by_client("bases")["a"][0].tolist() == [[0, 0, 1, 0]]
 
 
-def test_there_are_no_classes_in_regression():
+def test_a_regression_task_is_rejected():
     data = from_arrays({"a": (np.ones((2, 1), np.float32), np.ones(2, np.float32))}, test={}, classes=None)
     fed = sequential(data, linear_regression((1,)))
-    with pytest.raises(SpecError, match="predicts numbers: there are no classes"):
+    with pytest.raises(SpecError, match="is a regression: class subspaces need classes"):
         asked(fed)
 
 
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"share": 0.0}, "share of directions must be above 0 and at most 1, got 0.0"),
-        ({"vectors": -1}, "vectors must be a whole number of at least 0, got -1"),
-        ({"budget": 2.5}, "budget must be a whole number of at least 0, got 2.5"),
+        ({"share": 0.0}, "subspaces.share must be above 0 and at most 1, got 0.0"),
+        ({"vectors": -1}, "subspaces.vectors must be at least 0, got -1"),
+        ({"budget": 2.5}, "subspaces.budget must be a whole number of at least 0, got 2.5"),
         ({"vectors": 3, "budget": 20}, "not both: 3, 20"),
-        ({"inputs": "pixels"}, "inputs must be one of 'model', 'raw', got 'pixels'"),
+        ({"inputs": "pixels"}, "subspaces.inputs must be one of 'model', 'raw', got 'pixels'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(settings, text):
+def test_invalid_settings_are_rejected(settings, text):
     with pytest.raises(SpecError, match=text):
         Subspaces(**settings)
 

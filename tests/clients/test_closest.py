@@ -1,4 +1,4 @@
-"""Which of several models fits a client best, and what it does with that one."""
+"""Works that choose the model with the lowest loss."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coterie.seeds import Seed
 
 
 def model(first, second):
-    """Logits that do not depend on the input."""
+    """A task whose logits do not depend on the input."""
     return {"dense0": {"kernel": np.zeros((2, 1), np.float32), "bias": np.array([first, second], np.float32)}}
 
 
@@ -23,14 +23,14 @@ X = np.array([[1.0], [2.0], [3.0]], np.float32)
 FED = sequential(
     from_arrays({"ones": (X, np.array([1, 1, 1])), "zeros": (X, np.array([0, 0, 0]))}, test={}), mclr((1,), 2)
 )
-# The first model takes all for class 0, the second for class 1, the third cannot tell.
+# The first model predicts class 0 for all inputs, the second class 1, the third equal logits.
 BANK = tree.stack([model(1, 0), model(0, 1), model(0, 0)])
 LOCAL = LocalSGD(steps=2, batch_size=2, learning_rate=0.5)
 
 
-def test_a_client_chooses_the_model_of_the_lowest_mean_loss():
+def test_a_client_chooses_the_model_with_the_lowest_mean_loss():
     got = FED.ask(FED.clients, closest, Seed(0), base={}, heads=BANK)
-    # The loss of a certain right, wrong and undecided answer: log(1 + e^-1), log(1 + e), log 2.
+    # The losses of a correct, a wrong and an undecided answer: log(1 + e^-1), log(1 + e), log 2.
     right, wrong, unsure = np.log1p(np.exp(-1)), np.log1p(np.exp(1)), np.log(2)
     assert got["losses"] == pytest.approx(
         np.array([[wrong, right, unsure], [right, wrong, unsure]]), rel=1e-6
@@ -68,5 +68,5 @@ def test_shared_layers_are_sent_once_and_joined_with_each_head():
     shared = fed.ask(["a"], closest, Seed(0), base=base, heads=heads)
     joined = tree.stack([{**base, "dense1": one["dense1"]} for one in models])
     whole = fed.ask(["a"], closest, Seed(0), base={}, heads=joined)
-    assert shared["losses"] == pytest.approx(whole["losses"], rel=1e-6)  # the same products, batched otherwise
+    assert shared["losses"] == pytest.approx(whole["losses"], rel=1e-6)  # the same products in other batches
     assert shared["choice"] == whole["choice"]

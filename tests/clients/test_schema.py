@@ -1,4 +1,4 @@
-"""What may cross the seam: names, types and shapes."""
+"""Schemas: dtypes and shapes of the values that works take and return."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fault(schema, value, **dims):
         (Settings(LocalSGD), LocalSGD()),
     ],
 )
-def test_a_value_that_fits_has_no_fault(schema, value):
+def test_a_matching_value_has_no_problem(schema, value):
     assert fault(schema, value) is None
 
 
@@ -67,11 +67,11 @@ def test_a_value_that_fits_has_no_fault(schema, value):
         (Settings(LocalSGD), {"rate": 0.1}, "is a dict, not LocalSGD"),
     ],
 )
-def test_a_value_that_does_not_fit_is_told_why(schema, value, text):
+def test_the_problem_of_a_value_that_does_not_match_is_described(schema, value, text):
     assert fault(schema, value).startswith(text)
 
 
-def test_a_named_dimension_is_one_number_in_all_of_a_message():
+def test_a_named_dimension_has_one_size_within_a_message():
     dims: dict[str, int] = {}
     assert problem(Values("float32", ("k",)), np.zeros(4, np.float32), TASK, MODEL, dims) is None
     assert dims == {"k": 4}
@@ -87,7 +87,7 @@ def test_arrays_of_a_ragged_value_may_differ_in_their_own_dimensions_but_not_in_
     assert fault(schema, rows, k=3) == "has shape (1, 2), not ('r', 'k') with k = 3"
 
 
-def test_single_numbers_are_control_and_other_values_have_the_purpose_of_their_work():
+def test_scalars_count_as_control_and_other_values_as_the_purpose_of_their_work():
     assert purpose_of(Values("float32"), "train") == "control"
     assert purpose_of(Values("float32", ("k",)), "train") == "train"
     assert purpose_of(Values("float32", (), purpose="labels"), "train") == "labels"

@@ -31,7 +31,7 @@ class_means = Work(
     "probe.class_means",
     takes={},
     gives={
-        "means": Ragged("float32", ("rows", "inputs"), most="classes", purpose="subspaces"),
+        "means": Ragged("float32", ("rows", "inputs"), max_items="classes", purpose="subspaces"),
         "classes": Values("int32", ("classes",), purpose="labels"),
     },
     plain=_means_per_class,

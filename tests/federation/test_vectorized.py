@@ -241,7 +241,7 @@ def _seen(task, x, y, seed):
     return {"seen": [np.ascontiguousarray(x).reshape(len(y), 16).astype(np.float32)]}
 
 
-SEEN = Work("tests.seen", takes={}, gives={"seen": Ragged("float32", ("rows", "inputs"), most=1)}, plain=_seen)
+SEEN = Work("tests.seen", takes={}, gives={"seen": Ragged("float32", ("rows", "inputs"), max_items=1)}, plain=_seen)
 
 
 def test_random_layers_agree_between_the_backends(both):

@@ -1,10 +1,10 @@
-"""What a client can be asked to do: local training, gradients, scores, counts."""
+"""Works: the computations that clients can be asked to run, such as local training, gradients and scores."""
 
 from __future__ import annotations
 
 from coterie.clients.local import TRAINED, LocalSGD, fit, train
 from coterie.clients.schema import Model, Ragged, Settings, Values
-from coterie.clients.scores import gradient, label_counts, losses_of, score
+from coterie.clients.scores import gradient, label_counts, label_errors, losses_of, score
 from coterie.clients.work import Batches, Client, Steps, Work, known_work
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "gradient",
     "known_work",
     "label_counts",
+    "label_errors",
     "losses_of",
     "score",
     "train",

@@ -1,6 +1,6 @@
-"""Which of k models fits a client best, and what it does with that one: train it, or give its gradient.
+"""Works that choose the model with the lowest loss among k, and then train it or compute its gradient.
 
-Models may share lower layers: `base` holds those, once, and `heads` the layers that each of the k has of its own.
+The models may share layers: `base` holds the shared layers, `heads` the layers that differ, stacked for the k models.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _losses(task: Task, x: Any, y: Any, *, base: Params, heads: Bank, **_: Any) 
 
 
 def _chosen(client: Client, base: Params, heads: Bank) -> tuple[Any, Any, Params]:
-    """The losses, the model that fits best, and that model itself."""
+    """The losses, the index of the model with the lowest loss, and that model."""
     import jax.numpy as jnp
 
     losses = mean_losses(client)
@@ -49,13 +49,13 @@ def _closest(task: Task, client: Client, *, base: Params, heads: Bank) -> dict[s
     return {"losses": losses, "choice": choice}
 
 
-_CENTRES: dict[str, Schema] = {"base": Model(partial=True), "heads": Model(("k",), partial=True)}
+_CENTERS: dict[str, Schema] = {"base": Model(partial=True), "heads": Model(("k",), partial=True)}
 _CHOICE: dict[str, Schema] = {"losses": Values("float32", ("k",), purpose="control"), "choice": Values("int32")}
 
-#: Choose, then train: the main local training of a round.
+#: Choose a model and train it: the main local training of a round.
 fit_closest = Work(
     "fit_closest",
-    takes={**_CENTRES, "local": Settings(LocalSGD)},
+    takes={**_CENTERS, "local": Settings(LocalSGD)},
     gives={**_CHOICE, **TRAINED},
     stream="batches",
     plan=plan,
@@ -64,10 +64,10 @@ fit_closest = Work(
     body=_fit_closest,
 )
 
-#: Choose, then give the full gradient.
+#: Choose a model and compute its full gradient.
 gradient_closest = Work(
     "gradient_closest",
-    takes=_CENTRES,
+    takes=_CENTERS,
     gives={**_CHOICE, "gradient": Model(), "loss": Values("float32")},
     plan=whole_pass,
     lengths=whole_pass_lengths,
@@ -75,8 +75,8 @@ gradient_closest = Work(
     body=_gradient_closest,
 )
 
-#: Choose.
-closest = Work("closest", takes=_CENTRES, gives=_CHOICE, each=_losses, body=_closest)
+#: Choose a model.
+closest = Work("closest", takes=_CENTERS, gives=_CHOICE, each=_losses, body=_closest)
 
 
 def split_layers(bank: Bank, body: Collection[str]) -> tuple[Params, Bank]:

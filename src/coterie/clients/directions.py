@@ -1,9 +1,9 @@
-"""In which direction a client moves from a common start, and FedGroup's choice of the group that moves alike.
+"""A client's update from a common initial model, and FedGroup's choice of the cluster with the closest direction.
 
-    Δ_i = LocalUpdate(w_0) - w_0                    `update` gives it away
-    g_i = argmax_j cos(d_j, Δ_i)                    `choose_group` gives the number alone
+    Δ_i = LocalUpdate(w_0) - w_0                    `update` returns Δ_i
+    g_i = argmax_j cos(d_j, Δ_i)                    `choose_group` returns only g_i and the cosines
 
-w_0 is `w0`, d_j is row j of `directions`. Running statistics of a model are no direction.
+w_0 is `w0`, d_j is row j of `directions`. Running statistics of a model are not part of its direction.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ from coterie.models import Task, trainable
 from coterie.types import Bank, Params
 
 
-def _moved(task: Task, client: Client, w0: Params, local: LocalSGD) -> Params:
+def _local_update(task: Task, client: Client, w0: Params, local: LocalSGD) -> Params:
     return tree.map(lambda after, before: after - before, train(task, w0, client, local)["params"], w0)
 
 
 def _update(task: Task, client: Client, *, w0: Params, local: LocalSGD) -> dict[str, Any]:
-    return {"update": _moved(task, client, w0, local)}
+    return {"update": _local_update(task, client, w0, local)}
 
 
 def _choose(task: Task, client: Client, *, w0: Params, directions: Bank, local: LocalSGD) -> dict[str, Any]:
     import jax.numpy as jnp
 
-    delta = trainable(_moved(task, client, w0, local))
+    delta = trainable(_local_update(task, client, w0, local))
 
-    def over_all(one: Any, other: Any) -> Any:
-        """Σ over all parameters; products and sums, since a dot product is split by core."""
+    def inner_product(one: Any, other: Any) -> Any:
+        """Σ over all parameters. Products and sums, because XLA splits dot products by the number of cores."""
         parts = tree.map(lambda a, b: (a * b).reshape(a.shape[0], -1).sum(axis=1), one, other)
         return sum(tree.leaves(parts))
 
     mine = tree.map(lambda leaf: leaf[None], delta)
-    lengths_of = jnp.sqrt(over_all(directions, directions))  # (m,)
-    product = lengths_of * jnp.sqrt(over_all(mine, mine))
-    cosines = jnp.where(product > 0, over_all(directions, mine) / jnp.where(product > 0, product, 1.0), 0.0)
-    choice = jnp.argmax(jnp.where(lengths_of > 0, cosines, -2.0))  # ties go to the lowest index
+    norms = jnp.sqrt(inner_product(directions, directions))  # (m,)
+    norm_products = norms * jnp.sqrt(inner_product(mine, mine))
+    moved = norm_products > 0
+    cosines = jnp.where(moved, inner_product(directions, mine) / jnp.where(moved, norm_products, 1.0), 0.0)
+    choice = jnp.argmax(jnp.where(norms > 0, cosines, -2.0))  # ties go to the lowest index
     return {"choice": choice.astype(jnp.int32), "cosines": cosines}
 
 
@@ -52,7 +53,7 @@ def _keep(task: Task, client: Client, *, directions: Bank) -> dict[str, Any]:
 
 _DIRECTIONS = Model(("m",), partial=True, purpose="directions")
 
-#: Where a client moves from w_0.
+#: Δ_i, the update of a client from w_0.
 update = Work(
     "update",
     takes={"w0": Model(), "local": Settings(LocalSGD)},
@@ -64,7 +65,7 @@ update = Work(
     body=_update,
 )
 
-#: Move from w_0, and say which direction is the closest; one of zero is never chosen.
+#: Train from w_0 and choose the direction closest to the update; a zero direction is never chosen.
 choose_group = Work(
     "fedgroup.choose",
     takes={"w0": Model(purpose="base"), "directions": _DIRECTIONS, "local": Settings(LocalSGD)},
@@ -75,5 +76,5 @@ choose_group = Work(
     body=_choose,
 )
 
-#: Directions to keep, for a client that needs them later.
+#: Send directions that the client keeps for later requests.
 keep = Work("fedgroup.keep", takes={"directions": _DIRECTIONS}, gives={"kept": Values("int32")}, body=_keep)

@@ -1,94 +1,84 @@
-"""Local training: epochs or steps of SGD, or of any optax optimizer, on a client's own examples.
+"""Local training: SGD, or any optax optimizer, on a client's own examples.
 
-one step on a batch b:    g = ∇ mean loss on b + decay·w + μ (w - w_start)
-                          v = momentum·v + g,    w = w - rate·v
+One step on a batch b:    g = ∇ mean loss on b + weight_decay·w + μ (w - w_start)
+                          v = momentum·v + g,    w = w - learning_rate·v
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from coterie import tree
+from coterie.bounds import Bound, check
 from coterie.clients.schema import Model, Schema, Settings, Values
-from coterie.clients.settings import off
+from coterie.clients.traced_settings import off
 from coterie.clients.work import CHUNK, Batches, Client, Steps, Work
 from coterie.codec import state
 from coterie.errors import SpecError, unknown
 from coterie.models import Task
 from coterie.seeds import Seed
-from coterie.types import Params
+from coterie.types import Params, TracedArray
 
-#: The width of the rows over which a batch of all examples is spread.
+#: Width of the rows of a batch that spans several rows.
 WIDE = 128
 
 
 @state
 @dataclass(frozen=True)
 class LocalSGD:
-    """How a client trains; as in FlexCFL's experiments where nothing is said.
+    """Settings of local training. The defaults are those of FlexCFL's experiments.
 
     Attributes:
-        epochs: Passes over its examples; ignored where `steps` is given.
-        steps: Batches in all, drawn cyclically with a new order after each pass; 0 for epochs.
-        batch_size: Examples in a batch; 0 for all of them. The last batch of a pass may be short.
-        learning_rate: The learning rate.
-        lr_decay: Its factor from round to round.
-        momentum: Of plain SGD.
+        epochs: Local epochs; ignored if `steps` is set.
+        steps: Local steps (mini-batches); 0: use epochs.
+        batch_size: Batch size; 0: full batch.
+        learning_rate: Learning rate.
+        lr_decay: Factor on the learning rate per round.
+        momentum: Momentum of the optimizer `sgd`.
         weight_decay: Weight decay.
-        mu: The proximal pull towards the model received.
-        optimizer: `sgd`, or the name of any optimizer of optax that takes a learning rate.
-        trainable_layers: Only these layers of the model move; empty for all of them.
+        mu: Proximal coefficient (μ) toward the received model.
+        optimizer: `sgd` or the name of any optax optimizer that takes a learning rate.
+        trainable_layers: Names of the layers to train; empty: all.
     """
 
-    epochs: int = 10
-    steps: int = 0
-    batch_size: int = 10
-    learning_rate: float = 0.03
-    lr_decay: float = 1.0
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    mu: float = 0.0
+    epochs: Annotated[int, Bound(at_least=1)] = 10
+    steps: Annotated[int, Bound(at_least=0)] = 0
+    batch_size: Annotated[int, Bound(at_least=0)] = 10
+    learning_rate: Annotated[float, Bound(at_least=0)] = 0.03
+    lr_decay: Annotated[float, Bound(at_least=0)] = 1.0
+    momentum: Annotated[float, Bound(at_least=0, below=1)] = 0.0
+    weight_decay: Annotated[float, Bound(at_least=0)] = 0.0
+    mu: Annotated[float, Bound(at_least=0)] = 0.0
     optimizer: str = "sgd"
     trainable_layers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        for name, least in (("epochs", 1), ("steps", 0), ("batch_size", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise SpecError(f"local.{name} must be a whole number of at least {least}, got {value!r}")
+        """Validate the settings."""
+        check(self, "local")
         for name in ("learning_rate", "lr_decay", "momentum", "weight_decay", "mu"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise SpecError(f"local.{name} must be a finite number of at least 0, got {value!r}")
-            object.__setattr__(self, name, float(value))  # an int would be compiled in instead of traced
-        if self.momentum >= 1:
-            raise SpecError(f"local.momentum must be below 1, got {self.momentum}")
+            # Integers would be compiled in instead of traced.
+            object.__setattr__(self, name, float(getattr(self, name)))
         if self.optimizer != "sgd" and self.momentum:
             raise SpecError("local.momentum belongs to optimizer 'sgd'; leave it at 0 for others")
-        layers = self.trainable_layers
-        if not isinstance(layers, list | tuple) or not all(isinstance(layer, str) for layer in layers):
-            raise SpecError(f"local.trainable_layers must be a list of layer names, got {layers!r}")
-        object.__setattr__(self, "trainable_layers", tuple(layers))  # hashable, so that it can be compiled in
+        object.__setattr__(self, "trainable_layers", tuple(self.trainable_layers))  # must be hashable
 
     def at(self, t: int) -> LocalSGD:
-        """These settings in round t: the rate decayed t times."""
+        """The settings in round t, with the learning rate decayed t times."""
         if self.lr_decay == 1:
             return self
         return dataclasses.replace(self, learning_rate=self.learning_rate * self.lr_decay**t)
 
     def for_body(self) -> LocalSGD:
-        """These settings without what only the plan looks at, so that another budget does not compile again."""
+        """The settings without those that only the plan uses, so that changing them does not recompile the body."""
         return dataclasses.replace(self, epochs=1, steps=0)
 
     def rows(self, n: int) -> tuple[int, int]:
-        """Into how many rows of which width one batch goes, and one pass of n examples falls."""
+        """(width of a row, rows of one pass over n examples)."""
         if self.batch_size and self.batch_size <= CHUNK:
             return self.batch_size, -(-n // self.batch_size)
         batch = min(self.batch_size or n, n)
@@ -96,7 +86,7 @@ class LocalSGD:
 
 
 def lengths(n: int, *, local: LocalSGD, **_: Any) -> dict[str, int]:
-    """How many rows the plan of n examples has."""
+    """Number of rows of the plan for n examples."""
     width, rows = local.rows(n)
     if not n:
         return {"local": 0}
@@ -109,12 +99,15 @@ def lengths(n: int, *, local: LocalSGD, **_: Any) -> dict[str, int]:
 def plan(n: int, seed: Seed, effort: float, *, local: LocalSGD, **_: Any) -> dict[str, Steps]:
     """The batches of one local training.
 
+    Each pass over the examples has its own random order, and its last batch may be smaller. With `steps`, passes are
+    repeated until there are enough batches.
+
     Args:
-        n: How many examples there are.
-        seed: Whose stream orders them.
-        effort: 1 for all of the work; below that, the share u of a straggler, who does 1 + floor(u (E - 1)) of E
+        n: Number of examples.
+        seed: Seed of the order.
+        effort: 1: all epochs (or steps). Below 1: the fraction u of a straggler, which does 1 + floor(u (E - 1)) of E
             epochs (or steps).
-        local: The settings.
+        local: Settings of local training.
     """
     width, _rows = local.rows(n)
     if n == 0:
@@ -135,7 +128,7 @@ def plan(n: int, seed: Seed, effort: float, *, local: LocalSGD, **_: Any) -> dic
         wide = np.full((len(batches), local.batch_size), -1, np.int32) if batch < local.batch_size else batches
         wide[:, :batch] = batches
         return {"local": Steps(wide)}
-    # One batch over several rows; its gradient is added up and applied at the last of them.
+    # A batch spans several rows: gradients are added up and applied after the last row.
     in_batch = -(-batch // WIDE)
     spread = np.full((len(batches), in_batch * WIDE), -1, np.int32)
     spread[:, :batch] = batches
@@ -151,18 +144,18 @@ def train(
     *,
     name: str = "local",
     anchor: Params | None = None,
-    pull: Any = None,
+    pull: TracedArray | float | None = None,
 ) -> dict[str, Any]:
-    """The model after local training from `start`, with its mean loss over the last pass and the steps taken.
+    """The model after local training from `start`, its mean loss over the last pass, and the number of steps.
 
     Args:
-        task: What is learned.
-        start: Where training begins.
-        client: Whose examples.
-        local: The settings.
-        name: Of the planned batches.
-        anchor: Where the proximal pull μ goes; to `start` without it.
-        pull: This client's own factor of μ, which may be traced; 1 without it.
+        task: The task.
+        start: Initial model.
+        client: The client, with batches planned by `plan`.
+        local: Settings of local training.
+        name: Name of the planned batches.
+        anchor: Model of the proximal term; default: `start`.
+        pull: Factor on μ for this client; default: 1.
     """
     import jax
     import jax.numpy as jnp
@@ -210,7 +203,7 @@ def train(
 
 
 def summed_loss(task: Task, client: Client, batches: Batches) -> Callable[[Params, Any], Any]:
-    """(parameters, row) → the summed data loss of a row of batches; beside it its examples and new statistics."""
+    """A function (parameters, row) → (summed data loss of the row, (number of examples, new running statistics))."""
     import jax
     import jax.numpy as jnp
 
@@ -219,14 +212,21 @@ def summed_loss(task: Task, client: Client, batches: Batches) -> Callable[[Param
         key = jax.random.fold_in(client.key, row) if task.random else None
         outputs, stats = task.training_outputs(params, batch.x, key, batch.weight)
         losses = task.losses_of(outputs, batch.y)
-        # `where`, not a product: filling must not matter even if its loss is not finite.
+        # `where`, not a product: padding must be ignored even if its loss is not finite.
         return jnp.sum(jnp.where(batch.weight > 0, losses, 0.0)), (jnp.sum(batch.weight), stats)
 
     return summed
 
 
-def penalized(task: Task, local: LocalSGD, params: Params, grads: Params, anchor: Params, pull: Any = None) -> Params:
-    """Gradients of the data loss with what is added to them: the model's l2, weight decay, the pull to `anchor`."""
+def penalized(
+    task: Task,
+    local: LocalSGD,
+    params: Params,
+    grads: Params,
+    anchor: Params,
+    pull: TracedArray | float | None = None,
+) -> Params:
+    """The gradients plus those of the task's l2 penalty, of weight decay and of the proximal term toward `anchor`."""
     if not off(task.l2):
         grads = tree.map_paths(lambda path, g, w: g + 2 * task.l2 * w if _is_kernel(path, w) else g, grads, params)
     if not off(local.weight_decay):
@@ -245,7 +245,7 @@ def _seen(seen: Any, loss: Any, weight: Any, row: Any, first: Any) -> Any:
 
 
 def rows_per_batch(n: Any, local: LocalSGD) -> Any:
-    """Over how many rows of its plan a client of n examples spreads a batch; a plain 1 where it never does."""
+    """Number of rows of a batch in the plan of a client with n examples."""
     import jax.numpy as jnp
 
     if local.batch_size and local.batch_size <= CHUNK:
@@ -261,7 +261,7 @@ def _rows_per_pass(n: Any, local: LocalSGD) -> Any:
 
 
 def optimizer(start: Params, local: LocalSGD) -> tuple[Any, Any]:
-    """(parameters, gradients, state) → (parameters, state), and the first state."""
+    """The update function (parameters, gradients, state) → (parameters, state), and the initial state."""
     import jax
     import jax.numpy as jnp
 
@@ -299,18 +299,18 @@ def _is_kernel(path: str, leaf: Any) -> bool:
 
 
 def optax_optimizer(name: str, rate: Any) -> Any:
-    """The optimizer of this name with this learning rate."""
+    """The optax optimizer with this name and learning rate."""
     import optax
 
     maker = getattr(optax, name, None)
     if name.startswith("_") or not callable(maker):
-        raise SpecError(f"No optimizer {name!r}; use 'sgd' or the name of one in optax, such as 'adam'")
+        raise SpecError(f"No optimizer {name!r}; use 'sgd' or the name of an optax optimizer, such as 'adam'")
     try:
         made = maker(learning_rate=rate)
     except TypeError as fault:
-        raise SpecError(f"optax.{name} does not take a learning rate alone: {fault}") from fault
+        raise SpecError(f"optax.{name} cannot be created from a learning rate alone: {fault}") from fault
     if not isinstance(made, optax.GradientTransformation):
-        raise SpecError(f"optax.{name} is not an optimizer; use 'sgd' or one such as 'adam'")
+        raise SpecError(f"optax.{name} is not an optimizer; use 'sgd' or an optimizer such as 'adam'")
     return made
 
 
@@ -318,10 +318,10 @@ def _fit(task: Task, client: Client, *, start: Params, local: LocalSGD) -> dict[
     return train(task, start, client, local)
 
 
-#: What every local training gives: the model, its mean loss over the last pass, the steps taken.
+#: Values returned by `train`: the model, its mean loss over the last pass, the number of steps.
 TRAINED: dict[str, Schema] = {"params": Model(moved=True), "loss": Values("float32"), "steps": Values("int32")}
 
-#: Train from `start`; the main local training of a round.
+#: Train from `start`: the main local training of a round.
 fit = Work(
     "fit",
     takes={"start": Model(), "local": Settings(LocalSGD)},

@@ -1,8 +1,8 @@
-"""Schemas: the names, dtypes and shapes of what crosses the seam.
+"""Schemas: dtypes and shapes of the values that a work takes and returns.
 
-A work declares what it takes and what it gives. A dimension is a number, or a name: `classes` and `inputs` come from
-the task, any other name stands for the same number everywhere in one message. The federation checks each reply
-against the schema before a method sees it, and the network codec will carry nothing that has none.
+A dimension is a number or a name. The names `classes`, `inputs` and `parameters` are given by the task; any other name
+stands for the same number everywhere in one message. The federation checks each reply against its schema before a
+method sees it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ Dim: TypeAlias = int | str
 
 @dataclass(frozen=True)
 class Values:
-    """An array of fixed dtype; a scalar where `shape` is empty. `purpose` is whose bytes these are in the ledger."""
+    """An array of fixed dtype.
+
+    Attributes:
+        dtype: The dtype.
+        shape: Dimensions; empty: a scalar.
+        purpose: Purpose under which the bytes are counted; None: see `purpose_of`.
+    """
 
     dtype: str
     shape: tuple[Dim, ...] = ()
@@ -31,11 +37,15 @@ class Values:
 
 @dataclass(frozen=True)
 class Model:
-    """Parameters as the task has them, or a bank of such models where `stack` names leading axes.
+    """A model of the task, or a bank of models.
 
-    `partial` allows some layers of the model without the others. `moved` marks a reply that is a model which the client
-    moved from one that it was sent: `start`, or the one of `heads` over `base` that its `choice` names. What has the
-    shape of a model and is none, such as a gradient or an update, is not marked.
+    Attributes:
+        stack: Leading dimensions of a bank; empty: a single model.
+        partial: Whether some layers may be missing.
+        purpose: Purpose under which the bytes are counted; None: that of the work.
+        moved: Whether this is a model that the client trained, starting from one that it was sent: from `start`, or
+            from `base` and the row of `heads` given by its `choice`. False for values that only have the structure of a
+            model, such as a gradient or an update.
     """
 
     stack: tuple[Dim, ...] = ()
@@ -46,17 +56,29 @@ class Model:
 
 @dataclass(frozen=True)
 class Ragged:
-    """A list of arrays of one dtype whose leading dimension differs, at most `most` of them; of one client."""
+    """A list of arrays whose leading dimensions differ.
+
+    Attributes:
+        dtype: The dtype of all arrays.
+        shape: Dimensions of each array.
+        max_items: Maximum number of arrays.
+        purpose: Purpose under which the bytes are counted; None: that of the work.
+    """
 
     dtype: str
     shape: tuple[Dim, ...]
-    most: Dim
+    max_items: Dim
     purpose: str | None = None
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A frozen dataclass of numbers and strings, such as the settings of local training."""
+    """A frozen dataclass of numbers and strings, such as `LocalSGD`.
+
+    Attributes:
+        kind: The class.
+        purpose: Purpose under which the bytes are counted.
+    """
 
     kind: type
     purpose: str | None = "control"
@@ -66,22 +88,33 @@ Schema: TypeAlias = Values | Model | Ragged | Settings
 
 
 def purpose_of(schema: Schema, otherwise: str) -> str:
-    """Whose bytes a value is: its own purpose; `control` for scalars; else that of the work."""
+    """The purpose under which a value's bytes are counted.
+
+    It is the purpose of the schema if it has one, `control` for scalars, and `otherwise` (that of the work) for others.
+    """
     if schema.purpose is not None:
         return schema.purpose
     return "control" if isinstance(schema, Values) and schema.shape == () else otherwise
 
 
 def problem(schema: Schema, value: Any, task: Task, template: Params, dims: dict[str, int]) -> str | None:
-    """Why a value does not fit its schema, or None; `dims` collects the named dimensions of the message."""
+    """Why a value does not match its schema, or None if it does.
+
+    Args:
+        schema: The schema.
+        value: The value to check.
+        task: Defines `classes` and `inputs`.
+        template: A model of the task.
+        dims: Named dimensions of the message found so far; new ones are added.
+    """
     if isinstance(schema, Settings):
         return None if isinstance(value, schema.kind) else f"is a {type(value).__name__}, not {schema.kind.__name__}"
     if isinstance(schema, Ragged):
         if not isinstance(value, list):
             return f"is a {type(value).__name__}, not a list of arrays"
-        most = _size(schema.most, task, template, dims)
-        if most is not None and len(value) > most:
-            return f"holds {len(value)} arrays, at most {most} are allowed"
+        max_items = _size(schema.max_items, task, template, dims)
+        if max_items is not None and len(value) > max_items:
+            return f"holds {len(value)} arrays, at most {max_items} are allowed"
         one = Values(schema.dtype, schema.shape)
         found = (problem(one, item, task, template, dict(dims)) for item in value)
         return next((text for text in found if text), None)

@@ -1,4 +1,4 @@
-"""What a client can say about models and about itself without training: scores, losses, gradients, label counts."""
+"""Works without training: scores, losses of several models, gradients, label counts, label errors."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from coterie.clients.work import CHUNK, Client, Steps, Work
 from coterie.errors import SpecError
 from coterie.models import Task
 from coterie.seeds import Seed
-from coterie.types import Bank, Params
+from coterie.types import Bank, Params, TracedArray
 
-#: Numbers of models whose losses are taken side by side.
-ABREAST = 2**16
+#: Number of parameters up to which several models are evaluated together.
+BATCHED_PARAMETERS = 2**16
 
 
-def _score(task: Task, x: Any, y: Any, *, params: Params) -> dict[str, Any]:
+def _score(task: Task, x: TracedArray, y: TracedArray, *, params: Params) -> dict[str, TracedArray]:
     outputs = task.outputs(params, x)
     return {"correct": task.hits(outputs, y), "loss": task.losses_of(outputs, y)}
 
 
-#: How many examples a model gets right, and the sum of its losses.
+#: Number of examples that a model classifies correctly, and the sum of its losses.
 score = Work(
     "score",
     takes={"params": Model()},
@@ -33,39 +33,39 @@ score = Work(
 )
 
 
-def losses_per_example(task: Task, x: Any, y: Any, *, centers: Bank) -> dict[str, Any]:
+def losses_per_example(task: Task, x: TracedArray, y: TracedArray, *, centers: Bank) -> dict[str, TracedArray]:
     """The loss of each of k models on each example: (rows, k).
 
-    Small models go side by side through one product. Of large ones a few at a time: the outputs of a hundred, side by
-    side, would not fit the cache, and took twice as long as one model after the other.
+    Small models are evaluated together in one product, large ones a few at a time: the outputs of a hundred large
+    models together do not fit the cache and took twice as long as one model after the other.
     """
     import jax.numpy as jnp
     from jax import lax
 
     count = tree.rows(centers)
-    numbers = sum(leaf.size for leaf in tree.leaves(centers)) // count
-    abreast = max(1, min(count, ABREAST // numbers))
-    # Once for all models: XLA would otherwise move it into the loop and repeat it for each of them.
+    parameters = sum(leaf.size for leaf in tree.leaves(centers)) // count
+    at_once = max(1, min(count, BATCHED_PARAMETERS // parameters))
+    # Normalize once for all models: without the barrier XLA moves it into the loop and repeats it for each of them.
     inputs = lax.optimization_barrier(task.inputs(x))
 
     def losses(center: Params) -> Any:
         return task.losses_of(task.apply(center, inputs, None), y)
 
-    return {"losses": jnp.transpose(lax.map(losses, centers, batch_size=abreast if abreast > 1 else None))}
+    return {"losses": jnp.transpose(lax.map(losses, centers, batch_size=at_once if at_once > 1 else None))}
 
 
-def mean_losses(client: Client) -> Any:
-    """The mean of what `losses_per_example` added up; zeros for a client without examples."""
+def mean_losses(client: Client) -> TracedArray:
+    """Mean losses from the sums of `losses_per_example`, (k,); zeros for a client without examples."""
     import jax.numpy as jnp
 
     return client.sums["losses"] / jnp.maximum(client.n, 1)
 
 
-def _losses(task: Task, client: Client, *, centers: Bank) -> dict[str, Any]:
+def _losses(task: Task, client: Client, *, centers: Bank) -> dict[str, TracedArray]:
     return {"losses": mean_losses(client)}
 
 
-#: The mean loss of each of k models.
+#: Mean loss of each of k models.
 losses_of = Work(
     "losses_of",
     takes={"centers": Model(("k",))},
@@ -75,23 +75,23 @@ losses_of = Work(
 )
 
 
-def _count(task: Task, x: Any, y: Any) -> dict[str, Any]:
+def _count(task: Task, x: TracedArray, y: TracedArray) -> dict[str, TracedArray]:
     import jax.numpy as jnp
 
     if task.classes is None:
-        raise SpecError(f"Model {task.name} predicts numbers: there are no labels to count")
+        raise SpecError(f"Model {task.name} is a regression: label counts need classes")
 
     return {"counts": (y[:, None] == jnp.arange(task.classes, dtype=y.dtype)).astype(jnp.float32)}
 
 
-#: How many examples of each class the client has.
+#: Number of the client's examples of each class.
 label_counts = Work(
     "label_counts", takes={}, gives={"counts": Values("float32", ("classes",))}, purpose="labels", each=_count
 )
 
 
 def whole_pass(n: int, seed: Seed, effort: float, **_: Any) -> dict[str, Steps]:
-    """All examples once, in order, in rows of at most 512."""
+    """Plan of one pass over all examples, in order."""
     width = CHUNK // 4
     index = np.full(-(-n // width) * width, -1, np.int32)
     index[:n] = np.arange(n, dtype=np.int32)
@@ -99,24 +99,24 @@ def whole_pass(n: int, seed: Seed, effort: float, **_: Any) -> dict[str, Steps]:
 
 
 def whole_pass_lengths(n: int, **_: Any) -> dict[str, int]:
-    """How many rows `whole_pass` has."""
+    """Number of rows of `whole_pass`."""
     return {"whole": -(-n // (CHUNK // 4))}
 
 
-def full_gradient(task: Task, client: Client, params: Params) -> tuple[Params, Any]:
-    """∇F at `params`, the gradient of the mean data loss over all examples, and that loss."""
+def full_gradient(task: Task, client: Client, params: Params) -> tuple[Params, TracedArray]:
+    """The gradient of the mean data loss over all examples at `params`, and that loss. Needs the plan `whole_pass`."""
     import jax
     import jax.numpy as jnp
 
     batches = client.batches["whole"]
 
-    def summed(at: Params, row: Any) -> Any:
+    def summed_loss(at: Params, row: TracedArray) -> TracedArray:
         batch = batches.take(row)
         return jnp.sum(jnp.where(batch.weight > 0, task.losses(at, batch.x, batch.y), 0.0))
 
-    def add(row: Any, carried: Any) -> Any:
-        loss, grads = jax.value_and_grad(summed)(params, row)
-        return carried[0] + loss, tree.map(jnp.add, carried[1], grads)
+    def add(row: TracedArray, sums: tuple[TracedArray, Params]) -> tuple[TracedArray, Params]:
+        loss, grads = jax.value_and_grad(summed_loss)(params, row)
+        return sums[0] + loss, tree.map(jnp.add, sums[1], grads)
 
     total, grads = batches.fold(add, (jnp.float32(0), tree.map(jnp.zeros_like, params)))
     count = jnp.maximum(client.n, 1).astype(jnp.float32)
@@ -128,7 +128,7 @@ def _gradient(task: Task, client: Client, *, params: Params) -> dict[str, Any]:
     return {"gradient": grads, "loss": loss}
 
 
-#: The full gradient of a model on the client's examples.
+#: Gradient of the mean loss of a model over all examples, and that loss.
 gradient = Work(
     "gradient",
     takes={"params": Model()},
@@ -136,4 +136,27 @@ gradient = Work(
     plan=whole_pass,
     lengths=whole_pass_lengths,
     body=_gradient,
+)
+
+
+def _squares(task: Task, x: TracedArray, y: TracedArray, *, models: Bank) -> dict[str, TracedArray]:
+    import jax
+    import jax.numpy as jnp
+
+    def of(params: Params) -> TracedArray:
+        outputs = task.outputs(params, x)
+        answers = outputs if task.classes is None else jnp.argmax(outputs, axis=1)
+        return jnp.square(answers.astype(jnp.float32) - jnp.asarray(y).astype(jnp.float32))
+
+    return {"squares": jnp.transpose(jax.vmap(of)(models))}  # (rows, k)
+
+
+#: Sum of squared differences between predicted and true class numbers (or targets), for each of k models; FedSim's
+#: non-IID index is computed from it.
+label_errors = Work(
+    "label_errors",
+    takes={"models": Model(("k",))},
+    gives={"squares": Values("float32", ("k",))},
+    purpose="errors",
+    each=_squares,
 )

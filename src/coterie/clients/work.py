@@ -1,41 +1,77 @@
-"""Work: what a client can be asked to do, by name.
+"""`Work`: a named computation that a method can ask clients to run.
 
-A work has up to three parts that run in this order, or is plain:
+A work is made of up to three functions, which run in this order:
 
-    plan    on the host, in NumPy: which examples in which order, from the number of examples and a seed
-    each    a function of single examples, whose values the federation adds up per client in chunks of at most 512 rows
-    body    traced by JAX: from the planned batches, the sums of `each` and the client's memory to the answer
-    plain   NumPy on one client's examples, for what cannot be batched (class subspaces)
+    plan    NumPy, on the host: the batches (positions of examples), from the number of examples and a seed
+    each    traced by JAX: values per example, which the federation adds up for each client
+    body    traced by JAX: the reply, from the planned batches, the sums of `each` and the client's memory
 
-The simulator fuses plan and body of a whole cohort into one compiled call and runs `each` over the examples of many
-clients at once; a network client runs the same functions on its own examples. Nothing here knows which.
+Alternatively it is one function:
+
+    plain   NumPy: the reply, from the examples of one client; for computations that cannot be batched
+
+The simulator runs `body` for a whole cohort in one compiled call, and `each` on the examples of many clients at once. A
+network client runs the same functions on its own examples. Functions receive the values sent by the method as keyword
+arguments (`plan` and `lengths` only the settings); `takes` and `gives` declare the values sent and returned.
+
+With `each` alone, the sums over examples are the reply. The number of correct answers of a model:
+
+    def _correct(task, x, y, *, params):
+        return {"correct": task.hits(task.outputs(params, x), y)}  # (rows,)
+
+    correct = Work("mylab.correct", takes={"params": Model()}, gives={"correct": Values("float32")}, each=_correct)
+
+    replies = fed.ask(cohort, correct, seed, params=params)
+    replies["correct"]  # (replies,), one sum per client
+
+With `plan` and `body`: local training that also returns the distance from the initial model. `plan` and `lengths` of
+`coterie.clients.local` draw the batches that `train` uses:
+
+    def _fit(task, client, *, start, local):
+        trained = train(task, start, client, local)
+        moves = tree.map(lambda after, before: jnp.sum((after - before) ** 2), trained["params"], start)
+        return {**trained, "distance": jnp.sqrt(sum(tree.leaves(moves)))}
+
+    fit_with_distance = Work(
+        "mylab.fit",
+        takes={"start": Model(), "local": Settings(LocalSGD)},
+        gives={**TRAINED, "distance": Values("float32")},
+        stream="batches",
+        plan=plan,
+        lengths=lengths,
+        body=_fit,
+    )
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from coterie.clients.schema import Model, Schema
 from coterie.errors import SpecError, unknown
-from coterie.types import Params
+from coterie.models import Task
+from coterie.types import Params, TracedArray
 
-#: Rows of examples that go into one product at the most: larger ones are split by core, and sums would depend on it.
+Carry = TypeVar("Carry")
+
+#: Maximum number of examples in one matrix product. XLA splits larger products by the number of cores, and the bytes of
+#: the result would depend on it.
 CHUNK = 512
 
 
 @dataclass(frozen=True)
 class Steps:
-    """A client's batches: positions among its own examples, -1 where a batch is short.
+    """The planned batches of one client.
 
     Attributes:
-        index: (steps, width) int32, width at most 512.
-        last: (steps,) bool, where one batch is spread over several rows: true on its last row. None where each row
-            is a batch of its own.
+        index: (rows, width) int32, positions among the client's examples, -1 for padding; width at most 512.
+        last: (rows,) bool, for batches that span several rows: true on the last row of a batch. None: each row is a
+            batch.
     """
 
     index: npt.NDArray[np.int32]
@@ -44,11 +80,17 @@ class Steps:
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples inside a traced body; `weight` is 1 for an example and 0 for filling."""
+    """One row of planned examples inside a traced body.
 
-    x: Any
-    y: Any
-    weight: Any
+    Attributes:
+        x: Inputs.
+        y: Labels or targets.
+        weight: 1 for an example, 0 for padding.
+    """
+
+    x: TracedArray
+    y: TracedArray
+    weight: TracedArray
 
 
 @dataclass(frozen=True)
@@ -56,61 +98,62 @@ class Batches:
     """Planned batches inside a traced body.
 
     Attributes:
-        count: How many rows the plan has (traced).
-        take: Row number → Batch.
-        last: Row number → whether a batch ends there; None where each row is a batch.
+        count: Number of rows of the plan (traced).
+        take: Row number → examples of the row.
+        last: Row number → whether a batch ends in this row; None: each row is a batch.
     """
 
-    count: Any
-    take: Callable[[Any], Batch]
-    last: Callable[[Any], Any] | None = None
+    count: TracedArray
+    take: Callable[[TracedArray], Batch]
+    last: Callable[[TracedArray], TracedArray] | None = None
 
-    def fold(self, fn: Callable[[Any, Any], Any], start: Any) -> Any:
-        """`fn(row number, carried)` over all rows, one after the other."""
+    def fold(self, fn: Callable[[TracedArray, Carry], Carry], start: Carry) -> Carry:
+        """Apply `carry = fn(row number, carry)` to all rows in order, beginning with `start`."""
         from jax import lax
 
-        return lax.fori_loop(0, self.count, fn, start)
+        result: Carry = lax.fori_loop(0, self.count, fn, start)
+        return result
 
 
 @dataclass(frozen=True)
 class Client:
-    """What a traced body sees of its client.
+    """One client inside a traced body.
 
     Attributes:
-        n: The number of examples of the part asked for.
-        key: A `jax.random` key of its own.
-        batches: The plan's batches by name.
-        sums: What `each` added up, by name.
-        memory: What the client kept from the last ask that the server accepted, or the work's blank memory.
+        n: Number of examples of the requested part.
+        key: `jax.random` key of this client and request.
+        batches: Planned batches by name.
+        sums: Sums of `each` over the client's examples, by name.
+        memory: Memory written by the last request whose reply the server accepted, or the work's blank memory.
     """
 
-    n: Any
-    key: Any
+    n: TracedArray
+    key: TracedArray
     batches: Mapping[str, Batches] = field(default_factory=dict)
-    sums: Mapping[str, Any] = field(default_factory=dict)
+    sums: Mapping[str, TracedArray] = field(default_factory=dict)
     memory: Params = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """A named piece of work; see the module's text for its parts.
+    """A named computation that clients can run. The module docstring explains its functions, with examples.
 
     Attributes:
-        name: Under which clients know it.
-        takes: What is sent, by name.
-        gives: What comes back, by name; each client's number of examples comes with every reply.
-        purpose: Whose bytes its models are in the ledger.
-        stream: The name of its seeds: `batches` for the main local training of a round, whatever the method is
-            called, so that identities between methods hold to the bit; its own name otherwise.
+        name: Unique name. A network client runs works by name; code is never sent.
+        takes: Schemas of the values sent, by name.
+        gives: Schemas of the values returned, by name. Every reply also has the client's number of examples.
+        purpose: Purpose under which the bytes of models and arrays are counted.
+        stream: Name of the random stream. The main local training of a round uses `batches` in every method, so that
+            methods that should agree do so to the bit. Default: the name of the work.
         plan: (n, seed, effort, **sent settings) → batches by name.
-        lengths: (n, **sent settings) → how many rows each plan has at the most; needed beside `plan`.
-        each: (task, x, y, **sent) → values per example, (rows, ...) by name.
-        body: (task, client, **sent) → answer. Without it the sums of `each` are the answer.
-        plain: (task, x, y, seed, **sent) → answer; gets `memory` too where it has one.
-        memory: The name of the client's memory that this work reads; works may share one. The answer of its body
-            must hold the new `memory`, which stays with the client.
-        recalls: Whether the work only reads its memory.
-        blank: task → the memory of a client that has none.
+        lengths: (n, **sent settings) → maximum number of rows of each plan; required with `plan`.
+        each: (task, x, y, **sent) → values per example by name, (rows, ...).
+        body: (task, client, **sent) → reply. Without it, the sums of `each` are the reply.
+        plain: (task, x, y, seed, **sent) → reply; also gets `memory` if the work has one.
+        memory: Name of the client memory that this work uses; works may share one. The reply must contain the new
+            `memory`, which stays with the client.
+        recalls: Whether the work only reads the memory; then its reply contains no `memory`.
+        blank: task → initial memory of a client; required with `memory`.
     """
 
     name: str
@@ -125,14 +168,14 @@ class Work:
     plain: Callable[..., dict[str, Any]] | None = None
     memory: str | None = None
     recalls: bool = False
-    blank: Callable[..., Params] | None = None
+    blank: Callable[[Task], Params] | None = None
 
     def __post_init__(self) -> None:
-        """Register the name; refuse parts that do not go together."""
+        """Check that the functions fit together, and register the work."""
         if self.plain is not None and (self.plan or self.each or self.body):
-            raise SpecError(f"Work {self.name!r} is plain and can have no plan, each or body")
+            raise SpecError(f"Work {self.name!r} is plain and cannot have plan, each or body")
         if self.plain is None and self.each is None and self.body is None:
-            raise SpecError(f"Work {self.name!r} has nothing to do: give it each, body or plain")
+            raise SpecError(f"Work {self.name!r} has no function: give it each, body or plain")
         if (self.plan is None) != (self.lengths is None) or (self.plan is not None and self.body is None):
             raise SpecError(f"Work {self.name!r} needs plan, lengths and body together")
         if (self.memory is None) != (self.blank is None):
@@ -141,18 +184,18 @@ class Work:
         for name, schema in self.gives.items():
             if isinstance(schema, Model) and schema.moved and "start" not in self.takes and not chosen:
                 raise SpecError(
-                    f"Work {self.name!r} gives {name!r} as a moved model, but takes none to move from: it needs start, "
-                    "or base and heads with a choice among what it gives"
+                    f"Work {self.name!r} gives {name!r} as a moved model, but takes no initial model: it must take "
+                    "start, or take base and heads and give a choice"
                 )
         if not self.stream:
             object.__setattr__(self, "stream", self.name)
         known = _KNOWN.get(self.name)
         if known is not None and known.functions() != self.functions():
-            raise SpecError(f"There is a work {self.name!r} already; names are what the network goes by")
+            raise SpecError(f"There is already a work {self.name!r}; names must be unique, choose another")
         _KNOWN[self.name] = self
 
     def functions(self) -> tuple[str, ...]:
-        """Where the parts are written, to tell a module that is loaded again from two works of one name."""
+        """Names of the functions, to distinguish a reloaded module from two works with the same name."""
         parts = (self.plan, self.each, self.body, self.plain)
         return tuple(f"{part.__module__}.{part.__qualname__}" for part in parts if part is not None)
 
@@ -161,7 +204,11 @@ _KNOWN: dict[str, Work] = {}
 
 
 def known_work(name: str) -> Work:
-    """The work of this name, or an error that lists the names that this client knows."""
+    """The work with this name.
+
+    Raises:
+        SpecError: If there is none; lists the known names.
+    """
     if name not in _KNOWN:
         raise SpecError(unknown("work", name, _KNOWN))
     return _KNOWN[name]

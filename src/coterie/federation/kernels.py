@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from coterie import tree
-from coterie.clients import settings as setting
+from coterie.clients import traced_settings as setting
 from coterie.clients.work import Batch, Batches, Client, Work
 from coterie.data import transforms
 from coterie.models import Task

@@ -18,7 +18,7 @@ from typing import cast
 import numpy as np
 
 from coterie import tree
-from coterie.clients import settings as setting
+from coterie.clients import traced_settings as setting
 from coterie.clients.work import CHUNK
 from coterie.data import transforms
 from coterie.data.federated import FederatedData

@@ -287,7 +287,7 @@ def in_words(schema: Schema) -> str:
         one = "layers of a model" if schema.partial else "a model"
         return f"{' × '.join(map(str, schema.stack))} of {one}" if schema.stack else one
     if isinstance(schema, Ragged):
-        return f"up to {schema.most} arrays of {' × '.join(map(str, schema.shape))} numbers"
+        return f"up to {schema.max_items} arrays of {' × '.join(map(str, schema.shape))} numbers"
     return f"{' × '.join(map(str, schema.shape))} numbers" if schema.shape else _SCALAR
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from coterie import metrics, tree
-from coterie.clients.label_errors import label_errors
+from coterie.clients import label_errors
 from coterie.errors import SpecError
 from coterie.federation import vectorized
 from coterie.runs.build import build

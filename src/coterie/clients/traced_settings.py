@@ -1,8 +1,8 @@
-"""Settings inside compiled work: numbers are traced, so that a decaying rate compiles once; a zero is compiled away.
+"""Settings inside compiled works: floats are traced, so that a decaying learning rate compiles once.
 
-`split` takes a frozen dataclass apart into a hashable structure and the numbers to trace; `join` puts it together
-again with whatever stands for those numbers. A float that is exactly 0 belongs to the structure: code asks
-`off(settings.mu)` and leaves the term out, so that FedProx with μ = 0 is FedAvg to the bit and costs nothing.
+`split` separates a frozen dataclass into a hashable structure and the numbers to trace; `join` rebuilds it with traced
+numbers. A float that is exactly 0 belongs to the structure: code tests `off(settings.mu)` and omits the term, so that
+FedProx with μ = 0 equals FedAvg to the bit at no cost.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from coterie.types import Array
 
 
 def off(value: Any) -> bool:
-    """Whether a setting is switched off: exactly 0, known while compiling."""
+    """Whether a setting is exactly 0 and not traced."""
     return isinstance(value, int | float) and value == 0
 
 
 def split(settings: Any) -> tuple[Any, list[float]]:
-    """The structure of a settings dataclass, hashable, and its numbers in the order of the fields.
+    """The hashable structure of a settings dataclass, and its numbers in field order.
 
-    Settings that have a method `for_body` say there what the compiled body needs of them.
+    If the settings have a method `for_body`, it returns the settings that the compiled body needs.
     """
     if hasattr(settings, "for_body"):
         settings = settings.for_body()
@@ -35,21 +35,21 @@ def split(settings: Any) -> tuple[Any, list[float]]:
 
 
 def join(structure: Any, numbers: Any) -> Any:
-    """The settings of this structure with these numbers, which may be traced."""
+    """The settings with this structure and these numbers, which may be traced."""
     kind, fixed, traced = structure
-    made = object.__new__(kind)  # not the constructor: its checks cannot look at traced numbers
+    made = object.__new__(kind)  # not the constructor, which cannot validate traced numbers
     for name, value in (*fixed, *zip(traced, numbers, strict=True)):
         object.__setattr__(made, name, value)
     return made
 
 
 def split_all(settings: Mapping[str, Any]) -> tuple[Any, dict[str, Array]]:
-    """Several settings by name: their structures, hashable, and their numbers as arrays to trace."""
+    """The hashable structures of several named settings, and their numbers as arrays to trace."""
     parts = {name: split(value) for name, value in sorted(settings.items())}
     structures = tuple((name, structure) for name, (structure, _) in parts.items())
     return structures, {name: np.array(numbers, np.float32) for name, (_, numbers) in parts.items()}
 
 
 def join_all(structures: Any, numbers: Any) -> dict[str, Any]:
-    """The settings that `split_all` took apart, with whatever stands for their numbers."""
+    """The settings that `split_all` separated, with these numbers."""
     return {name: join(structure, list(numbers[name])) for name, structure in structures}
