@@ -20,7 +20,7 @@ def columns(*vectors: np.ndarray) -> np.ndarray:
 
 
 def turned(first: np.ndarray, second: np.ndarray, degrees: float) -> np.ndarray:
-    """The unit vector that lies so far from the first towards the second."""
+    """The unit vector at this angle from the first toward the second."""
     return np.cos(np.deg2rad(degrees)) * first + np.sin(np.deg2rad(degrees)) * second
 
 
@@ -39,22 +39,22 @@ def test_the_angle_of_two_lines_is_the_angle_between_them(degrees: float) -> Non
     np.testing.assert_allclose(class_angles([bases[:1]], [bases[1:]]), [[[degrees]]], atol=2e-6)
 
 
-def test_equal_spans_have_an_angle_of_0_whatever_spans_them() -> None:
+def test_equal_spans_have_angle_0_for_any_basis() -> None:
     basis = random(20, 4, 0)
     spin = ortho_group.rvs(4, random_state=1)
     skew = basis @ np.random.default_rng(2).normal(size=(4, 4))
     found = class_angles([[basis]], [[basis], [-basis], [basis @ spin], [basis[:, ::-1]], [skew], [np.float32(basis)]])
-    np.testing.assert_allclose(found.ravel(), 0, atol=3e-5)  # float32 is a little askew
+    np.testing.assert_allclose(found.ravel(), 0, atol=3e-5)  # rounding of float32
 
 
-def test_orthogonal_spans_have_an_angle_of_90() -> None:
+def test_orthogonal_spans_have_angle_90() -> None:
     whole = random(20, 8, 0)
     assert class_angles([[whole[:, :3]]], [[whole[:, 3:]]]).item() == pytest.approx(90)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 5))
-def test_the_angle_is_the_smallest_of_scipys(seed: int, p: int, q: int) -> None:
+def test_the_angle_is_the_smallest_subspace_angle_of_scipy(seed: int, p: int, q: int) -> None:
     one, two = random(12, p, seed), random(12, q, seed + 1)
     expected = np.rad2deg(subspace_angles(one, two))
     assert class_angles([[one]], [[two]]).item() == pytest.approx(expected.min(), abs=1e-5)
@@ -62,8 +62,8 @@ def test_the_angle_is_the_smallest_of_scipys(seed: int, p: int, q: int) -> None:
     assert pacfl_angles([one, two], "sum")[0, 1] == pytest.approx(expected.sum(), abs=1e-4)
 
 
-def test_all_pairs_of_many_clients_with_bases_of_any_size_are_those_of_a_loop() -> None:
-    # More clients than go into one product; nobody, one vector, several, and columns that are not orthogonal.
+def test_all_pairs_of_many_clients_equal_a_loop_over_pairs() -> None:
+    # More clients than fit into one product; with no vector, one, several, and columns that are not orthogonal.
     draw = np.random.default_rng(0)
     bases = [draw.normal(size=(15, draw.integers(0, 5))) for _ in range(37)]
     found = pacfl_angles(bases)
@@ -78,14 +78,14 @@ def test_all_pairs_of_many_clients_with_bases_of_any_size_are_those_of_a_loop() 
 # PACFL ---------------------------------------------------------------------------------------------------------------
 
 
-def test_one_shared_direction_is_an_angle_of_0_and_the_sum_tells_the_rest() -> None:
+def test_a_shared_direction_gives_angle_0_and_the_sum_adds_the_other_angles() -> None:
     # span(e1, e2) and span(e1, e2 turned by 60° to e3): principal angles 0 and 60.
     bases = [columns(E1, E2), columns(E1, turned(E2, E3, 60))]
     assert pacfl_angles(bases)[0, 1] == pytest.approx(0, abs=2e-6)
     assert pacfl_angles(bases, "sum")[0, 1] == pytest.approx(60)
 
 
-def test_vectors_are_compared_one_by_one_where_subspaces_are_not() -> None:
+def test_pairwise_angles_compare_single_vectors() -> None:
     # The bisector of e1 and e2 lies in their span, at 45° to both.
     bases = [columns(E1, E2), columns(turned(E1, E2, 45))]
     assert pacfl_angles(bases)[0, 1] == pytest.approx(0, abs=2e-6)
@@ -93,7 +93,7 @@ def test_vectors_are_compared_one_by_one_where_subspaces_are_not() -> None:
         assert pacfl_angles(bases, angle)[0, 1] == pytest.approx(45)
 
 
-def test_signs_of_columns_matter_to_the_signed_form_alone() -> None:
+def test_signs_of_columns_matter_only_in_the_signed_form() -> None:
     bases = [columns(E1, E3), columns(turned(E1, E2, 30), E3 * 5)]
     flipped = [bases[0] * [-1, -1], bases[1]]
     for angle in ("subspace", "sum", "pairwise_abs"):
@@ -103,7 +103,7 @@ def test_signs_of_columns_matter_to_the_signed_form_alone() -> None:
     assert pacfl_angles(flipped, "pairwise_signed")[0, 1] == pytest.approx(90)
 
 
-def test_columns_that_depend_on_others_add_nothing() -> None:
+def test_linearly_dependent_columns_change_nothing() -> None:
     wide = random(4, 3, 0)
     twice = np.concatenate([wide, wide @ np.ones((3, 3))], axis=1)  # more columns than inputs
     other = random(4, 1, 1)
@@ -113,7 +113,7 @@ def test_columns_that_depend_on_others_add_nothing() -> None:
 
 
 @pytest.mark.parametrize("angle", ["subspace", "sum", "pairwise_abs", "pairwise_signed"])
-def test_who_has_no_vector_is_at_90_degrees_to_all_others(angle: str) -> None:
+def test_a_client_without_vectors_is_at_90_degrees_to_all_others(angle: str) -> None:
     found = pacfl_angles([None, np.zeros((3, 0)), columns(E1)], angle)
     np.testing.assert_allclose(found, [[0, 90, 90], [90, 0, 90], [90, 90, 0]])
     np.testing.assert_allclose(pacfl_angles([None, None], angle), [[0, 90], [90, 0]])
@@ -121,7 +121,7 @@ def test_who_has_no_vector_is_at_90_degrees_to_all_others(angle: str) -> None:
 
 
 @pytest.mark.parametrize("angle", ["subspace", "sum", "pairwise_abs", "pairwise_signed"])
-def test_angles_to_others_are_a_block_of_the_angles_of_all(angle: str) -> None:
+def test_angles_to_others_are_a_block_of_the_full_matrix(angle: str) -> None:
     bases = [random(10, 1 + k % 3, k) for k in range(7)]
     found = pacfl_angles(bases[:3], angle, others=bases[3:])
     np.testing.assert_allclose(found, pacfl_angles(bases, angle)[:3, 3:], atol=1e-9)
@@ -130,8 +130,8 @@ def test_angles_to_others_are_a_block_of_the_angles_of_all(angle: str) -> None:
 # FLAG ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_class_that_one_of_two_has_counts_180_degrees_and_one_that_none_has_0() -> None:
-    # a has class 0, b classes 0 and 1, c class 1; nobody has class 2.
+def test_a_class_of_only_one_client_gives_180_degrees_and_a_class_of_neither_gives_0() -> None:
+    # a has class 0, b classes 0 and 1, c class 1; no client has class 2.
     a, b, c = [columns(E1)], [columns(turned(E1, E2, 20)), columns(E3), None], [None, columns(E3), np.zeros((3, 0))]
     found = class_angles([a, b, c], [a, b, c])
     expected_0 = [[0, 20, 180], [20, 0, 180], [180, 180, 0]]
@@ -141,13 +141,13 @@ def test_a_class_that_one_of_two_has_counts_180_degrees_and_one_that_none_has_0(
     np.testing.assert_array_equal(found[..., 2], 0)
 
 
-def test_clients_with_disjoint_classes_are_180_degrees_apart_on_both() -> None:
+def test_clients_with_disjoint_classes_are_180_degrees_apart_in_both_classes() -> None:
     found = class_angles([[columns(E1), None]], [[None, columns(E1)]])
     assert found.tolist() == [[[180, 180]]]
 
 
 def test_angles_of_updates_by_hand() -> None:
-    # To (1, 0): (0, 3) is at 90°, (-2, 0) at 180°, (1, 1) at 45°, and what does not move at 90° by definition.
+    # To (1, 0): (0, 3) is at 90°, (-2, 0) at 180°, (1, 1) at 45°, and a zero update at 90° by definition.
     updates = np.array([[1.0, 0], [0, 3], [-2, 0], [1, 1], [0, 0]])
     found = update_angles(updates)
     np.testing.assert_allclose(found[0], [0, 90, 180, 45, 90], atol=1e-5)
@@ -162,16 +162,16 @@ def test_angles_of_updates_by_hand() -> None:
         (lambda: pacfl_angles([columns(E1), np.eye(2)]), "same number of inputs .rows., got 2 and 3"),
         (lambda: pacfl_angles([E1]), r"client 0 must be a matrix .inputs, vectors., got shape \(3,\)"),
         (lambda: class_angles([[columns(E1), columns(E1 * np.nan)]], []), "client 0 for class 1 must hold finite"),
-        (lambda: update_angles([[1.0]], [[1.0, 2.0]]), "must be of one length, got 1 and 2"),
+        (lambda: update_angles([[1.0]], [[1.0, 2.0]]), "must have the same length, got 1 and 2"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(call, text: str) -> None:
+def test_invalid_input_is_rejected(call, text: str) -> None:
     with pytest.raises(SpecError, match=text):
         call()
 
 
 @pytest.mark.parametrize("angle", ["subspace", "pairwise_abs"])
-def test_digits_of_one_kind_are_nearer_than_digits_of_another(angle: str) -> None:
+def test_clients_with_the_same_digits_are_nearer_than_clients_with_other_digits(angle: str) -> None:
     # Three singular vectors of each class: two clients with the digits 0 and 1, one with 8 and 9.
     from sklearn.datasets import load_digits
 

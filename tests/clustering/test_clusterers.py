@@ -24,14 +24,14 @@ def across(alike: np.ndarray, labels: np.ndarray) -> float:
     return float(alike[np.ix_(labels == 0, labels == 1)].max())
 
 
-def test_kmeans_gives_labels_by_smallest_member_and_the_means_of_the_clusters() -> None:
+def test_kmeans_numbers_clusters_by_smallest_member_and_returns_their_means() -> None:
     labels, centers = kmeans([[10.0], [0.0], [2.0], [12.0]], 2, Seed(0))
     assert labels.dtype == np.int64
     assert labels.tolist() == [0, 1, 1, 0]
     np.testing.assert_array_equal(centers, [[11], [1]])
 
 
-def test_kmeans_has_no_more_clusters_than_distinct_rows() -> None:
+def test_kmeans_returns_at_most_as_many_clusters_as_distinct_rows() -> None:
     labels, centers = kmeans([[1.0], [1.0], [5.0]], 7, Seed(0))
     assert labels.tolist() == [0, 0, 1]
     assert centers.tolist() == [[1], [5]]
@@ -39,7 +39,7 @@ def test_kmeans_has_no_more_clusters_than_distinct_rows() -> None:
     assert kmeans([[2.0, 3.0]], 2, Seed(0))[1].tolist() == [[2, 3]]
 
 
-def test_rows_that_differ_in_the_last_bits_only_bring_no_warning() -> None:
+def test_rows_that_differ_only_in_the_last_bits_give_no_warning() -> None:
     labels, centers = kmeans([[1.0], [1.0 + 2e-16], [1.0 - 1e-16], [9.0]], 4, Seed(0))
     assert len(centers) == labels.max() + 1
     assert labels[3] not in labels[:3]
@@ -66,7 +66,7 @@ def test_the_same_seed_gives_the_same_bytes(value: int) -> None:
         ("ward", [2.5 * (4 / 3) ** 0.5, 14 / 3 * 1.5**0.5]),
     ],
 )
-def test_groups_merge_while_their_distance_is_at_most_the_threshold(linkage, last) -> None:  # type: ignore[no-untyped-def]
+def test_clusters_merge_while_their_distance_is_at_most_the_threshold(linkage, last) -> None:  # type: ignore[no-untyped-def]
     def found(threshold: float) -> list[int]:
         return agglomerative(LINE, threshold=threshold, linkage=linkage).tolist()
 
@@ -80,7 +80,7 @@ def test_groups_merge_while_their_distance_is_at_most_the_threshold(linkage, las
 
 
 @pytest.mark.parametrize("linkage", LINKAGES)
-def test_there_are_exactly_k_groups_even_if_all_distances_are_equal(linkage) -> None:  # type: ignore[no-untyped-def]
+def test_there_are_exactly_k_clusters_even_if_all_distances_are_equal(linkage) -> None:  # type: ignore[no-untyped-def]
     flat = 1.0 - np.eye(6)
     for k in range(1, 7):
         assert set(agglomerative(flat, k=k, linkage=linkage)) == set(range(k))
@@ -88,12 +88,12 @@ def test_there_are_exactly_k_groups_even_if_all_distances_are_equal(linkage) -> 
     assert agglomerative([[0.0]], k=2).tolist() == [0]
 
 
-def test_means_of_distances_at_the_threshold_still_merge() -> None:
+def test_clusters_at_a_mean_distance_equal_to_the_threshold_merge() -> None:
     for n in range(2, 30):
         assert agglomerative(0.1 * (1 - np.eye(n)), threshold=0.1).max() == 0
 
 
-def test_components_follow_chains() -> None:
+def test_components_include_chains() -> None:
     # 0 - 1 - 3 is a chain with steps of 1 and 2; 0 and 3 are 3 apart.
     assert components(LINE, 2.0, 1).tolist() == [0, 0, 0, 1]
     assert components(LINE, 2.0, 2).tolist() == [0, 0, 0, -1]
@@ -103,7 +103,7 @@ def test_components_follow_chains() -> None:
     assert components([[0.0]], 1.0, 1).tolist() == [0]
 
 
-def test_the_diagonal_of_distances_is_not_looked_at() -> None:
+def test_the_diagonal_of_distances_is_ignored() -> None:
     losses = LINE + 7 * np.eye(4)
     assert components(losses, 2.0, 1).tolist() == [0, 0, 0, 1]
     assert agglomerative(losses, threshold=1.0).tolist() == [0, 0, 1, 2]
@@ -119,7 +119,7 @@ def test_components_are_single_linkage_cut_at_the_threshold(n: int, seed: int, t
 
 
 @pytest.mark.parametrize("sizes", [(5, 5), (2, 9), (1, 4)])
-def test_a_matrix_of_two_blocks_is_split_into_them(sizes: tuple[int, int]) -> None:
+def test_a_matrix_of_two_blocks_is_split_into_the_blocks(sizes: tuple[int, int]) -> None:
     truth = np.repeat([0, 1], sizes)
     alike = np.where(truth[:, None] == truth, 0.9, -0.1)
     np.testing.assert_array_equal(bipartition(alike), truth)
@@ -128,7 +128,7 @@ def test_a_matrix_of_two_blocks_is_split_into_them(sizes: tuple[int, int]) -> No
 
 @given(st.integers(2, 9), st.integers(0, 10_000))
 @settings(max_examples=40, deadline=None)
-def test_no_bipartition_has_less_similar_members_across(n: int, seed: int) -> None:
+def test_no_other_bipartition_has_a_lower_similarity_between_its_parts(n: int, seed: int) -> None:
     alike = similarities(n, seed)
     every = (np.array([0, *rest]) for rest in itertools.product((0, 1), repeat=n - 1) if any(rest))
     labels = bipartition(alike)
@@ -136,7 +136,7 @@ def test_no_bipartition_has_less_similar_members_across(n: int, seed: int) -> No
     assert across(alike, labels) == min(across(alike, each) for each in every)
 
 
-def test_complete_linkage_does_not_solve_it() -> None:
+def test_complete_linkage_does_not_give_the_optimal_bipartition() -> None:
     found = [
         across(alike, bipartition(alike)) < across(alike, bipartition(alike, linkage="complete"))
         for alike in (similarities(8, seed) for seed in range(10))
@@ -154,7 +154,7 @@ def test_clusters_are_numbered_by_their_smallest_member(n: int, seed: int, k: in
         assert set(labels) == set(range(labels.max() + 1))
 
 
-def test_wrong_input_is_refused() -> None:
+def test_invalid_input_is_rejected() -> None:
     broken = LINE.copy()
     broken[0, 1] = np.nan
     for call in (lambda D: agglomerative(D, k=2), lambda D: components(D, 1.0, 1), bipartition):
@@ -164,7 +164,7 @@ def test_wrong_input_is_refused() -> None:
             call(np.triu(LINE))
         with pytest.raises(SpecError, match="square"):
             call(LINE[:2])
-    with pytest.raises(SpecError, match="never negative"):
+    with pytest.raises(SpecError, match="non-negative"):
         components(-LINE, 1.0, 1)
     with pytest.raises(SpecError, match="got both"):
         agglomerative(LINE, k=2, threshold=1.0)

@@ -19,7 +19,7 @@ def random(n: int, d: int, seed: int = 0) -> np.ndarray:
 
 
 def bundles(n: int = 10, d: int = 50) -> tuple[np.ndarray, np.ndarray]:
-    """Clients around e_1 and e_2 in turn."""
+    """Clients alternating around e_1 and e_2."""
     truth = np.arange(n) % 2
     return np.eye(d)[truth] + 0.02 * random(n, d), truth
 
@@ -34,7 +34,7 @@ def triple_loop(cosines: np.ndarray) -> np.ndarray:
     return out
 
 
-def test_cosines_are_those_of_the_angles() -> None:
+def test_cosines_of_known_angles() -> None:
     # Angles of 0, 90, 45 and 180 degrees to the first axis.
     found = cosine([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0], [-5.0, 0.0]])
     half = 1 / np.sqrt(2)
@@ -55,8 +55,8 @@ def test_cosines_over_many_blocks_of_columns_equal_the_plain_formula() -> None:
 
 
 @pytest.mark.parametrize("size", [1e-320, 1e-200, 1e200, 1e308])
-def test_huge_and_tiny_vectors_keep_their_cosines(size: float) -> None:
-    # (1, 1) and (1, 0): 45 degrees, whatever the length of the first.
+def test_cosines_of_very_large_and_small_vectors_are_accurate(size: float) -> None:
+    # (1, 1) and (1, 0): 45 degrees for any length of the first.
     assert cosine([[size, size], [1.0, 0.0]])[0, 1] == pytest.approx(np.sqrt(0.5))
 
 
@@ -70,14 +70,14 @@ def test_cosines_are_symmetric_and_within_one(updates: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("n", [3, 5, 20, 70])
-def test_madc_is_the_triple_loop_of_its_definition(n: int) -> None:
+def test_madc_equals_the_triple_loop_of_its_definition(n: int) -> None:
     cosines = cosine(random(n, 8, seed=n))
     np.testing.assert_allclose(madc_of(cosines), triple_loop(cosines), atol=1e-12, rtol=0)
-    uneven = np.random.default_rng(n).uniform(-1, 1, (n, n))  # the definition asks for no symmetry
+    uneven = np.random.default_rng(n).uniform(-1, 1, (n, n))  # the definition does not require symmetry
     np.testing.assert_allclose(madc_of(uneven), triple_loop(uneven), atol=1e-12, rtol=0)
 
 
-def test_madc_is_in_a_cosine_matrix_the_form_of_the_authors_code() -> None:
+def test_madc_of_a_cosine_matrix_equals_the_form_of_the_authors_code() -> None:
     cosines = cosine(random(12, 5))
     city = np.abs(cosines[:, None] - cosines[None]).sum(axis=2)
     expected = (city - 2 * (1 - cosines)) / 10
@@ -101,7 +101,7 @@ def test_madc_is_a_dissimilarity(updates: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("m", [1, 3, 6])
-def test_edc_through_the_gram_matrix_is_that_of_the_explicit_svd(m: int) -> None:
+def test_edc_from_the_gram_matrix_equals_edc_from_an_explicit_svd(m: int) -> None:
     updates = random(8, 30) * np.arange(1, 9)[:, None]
     directions = np.linalg.svd(updates.T)[0][:, :m]
     expected = updates @ directions / np.linalg.norm(updates, axis=1, keepdims=True)
@@ -117,7 +117,7 @@ def test_the_largest_entry_of_each_direction_is_positive() -> None:
     assert (found[np.abs(found).argmax(axis=0), np.arange(4)] > 0).all()
 
 
-def test_directions_beyond_the_rank_are_columns_of_zeros() -> None:
+def test_columns_beyond_the_rank_are_zero() -> None:
     # Rank 1: all on one line, so cosines are 1 and -1.
     np.testing.assert_allclose(
         edc_embedding([[1.0, 2.0], [2.0, 4.0], [-1.0, -2.0]], 5), np.outer([1, 1, -1], np.eye(5)[0]), atol=1e-12
@@ -126,12 +126,12 @@ def test_directions_beyond_the_rank_are_columns_of_zeros() -> None:
     np.testing.assert_array_equal(edc_embedding([[3.0, 0.0]], 3), [[1, 0, 0]])
 
 
-def test_a_zero_vector_lies_at_the_origin_of_the_embedding() -> None:
+def test_a_zero_vector_is_at_the_origin_of_the_embedding() -> None:
     found = edc_embedding(np.vstack([random(4, 6), np.zeros(6)]), 3)
     np.testing.assert_array_equal(found[-1], 0)
 
 
-def test_two_orthogonal_bundles_are_found_by_edc_and_by_madc() -> None:
+def test_two_orthogonal_clusters_are_found_by_edc_and_by_madc() -> None:
     updates, truth = bundles()
     np.testing.assert_array_equal(kmeans(edc_embedding(updates, 2), 2, Seed(0))[0], truth)
     np.testing.assert_array_equal(agglomerative(madc(updates), k=2, linkage="complete"), truth)
@@ -139,14 +139,14 @@ def test_two_orthogonal_bundles_are_found_by_edc_and_by_madc() -> None:
 
 @given(hnp.arrays(np.float64, 10, elements=st.floats(0.01, 100)))
 @settings(max_examples=25, deadline=None)
-def test_rescaling_updates_leaves_the_labels_unchanged(scale: np.ndarray) -> None:
+def test_rescaling_updates_does_not_change_the_labels(scale: np.ndarray) -> None:
     updates, truth = bundles()
     updates *= scale[:, None]
     np.testing.assert_array_equal(kmeans(edc_embedding(updates, 2), 2, Seed(0))[0], truth)
     np.testing.assert_array_equal(agglomerative(madc(updates), k=2, linkage="complete"), truth)
 
 
-def test_distances_are_sums_and_roots_of_differences() -> None:
+def test_distances_by_hand() -> None:
     points = [[0.0, 0.0], [3.0, 4.0], [3.0, 0.0]]
     np.testing.assert_array_equal(l1(points), [[0, 7, 3], [7, 0, 4], [3, 4, 0]])
     np.testing.assert_array_equal(l2(points), [[0, 5, 3], [5, 0, 4], [3, 4, 0]])
@@ -167,7 +167,7 @@ def test_the_angle_of_equal_spans_is_0_and_of_orthogonal_ones_90() -> None:
     assert principal_angle([[1.0], [0.0]], [[1.0], [1.0]]) == pytest.approx(45)
 
 
-def test_signs_and_order_of_columns_leave_the_angle_unchanged() -> None:
+def test_signs_and_order_of_columns_do_not_change_the_angle() -> None:
     first, second = random(9, 3), random(9, 2, seed=1)
     angle = principal_angle(first, second)
     assert principal_angle(-first[:, ::-1], second * [1, -1]) == pytest.approx(angle)
@@ -176,7 +176,7 @@ def test_signs_and_order_of_columns_leave_the_angle_unchanged() -> None:
 
 
 @pytest.mark.parametrize("measure", [cosine, madc, l1, l2, lambda U: edc(U, 2), lambda U: principal_angle(U, U)])
-def test_what_is_no_finite_matrix_is_refused(measure) -> None:  # type: ignore[no-untyped-def]
+def test_input_that_is_not_a_finite_matrix_is_rejected(measure) -> None:  # type: ignore[no-untyped-def]
     for wrong in ([[1.0, np.nan]], [[np.inf, 1.0]]):
         with pytest.raises(SpecError, match="must be finite"):
             measure(wrong)
@@ -187,12 +187,12 @@ def test_what_is_no_finite_matrix_is_refused(measure) -> None:  # type: ignore[n
         measure([["a"]])
 
 
-def test_other_wrong_input_is_refused() -> None:
+def test_other_invalid_input_is_rejected() -> None:
     with pytest.raises(SpecError, match="m must be a whole number of at least 1"):
         edc_embedding(np.eye(2), 0)
     with pytest.raises(SpecError, match="square"):
         madc_of(np.zeros((2, 3)))
-    with pytest.raises(SpecError, match="spans nothing"):
+    with pytest.raises(SpecError, match="is all 0"):
         principal_angle(np.zeros((3, 1)), np.ones((3, 1)))
     with pytest.raises(SpecError, match="same number of features"):
         principal_angle(np.ones((3, 1)), np.ones((4, 1)))
@@ -200,7 +200,7 @@ def test_other_wrong_input_is_refused() -> None:
         l2([[1e300], [-1e300]])
 
 
-def test_arguments_stay_as_they_are() -> None:
+def test_arguments_are_not_changed() -> None:
     updates = random(5, 4)
     before = updates.copy()
     cosines = cosine(updates)

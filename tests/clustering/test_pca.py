@@ -1,4 +1,4 @@
-"""Principal component scores against hand-made ellipses and scikit-learn."""
+"""Principal component scores, by hand and compared with scikit-learn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coterie.errors import SpecError
 values = st.floats(-1e3, 1e3, allow_nan=False, width=32)
 matrices = hnp.arrays(np.float64, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=values)
 
-# A cross around (5, 5, 5): ±3 along x and ±1 along y. Sums of squares 18 and 2: x holds 90 % of the variance.
+# A cross around (5, 5, 5): ±3 along x and ±1 along y. Sums of squares 18 and 2: x explains 90 % of the variance.
 CROSS = np.array([[8.0, 5, 5], [2, 5, 5], [5, 6, 5], [5, 4, 5]])
 
 
@@ -24,18 +24,18 @@ CROSS = np.array([[8.0, 5, 5], [2, 5, 5], [5, 6, 5], [5, 4, 5]])
         (0.5, [[3], [-3], [0], [0]]),
         (0.9, [[3], [-3], [0], [0]]),  # just enough
         (0.91, [[3, 0], [-3, 0], [0, 1], [0, -1]]),
-        (1.0, [[3, 0], [-3, 0], [0, 1], [0, -1]]),  # z holds nothing
+        (1.0, [[3, 0], [-3, 0], [0, 1], [0, -1]]),  # z has no variance
     ],
 )
-def test_as_few_components_as_hold_the_share(share, expected):
+def test_the_fewest_components_that_explain_the_share_are_kept(share, expected):
     np.testing.assert_allclose(principal_scores(CROSS, share), expected, atol=1e-12)
 
 
-def test_they_are_those_of_scikit_learn_but_for_signs():
+def test_scores_equal_those_of_scikit_learn_up_to_signs():
     from sklearn.decomposition import PCA
 
     draw = np.random.default_rng(0).normal
-    # Six directions, of which each holds half of the one before, in more columns than a block has.
+    # Six directions, each with half the variance of the previous one, in more columns than a block has.
     rows = (draw(size=(12, 6)) * 2.0 ** -np.arange(6) @ draw(size=(6, 5000)) + 0.01 * draw(size=(12, 5000))).astype("f")
     model = PCA(n_components=0.95, svd_solver="full")
     theirs = model.fit_transform(rows.astype(np.float64))
@@ -47,7 +47,7 @@ def test_they_are_those_of_scikit_learn_but_for_signs():
 
 @settings(max_examples=50, deadline=None)
 @given(rows=matrices, shift=values, order=st.randoms())
-def test_all_components_keep_the_distances_wherever_the_rows_are(rows, shift, order):
+def test_all_components_preserve_distances_and_ignore_shifts(rows, shift, order):
     scores = principal_scores(rows, 1.0)
     scale = max(1.0, float(np.abs(rows).max()))
     np.testing.assert_allclose(l2(scores), l2(rows), atol=1e-6 * scale)
@@ -63,16 +63,16 @@ def test_rows_without_variance_have_one_column_of_zeros(rows):
 
 
 @pytest.mark.parametrize("size", [1e-150, 1e200])
-def test_huge_and_tiny_vectors_keep_their_shape(size):
+def test_scores_of_very_large_and_small_vectors_are_accurate(size):
     np.testing.assert_allclose(principal_scores(size * (CROSS - 5), 1.0), size * principal_scores(CROSS, 1.0))
 
 
 @pytest.mark.parametrize("share", [0.0, -1, 1.1, np.nan])
-def test_a_share_that_is_none_is_refused(share):
+def test_an_invalid_share_is_rejected(share):
     with pytest.raises(SpecError, match=r"share must be greater than 0 and at most 1, got"):
         principal_scores(CROSS, share)
 
 
-def test_what_is_not_finite_is_refused():
+def test_input_that_is_not_finite_is_rejected():
     with pytest.raises(SpecError, match="the first is row 1"):
         principal_scores([[1.0], [np.inf]], 0.5)

@@ -1,18 +1,18 @@
-"""Clustering clients: how alike they are, which belong together, how many groups there are.
+"""Clustering of clients: similarity measures, clustering algorithms, number of clusters.
 
-Pure functions of NumPy arrays; `U` is one vector for each client, (clients, d).
+Pure functions of NumPy arrays. `U` is one vector per client, (clients, d).
 
     measures     `cosine`, `madc`, `madc_of`, `edc_embedding`, `edc`, `l1`, `l2`, `principal_angle`
-    principal    `principal_scores`
+    pca          `principal_scores`
     angles       `pacfl_angles`, `class_angles`, `update_angles`
     proximity    `flag_data_angles`, `flag_proximity`
     clusterers   `kmeans`, `agglomerative`, `components`, `bipartition`
-    crossing     `cross`, `losses_by_cluster`
+    cross_loss   `cross`, `losses_by_cluster`
     thresholds   `widest_gap`, `pairwise_quantile`, `pivots`, `nearest`, `merge`
-    choose       `choose`, `elbow`
+    n_clusters   `choose_n_clusters`, `elbow`
 
-A measure fits any clusterer that takes what it gives: points (`edc_embedding`, `principal_scores`) go to `kmeans`;
-distances (`madc`, `edc`, `l1`, `l2`) to `agglomerative` and `components`; similarities (`cosine`) to `bipartition`.
+Points (`edc_embedding`, `principal_scores`) are clustered by `kmeans`, distances (`madc`, `edc`, `l1`, `l2`) by
+`agglomerative` and `components`, similarities (`cosine`) by `bipartition`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from coterie.clustering.angles import PairAngle, class_angles, pacfl_angles, upd
 from coterie.clustering.clusterers import Linkage, agglomerative, bipartition, components, kmeans
 from coterie.clustering.cross_loss import cross, losses_by_cluster
 from coterie.clustering.measures import cosine, edc, edc_embedding, l1, l2, madc, madc_of, principal_angle
-from coterie.clustering.n_clusters import Choice, ChoiceRule, ElbowRule, choose, elbow
+from coterie.clustering.n_clusters import Choice, ChoiceRule, ElbowRule, choose_n_clusters, elbow
 from coterie.clustering.pca import principal_scores
 from coterie.clustering.proximity import flag_data_angles, flag_proximity
 from coterie.clustering.thresholds import Gap, merge, nearest, pairwise_quantile, pivots, widest_gap
@@ -35,7 +35,7 @@ __all__ = [
     "PairAngle",
     "agglomerative",
     "bipartition",
-    "choose",
+    "choose_n_clusters",
     "class_angles",
     "components",
     "cosine",

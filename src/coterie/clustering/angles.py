@@ -1,21 +1,21 @@
-"""Angles between clients, in degrees: of the subspaces of their examples, and of the directions in which they move.
+"""Angles between clients, in degrees: between the subspaces of their examples, and between their updates.
 
 PACFL (Vahidian, Morafah, Wang, Kungurtsev, Chen, Shah, Lin, "Efficient Distribution Similarity Identification in
 Clustered Federated Learning via Principal Angles Between Client Data Subspaces", AAAI 2023, arXiv:2209.10526):
 
     subspace         arccos σ_max(Q_iᵀQ_j), the smallest principal angle; Q_i an orthonormal basis of the columns of U_i
-    sum              Σ_k arccos σ_k(Q_iᵀQ_j), of all min(p_i, p_j) principal angles
-    pairwise_abs     arccos max |U_iᵀU_j|, the smallest angle between two vectors, of either sign
-    pairwise_signed  arccos max U_iᵀU_j, as in the published code, though singular vectors have no sign of their own
+    sum              Σ_k arccos σ_k(Q_iᵀQ_j), the sum of all min(p_i, p_j) principal angles
+    pairwise_abs     arccos max |U_iᵀU_j|, the smallest angle between two vectors, ignoring signs
+    pairwise_signed  arccos max U_iᵀU_j, as in the published code, although singular vectors have no sign
 
-FLAG (openreview.net/forum?id=8OrXrdPbef), which compares class by class and looks at updates, too:
+FLAG (openreview.net/forum?id=8OrXrdPbef), which compares clients class by class and also compares updates:
 
     (2)  G_ij = arccos cos(Δ_i, Δ_j)
-    (3)  V'_ijc = arccos σ_max of U_c^i and U_c^j; 180 if one of both has class c, 0 if none has
+    (3)  V'_ijc = arccos σ_max(U_c^iᵀ U_c^j); 180 if only one of the clients has class c, 0 if neither has
 
-U_i is `bases[i]`, (inputs, vectors), U_c^i is `bases[i][c]`; either may have no columns, or be None. Departures, where
-the papers say nothing: a client without any vector is at 90° to all others in PACFL, and so is one that does not move
-in (2). All pairs come from one product of all bases and the singular values of many small blocks.
+U_i is `bases[i]`, (inputs, vectors), U_c^i is `bases[i][c]`; either may have no columns, or be None. Not specified in
+the papers: in PACFL a client without vectors is at 90° to all others, and so is a client with a zero update in (2). All
+pairs are computed from one product of all bases and the singular values of many small blocks.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ __all__ = ["ClassBases", "PairAngle", "by_class", "class_angles", "classes_of", 
 
 Matrix = npt.NDArray[np.float64]
 
-#: The columns that span a client's examples; None for none.
+#: Columns that span a client's examples; None: no examples.
 Columns: TypeAlias = npt.ArrayLike | None
 
-#: Client → class → the columns that span its examples of that class; classes may be left off at the end.
+#: Client → class → columns that span its examples of that class; trailing classes may be omitted.
 ClassBases: TypeAlias = Sequence[Sequence[Columns]]
 
 #: PACFL's angle between two clients.
@@ -54,22 +54,25 @@ _THREADS = 2
 def pacfl_angles(
     bases: Sequence[Columns], angle: PairAngle = "subspace", *, others: Sequence[Columns] | None = None
 ) -> Matrix:
-    """PACFL's angles of all pairs of clients, (clients, clients); or of clients and others, (clients, others).
+    """PACFL's angles between all pairs of clients, (clients, clients).
 
     Args:
-        bases: Client → the columns that span its examples, which need not be orthogonal.
-        angle: Which.
-        others: The columns of others to compare with.
+        bases: Client → columns that span its examples; they need not be orthogonal.
+        angle: Which angle; see the module docstring.
+        others: Columns of the clients to compare with; the result is then (clients, others).
+
+    Returns:
+        Angles in degrees.
 
     Raises:
-        SpecError: If bases do not fit together, or the angle is not known.
+        SpecError: If the bases are invalid or differ in the number of inputs, or the angle is unknown.
     """
     if angle not in get_args(PairAngle):
         raise SpecError(unknown("angle", angle, get_args(PairAngle)))
-    straight = angle in ("subspace", "sum")
+    orthonormal = angle in ("subspace", "sum")
     with one_thread():
-        mine = stacked(bases, orthonormal=straight)
-        theirs = mine if others is None else stacked(others, orthonormal=straight)
+        mine = stacked(bases, orthonormal=orthonormal)
+        theirs = mine if others is None else stacked(others, orthonormal=orthonormal)
         if angle == "sum":
             found = mine.summed_angles(theirs)
         elif angle == "subspace":
@@ -82,14 +85,14 @@ def pacfl_angles(
 
 
 def class_angles(first: ClassBases, second: ClassBases) -> Matrix:
-    """V' of FLAG: angles between two sets of clients, class by class, (first, second, classes).
+    """V' of FLAG: angles between two sets of clients for each class, (first, second, classes), in degrees.
 
     Args:
-        first: Client → class → columns of the one set.
-        second: Those of the other.
+        first: Client → class → columns, of the first set.
+        second: The same for the second set.
 
     Raises:
-        SpecError: If bases do not fit together.
+        SpecError: If the bases are invalid or differ in the number of inputs.
     """
     found = np.zeros((len(first), len(second), classes_of(first, second)))
     for c, angles in enumerate(by_class(first, second)):
@@ -98,7 +101,7 @@ def class_angles(first: ClassBases, second: ClassBases) -> Matrix:
 
 
 def by_class(first: ClassBases, second: ClassBases) -> Iterator[Matrix]:
-    """V' class by class, in their order; never more matrices at a time than threads."""
+    """V' for one class after the other; at most one matrix per thread is in memory."""
 
     def of(bases: ClassBases, c: int) -> Stack:
         return stacked([client[c] if c < len(client) else None for client in bases], name=f"class {c}")
@@ -106,8 +109,8 @@ def by_class(first: ClassBases, second: ClassBases) -> Iterator[Matrix]:
     def one(c: int) -> Matrix:
         mine = of(first, c)
         theirs = mine if second is first else of(second, c)
-        both = mine.there[:, None] & theirs.there[None]
-        one_has = mine.there[:, None] ^ theirs.there[None]
+        both = mine.present[:, None] & theirs.present[None]
+        one_has = mine.present[:, None] ^ theirs.present[None]
         return np.where(both, _degrees(mine.largest(theirs)), np.where(one_has, _ONE_HAS, _NONE_HAS))
 
     n_classes = classes_of(first, second)
@@ -117,25 +120,25 @@ def by_class(first: ClassBases, second: ClassBases) -> Iterator[Matrix]:
 
 
 def classes_of(*sets: ClassBases) -> int:
-    """How many classes there are: as many as the longest list has."""
+    """Number of classes: the length of the longest list."""
     return max((len(client) for bases in sets for client in bases), default=0)
 
 
 def update_angles(U: npt.ArrayLike, others: npt.ArrayLike | None = None) -> Matrix:
-    """G of FLAG: angles between the updates of all pairs of clients, (clients, clients); or of clients and others.
+    """G of FLAG: angles between the updates of all pairs of clients, (clients, clients), in degrees.
 
     Args:
-        U: One vector for each client, (clients, d).
-        others: Those of others to compare with.
+        U: One vector per client, (clients, d).
+        others: Vectors of the clients to compare with, (others, d); the result is then (clients, others).
 
     Raises:
-        SpecError: If either is no such matrix or not finite, or their lengths differ.
+        SpecError: If an argument is not a finite matrix, or the lengths of the vectors differ.
     """
     if others is None:
         return _degrees(cosine(U))
     first, second = checks.vectors(U), checks.vectors(others, "others")
     if first.shape[1] != second.shape[1]:
-        raise SpecError(f"Updates must be of one length, got {first.shape[1]} and {second.shape[1]} numbers")
+        raise SpecError(f"Updates must have the same length, got {first.shape[1]} and {second.shape[1]}")
     return _degrees(cosine(np.concatenate([first, second]))[: len(first), len(first) :])
 
 

@@ -1,7 +1,7 @@
-"""From vectors, distances or similarities to clusters.
+"""Clustering algorithms for points, distances and similarities.
 
-    k-means           points → k groups of least squared distance to their centers (FedGroup with EDC)
-    agglomerative     distances → merge the two nearest groups until k are left or the nearest are too far
+    k-means           points → k clusters with the least squared distance to their centers (FedGroup with EDC)
+    agglomerative     distances → merge the two nearest clusters until k are left or a distance threshold is reached
                       (FedGroup with MADC: complete; PACFL, FLAG: average up to a threshold)
     components        distances → connected components of the graph with an edge where D_ij ≤ λ (SR-FCA, ONE_SHOT)
     bipartition       similarities → min over c1 ∪ c2 of  max_{i∈c1, j∈c2} α_ij  (CFL)
@@ -13,9 +13,9 @@ until two components are left, which is single linkage, solves it exactly. α is
 Labels are int64. Clusters are numbered by their smallest member: client 0 is always in cluster 0, and the same
 partition always has the same labels.
 
-Departures. The authors' code of CFL uses complete linkage, which does not solve (16); it is there as
-`linkage="complete"`. PACFL's code calls average what is "weighted" here: the mean of two groups' distances, whatever
-their sizes. The diagonal of `D` is not looked at, since a cross-cluster loss is not 0 there.
+Departures. The authors' code of CFL uses complete linkage, which does not solve (16); it is available as
+`linkage="complete"`. PACFL's code calls "average" what is "weighted" here: the mean of the distances of the two merged
+clusters regardless of their sizes. The diagonal of `D` is ignored, because a cross-cluster loss is not 0 there.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from coterie.types import Array
 
 __all__ = ["Linkage", "agglomerative", "bipartition", "components", "kmeans"]
 
-#: How far apart two groups are: the mean over their pairs, the nearest, the farthest, or the mean of two mergers.
+#: Distance of two clusters: mean, minimum or maximum over their pairs, or the unweighted mean of the merged clusters.
 Linkage = Literal["average", "single", "complete", "weighted"]
 
 Labels = npt.NDArray[np.int64]
 
-# A mean of distances that all equal the threshold may come out a few bits above it.
+# The computed mean of distances that all equal the threshold may be a few bits above it.
 _ROUNDING = 1e-12
 
 
@@ -51,18 +51,18 @@ def kmeans(
     *,
     restarts: int = 10,
 ) -> tuple[Labels, npt.NDArray[np.float64]]:
-    """Labels of the rows, and the centers of the clusters, (clusters, columns).
+    """Labels of the rows by k-means, and the centers of the clusters, (clusters, columns).
 
-    There are fewer than k clusters if there are fewer than k distinct rows; none of them is empty.
+    No cluster is empty. There are fewer than k clusters if there are fewer than k distinct rows.
 
     Args:
-        E: One point for each client, (clients, columns).
+        E: One point per client, (clients, columns).
         k: Number of clusters, at least 1.
-        seed: Where the k-means++ starts come from.
-        restarts: How many starts; the best is kept.
+        seed: Random seed of the k-means++ initializations.
+        restarts: Number of initializations; the best result is returned.
 
     Raises:
-        SpecError: If `E` is not such a matrix or not finite, or `k` or `restarts` is not allowed.
+        SpecError: If `E` is not a finite matrix, or `k` or `restarts` is invalid.
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -75,8 +75,7 @@ def kmeans(
     else:
         state = int(seed.fold("kmeans").words(1)[0] >> np.uint64(32))
         model = KMeans(wanted, init="k-means++", n_init=starts, random_state=state)
-        # The warning is about rows that are distinct in the last bits only and fall together; the clusters that are
-        # left are numbered as any others.
+        # scikit-learn warns if rows differ only in the last bits and it finds fewer clusters than asked for.
         with one_thread(), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             labels = _by_smallest_member(model.fit(points).labels_)
@@ -89,14 +88,14 @@ def agglomerative(
     threshold: float | None = None,
     linkage: Linkage | Literal["ward"] = "average",
 ) -> Labels:
-    """Labels after the two nearest groups were merged again and again.
+    """Labels by agglomerative clustering: the two nearest clusters are merged repeatedly.
 
     Args:
         D: Distances, (clients, clients).
-        k: Stop when this many groups are left; all clients stay single if there are not more than k.
-        threshold: Or: merge while the nearest two are no farther apart than this.
-        linkage: What "far apart" means for groups; "ward", by how much merging them adds to the squared distances to
-            their centers, is for Euclidean distances alone.
+        k: Stop at this number of clusters. With k or fewer clients, every client is its own cluster.
+        threshold: Stop if the two nearest clusters are farther apart than this. Give either `k` or `threshold`.
+        linkage: Distance between clusters. "ward" minimizes the squared distances to the centers and is valid only for
+            Euclidean distances.
 
     Raises:
         SpecError: If `D` is not a matrix of distances, or not exactly one of `k` and `threshold` is given.
@@ -127,34 +126,34 @@ def components(D: npt.ArrayLike, threshold: float, min_size: int = 1) -> Labels:
 
     Args:
         D: Distances, (clients, clients).
-        threshold: λ, the longest edge; not negative.
+        threshold: λ, the longest edge; at least 0.
         min_size: Clients in smaller components get the label -1.
 
     Raises:
-        SpecError: If `D` is not a matrix of distances, or `threshold` or `min_size` is not allowed.
+        SpecError: If `D` is not a matrix of distances, or `threshold` or `min_size` is invalid.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
     distances = checks.distances(D)
     check_threshold(threshold)
-    least = checks.whole(min_size, "min_size", 1)
+    min_size = checks.whole(min_size, "min_size", 1)
     _, found = connected_components(csr_array(distances <= threshold), directed=False)
-    return numbered(found, np.bincount(found)[found] >= least)
+    return numbered(found, np.bincount(found)[found] >= min_size)
 
 
 def bipartition(
     S: npt.ArrayLike,
     linkage: Literal["single", "complete"] = "single",
 ) -> Labels:
-    """Labels 0 and 1 of the two parts whose most similar members across are the least similar.
+    """Labels 0 and 1 of the bipartition that minimizes the largest similarity between the two parts.
 
     Args:
         S: Similarities, (clients, clients), of at least two clients.
-        linkage: "single" is the exact solution; "complete" does what the authors' code does.
+        linkage: "single" is the exact solution; "complete" reproduces the authors' code.
 
     Raises:
-        SpecError: If `S` is not symmetric and finite, has one client only, or `linkage` is not allowed.
+        SpecError: If `S` is not symmetric and finite, has only one client, or `linkage` is unknown.
     """
     from scipy.cluster import hierarchy
 
@@ -163,39 +162,41 @@ def bipartition(
     similarities = checks.similarities(S)
     if len(similarities) < 2:
         raise SpecError("A bipartition needs at least 2 clients, got 1")
-    # The negative and not 1 - S, which would round close similarities to the same distance.
+    # -S instead of 1 - S, which would round close similarities to the same distance.
     merges = hierarchy.linkage(condensed(-similarities), linkage)
     return _after(merges, len(similarities) - 2)
 
 
 def check_threshold(threshold: float) -> None:
-    """Refuse what no distance can be compared with; infinity is allowed."""
+    """Validate a distance threshold; infinity is allowed."""
     if math.isnan(threshold) or threshold < 0:
         raise SpecError(f"threshold must not be negative or NaN, got {threshold}")
 
 
 def condensed(distances: Array) -> Array:
-    """What SciPy wants: the entries above the diagonal, row by row."""
+    """The condensed form that SciPy expects: the entries above the diagonal, row by row."""
     return distances[np.triu_indices(len(distances), k=1)]
 
 
-def numbered(found: Array, counts: Array) -> Labels:
-    """The clusters of those clients that count, numbered by their smallest member; -1 for the others."""
+def numbered(found: Array, included: Array) -> Labels:
+    """Labels of the included clients, numbered by the smallest member of each cluster; -1 for the others."""
     labels = np.full(len(found), -1, np.int64)
-    labels[counts] = _by_smallest_member(found[counts])
+    labels[included] = _by_smallest_member(found[included])
     return labels
 
 
 def _after(merges: Array, count: int) -> Labels:
-    """Labels when the first so many merges are done."""
+    """Labels after the first `count` merges."""
     n_clients = len(merges) + 1
     root = np.arange(n_clients + count)
-    for step in reversed(range(count)):  # the last merge first: a group knows its root before its parts ask for it
+    for step in reversed(
+        range(count)
+    ):  # the last merge first: the root of a cluster is known before those of its parts
         root[merges[step, :2].astype(np.int64)] = root[n_clients + step]
     return _by_smallest_member(root[:n_clients])
 
 
 def _by_smallest_member(labels: Array) -> Labels:
-    """The same partition, its clusters numbered 0, 1, … in the order of their smallest members."""
+    """The same partition with clusters numbered 0, 1, … in the order of their smallest members."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first)).astype(np.int64)[inverse]

@@ -1,4 +1,4 @@
-"""How alike clients are: cosines, MADC, EDC, distances and angles, from one vector for each client.
+"""Similarity measures between clients: cosine, MADC, EDC, distances and angles, from one vector per client.
 
     cosine            S_ij = ⟨Δ_i, Δ_j⟩ / (‖Δ_i‖ ‖Δ_j‖)
     MADC              MADC_ij = 1/(n-2) Σ_{z ∉ {i,j}} |S_iz - S_jz|
@@ -6,18 +6,19 @@
     EDC               e_i = (cos(Δ_i, v_1), …, cos(Δ_i, v_m)),    EDC_ij = 1/m ‖e_i - e_j‖₂
     principal angle   arccos σ_max(Q_Aᵀ Q_B), the smallest between two subspaces, in degrees
 
-MADC and EDC are of FedGroup (Duan et al., "FedGroup: Efficient Clustered Federated Learning via Decomposed Data-Driven
-Measure", arXiv:2010.06870, sections III-B and III-C), the angle is that of PACFL (arXiv:2209.10526) and FLAG.
+MADC and EDC are from FedGroup (Duan et al., "FedGroup: Efficient Clustered Federated Learning via Decomposed
+Data-Driven Measure", arXiv:2010.06870, sections III-B and III-C), the angle is that of PACFL (arXiv:2209.10526) and
+FLAG.
 
-Δ_i is `U[i]`, n the number of clients, v_k the left singular vectors of Δᵀ (d × n), uncentred. For d ≫ n they are never
-formed: with G = Δ Δᵀ = A diag(σ²) Aᵀ and r_i = ‖Δ_i‖, v_k = Σ_j A_jk Δ_j / σ_k, hence
+Δ_i is `U[i]`, n the number of clients, v_k the left singular vectors of Δᵀ (d × n), not centered. They are never
+computed, because d ≫ n: with G = Δ Δᵀ = A diag(σ²) Aᵀ and r_i = ‖Δ_i‖, v_k = Σ_j A_jk Δ_j / σ_k, hence
 
-    e_ik = Σ_j S_ij r_j A_jk / σ_k        (equal to A_ik σ_k / r_i, but as exact for short Δ_i as for long ones).
+    e_ik = Σ_j S_ij r_j A_jk / σ_k        (equal to A_ik σ_k / r_i, but as accurate for short Δ_i as for long ones).
 
-In a cosine matrix the two terms that MADC leaves out are both 1 - S_ij, which is the form in FedGroup's code.
-Departures from the paper, which leaves them open: a zero vector has cosine 0 to all others and 1 to itself; MADC of
-two clients is 1 - S_01; EDC has zero columns where the rank is below m, a σ_k below 1.5e-8·√n σ_1 being none, as a Gram
-matrix cannot tell it from rounding; of each column of e the largest entry is positive.
+In a cosine matrix the two terms that MADC omits are both 1 - S_ij, which is the form in FedGroup's code. Not specified
+in the paper: a zero vector has cosine 0 to all others and 1 to itself; MADC of two clients is 1 - S_01; EDC has zero
+columns if the rank is below m, where a σ_k below 1.5e-8·√n σ_1 counts as 0, because a Gram matrix cannot distinguish it
+from rounding; the largest entry of each column of e is positive.
 """
 
 from __future__ import annotations
@@ -38,43 +39,45 @@ __all__ = ["cosine", "edc", "edc_embedding", "l1", "l2", "madc", "madc_of", "pri
 
 Matrix = npt.NDArray[np.float64]
 
-# A product in blocks of this many columns makes no float64 copy of a large U.
+# Products are computed in blocks of this many columns, so that no float64 copy of a large U is needed.
 _COLUMNS = 2048
-# Pairwise distances in tiles of rows by columns: two of them fit into a core's second-level cache.
+# Pairwise distances are computed in tiles of (rows, columns); two tiles fit into the second-level cache of a core.
 _TILE = 64, 2048
 _THREADS = 2
-# Scaling by more than 2^1000 would overflow on the way.
-_MOST_BITS = 1000
+# Scaling by more than 2^1000 would overflow.
+_MAX_BITS = 1000
 
 
 def cosine(U: npt.ArrayLike) -> Matrix:
-    """Cosine similarities of all pairs of clients, (clients, clients), within [-1, 1] and with ones on the diagonal.
+    """Cosine similarities of all pairs of clients, (clients, clients), within [-1, 1], with ones on the diagonal.
 
-    Sums run in float64 over blocks of columns; there is never a float64 copy of `U`.
+    Sums are in float64 over blocks of columns, without a float64 copy of `U`.
 
     Args:
-        U: One vector for each client, (clients, d).
+        U: One vector per client, (clients, d).
 
     Raises:
-        SpecError: If `U` is not such a matrix or not finite.
+        SpecError: If `U` is not a finite matrix.
     """
     return _cosine_and_norms(checks.vectors(U))[0]
 
 
 def madc(U: npt.ArrayLike) -> Matrix:
-    """Mean absolute differences of cosines, (clients, clients): do two clients see all the others alike?
+    """Mean absolute differences of pairwise cosines (MADC), (clients, clients).
+
+    Two clients are close if their cosines to all other clients are similar.
 
     Args:
-        U: One vector for each client, (clients, d).
+        U: One vector per client, (clients, d).
 
     Raises:
-        SpecError: If `U` is not such a matrix or not finite.
+        SpecError: If `U` is not a finite matrix.
     """
     return madc_of(cosine(U))
 
 
 def madc_of(S: npt.ArrayLike) -> Matrix:
-    """MADC from a matrix that `cosine` has given; the memory beside it is that of the result.
+    """MADC from a matrix of cosine similarities; needs no memory besides the result.
 
     Args:
         S: Cosine similarities, (clients, clients).
@@ -100,14 +103,14 @@ def madc_of(S: npt.ArrayLike) -> Matrix:
 
 
 def edc_embedding(U: npt.ArrayLike, m: int) -> Matrix:
-    """Cosines of each client with the m main directions of all clients, (clients, m): the rows that k-means takes.
+    """Cosines between each client and the m leading singular vectors of all clients, (clients, m): input of k-means.
 
     Args:
-        U: One vector for each client, (clients, d).
+        U: One vector per client, (clients, d).
         m: Number of directions, at least 1; columns beyond the rank of `U` are 0.
 
     Raises:
-        SpecError: If `U` is not such a matrix or not finite, or `m` is not allowed.
+        SpecError: If `U` is not a finite matrix, or `m` is invalid.
     """
     from scipy.linalg import eigh
 
@@ -122,7 +125,7 @@ def edc_embedding(U: npt.ArrayLike, m: int) -> Matrix:
     top = min(columns, n_clients)
     with one_thread():
         values, vectors = eigh(gram, subset_by_index=[n_clients - top, n_clients - 1])
-    values, vectors = values[::-1], vectors[:, ::-1]  # the largest first
+    values, vectors = values[::-1], vectors[:, ::-1]  # largest first
     rank = int((values > values[0] * n_clients * np.finfo(np.float64).eps).sum())
     embedding = cosines @ (norms[:, None] * vectors[:, :rank]) / np.sqrt(values[:rank])
     # Rounded, so that among equally large entries the first decides and not the last bit.
@@ -133,55 +136,55 @@ def edc_embedding(U: npt.ArrayLike, m: int) -> Matrix:
 
 
 def edc(U: npt.ArrayLike, m: int) -> Matrix:
-    """Euclidean distances of decomposed cosines, (clients, clients), divided by m.
+    """Euclidean distances of decomposed cosines (EDC), divided by m, (clients, clients).
 
     Args:
-        U: One vector for each client, (clients, d).
+        U: One vector per client, (clients, d).
         m: Number of directions, at least 1.
 
     Raises:
-        SpecError: If `U` is not such a matrix or not finite, or `m` is not allowed.
+        SpecError: If `U` is not a finite matrix, or `m` is invalid.
     """
     embedding = edc_embedding(U, m)
     return np.divide(l2(embedding), embedding.shape[1])
 
 
 def l1(U: npt.ArrayLike) -> Matrix:
-    """City-block distances of all pairs of clients, (clients, clients).
+    """l1 (city-block) distances of all pairs of clients, (clients, clients).
 
     Args:
-        U: One vector for each client, (clients, d).
+        U: One vector per client, (clients, d).
 
     Raises:
-        SpecError: If `U` is not such a matrix or not finite.
+        SpecError: If `U` is not a finite matrix.
     """
     return _pairwise(checks.vectors(U), "cityblock")
 
 
 def l2(U: npt.ArrayLike) -> Matrix:
-    """Euclidean distances of all pairs of clients, (clients, clients); those of equal vectors are exactly 0.
+    """l2 (Euclidean) distances of all pairs of clients, (clients, clients); exactly 0 for equal vectors.
 
     Args:
-        U: One vector for each client, (clients, d).
+        U: One vector per client, (clients, d).
 
     Raises:
-        SpecError: If `U` is not such a matrix or not finite, or its squares overflow.
+        SpecError: If `U` is not a finite matrix, or its squares overflow.
     """
-    # From differences and not from a Gram matrix: models that have hardly moved apart would drown in its rounding.
+    # From differences and not from a Gram matrix, whose rounding would hide small distances between similar models.
     return np.sqrt(_pairwise(checks.vectors(U), "sqeuclidean"))
 
 
 def principal_angle(A: npt.ArrayLike, B: npt.ArrayLike) -> float:
-    """The smallest angle between the subspaces that two sets of columns span, in degrees from 0 to 90.
+    """The smallest principal angle between the subspaces spanned by two sets of columns, in degrees from 0 to 90.
 
-    The columns need not be orthogonal, as PACFL's are not; their signs and their order do not matter.
+    The columns need not be orthogonal; their signs and order do not matter.
 
     Args:
         A: Vectors that span the first subspace, (features, vectors).
-        B: Those of the second, with as many features.
+        B: Vectors that span the second subspace, with the same number of features.
 
     Raises:
-        SpecError: If either is not a finite matrix or spans nothing, or their features differ in number.
+        SpecError: If an argument is not a finite matrix or is all 0, or the numbers of features differ.
     """
     from scipy.linalg import subspace_angles
 
@@ -190,16 +193,16 @@ def principal_angle(A: npt.ArrayLike, B: npt.ArrayLike) -> float:
         raise SpecError(f"A and B must have the same number of features (rows), got {len(first)} and {len(second)}")
     for name, basis in (("A", first), ("B", second)):
         if not basis.any():
-            raise SpecError(f"{name} is all 0 and spans nothing: an angle needs at least one vector that is not 0")
+            raise SpecError(f"{name} is all 0: an angle needs at least one nonzero vector")
     return float(np.rad2deg(subspace_angles(first, second).min()))
 
 
 def _cosine_and_norms(updates: Array) -> tuple[Matrix, Matrix]:
-    """Cosines of all pairs, and the clients' norms in units of a power of two near the largest."""
+    """Cosines of all pairs, and the norms of the vectors divided by a power of two near the largest."""
     largest = np.maximum(updates.max(axis=1).astype(np.float64), -updates.min(axis=1).astype(np.float64))
     _, bits = np.frexp(largest)
-    # Powers of two change no digit; with them neither a huge nor a tiny vector leaves the range when squared.
-    bits = np.maximum(bits, -_MOST_BITS)
+    # Scaling by powers of two is exact, and squares of very large or small vectors stay in range.
+    bits = np.maximum(bits, -_MAX_BITS)
     scale = np.ldexp(1.0, -bits)[:, None]
 
     def part(first: int) -> Matrix:
@@ -210,7 +213,7 @@ def _cosine_and_norms(updates: Array) -> tuple[Matrix, Matrix]:
             total += block @ block.T
         return total
 
-    # Our threads take every second block each and are added up in order: the same bytes on any number of cores.
+    # Each thread sums every second block, and the sums are added in order: the same bytes on any number of cores.
     with one_thread(), ThreadPoolExecutor(_THREADS) as pool:
         gram = functools.reduce(np.add, pool.map(part, range(_THREADS)))
     norms = np.sqrt(np.diagonal(gram))
@@ -222,7 +225,7 @@ def _cosine_and_norms(updates: Array) -> tuple[Matrix, Matrix]:
 
 
 def _pairwise(rows: Array, metric: Literal["cityblock", "sqeuclidean"]) -> Matrix:
-    """Distances of all pairs of rows, tile by tile, each pair once."""
+    """Distances of all pairs of rows, tile by tile."""
     from scipy.spatial.distance import cdist
 
     n_rows, (height, width) = len(rows), _TILE
@@ -241,7 +244,7 @@ def _pairwise(rows: Array, metric: Literal["cityblock", "sqeuclidean"]) -> Matri
         tile(corners[0])
     else:
         with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(tile, corners))  # the list brings an exception of a thread to light
+            list(pool.map(tile, corners))  # list() raises exceptions of the threads
     if not np.isfinite(out.max()):
-        raise SpecError("U holds numbers so large that their distances overflow: divide all of them by one number")
+        raise SpecError("U holds numbers so large that distances overflow: divide U by a constant")
     return out

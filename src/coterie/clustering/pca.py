@@ -1,8 +1,8 @@
-"""Principal component scores: one vector for each client in as few columns as hold most of their variance.
+"""Principal component scores: a projection of the clients' vectors that keeps a share of their variance.
 
-With X the centered rows (clients, d) and X Xᵀ = A diag(λ) Aᵀ, the scores are A diag(√λ), (clients, columns), and the
-distances between them are those of the rows but for what the dropped columns held. That Gram matrix is
-(clients, clients), so that for d ≫ clients no component of length d is ever formed.
+With X the centered rows (clients, d) and X Xᵀ = A diag(λ) Aᵀ, the scores are A diag(√λ), (clients, columns). Distances
+between scores are those between rows, up to the dropped variance. The Gram matrix is (clients, clients), so that no
+component of length d is computed.
 """
 
 from __future__ import annotations
@@ -16,23 +16,25 @@ from coterie.threads import one_thread
 
 __all__ = ["principal_scores"]
 
-# A product in blocks of this many columns makes no float64 copy of a large U.
+# Products are computed in blocks of this many columns, so that no float64 copy of a large U is needed.
 _COLUMNS = 2048
-# Shares that are equal on paper may come out a few bits apart.
+# Shares that are mathematically equal may differ by a few bits.
 _ROUNDING = 1e-12
 
 
 def principal_scores(U: npt.ArrayLike, share: float) -> npt.NDArray[np.float64]:
-    """Scores of the clients in the fewest principal components that hold a share of the variance, (clients, columns).
-
-    There is at least one column, of zeros where all rows are alike. In each column the largest entry is positive.
+    """Scores of the clients in the fewest principal components that explain a share of the variance.
 
     Args:
-        U: One vector for each client, (clients, d).
-        share: How much of the variance to keep, 0 < share ≤ 1.
+        U: One vector per client, (clients, d).
+        share: Share of the variance to keep, 0 < share ≤ 1.
+
+    Returns:
+        Scores, (clients, columns). There is at least one column, of zeros if all rows are equal. The largest entry of
+        each column is positive.
 
     Raises:
-        SpecError: If `U` is not such a matrix or not finite, or `share` is not allowed.
+        SpecError: If `U` is not a finite matrix, or `share` is invalid.
     """
     from scipy.linalg import eigh
 
@@ -46,12 +48,12 @@ def principal_scores(U: npt.ArrayLike, share: float) -> npt.NDArray[np.float64]:
     gram = np.zeros((n_clients, n_clients))
     with one_thread():
         for start in range(0, rows.shape[1], _COLUMNS):
-            block = rows[:, start : start + _COLUMNS].astype(np.float64) / largest  # squares stay within range
-            block -= block[0].copy()  # first, so that equal rows become exactly 0
+            block = rows[:, start : start + _COLUMNS].astype(np.float64) / largest  # so that squares stay in range
+            block -= block[0].copy()  # so that equal rows become exactly 0
             block -= block.mean(axis=0)
             gram += block @ block.T
         values, vectors = eigh(gram)
-    values, vectors = values[::-1], vectors[:, ::-1]  # the largest first
+    values, vectors = values[::-1], vectors[:, ::-1]  # largest first
     rank = int((values > max(values[0], 0.0) * n_clients * np.finfo(np.float64).eps).sum())
     if not rank:
         return np.zeros((n_clients, 1))

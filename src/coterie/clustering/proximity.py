@@ -1,20 +1,20 @@
-"""FLAG's proximity of clients: angles of their classes, weighted by sizes, mixed with the angles of their updates.
+"""FLAG's proximity of clients: class angles weighted by class sizes, combined with the angles of updates.
 
 "FLAG: Clustered Federated Learning Combining Data and Gradient Information in Heterogeneous Settings", submitted to
 ICLR 2025, openreview.net/forum?id=8OrXrdPbef. From V' of (3) and G of (2), which are in `angles`:
 
-    (4)  W_ijc = max(ℓ_i, ℓ_j) / min(ℓ_i, ℓ_j),  ℓ_i = ln(n_ic + e)          n_ic is how many examples of class c i has
+    (4)  W_ijc = max(ℓ_i, ℓ_j) / min(ℓ_i, ℓ_j),  ℓ_i = ln(n_ic + e)      n_ic: number of examples of class c of client i
     (5)  W'_ijc = (1-δ) + 2δ (W_ijc - w_min) / (w_max - w_min)
     (6)  V_ij = 1/C Σ_c V'_ijc W'_ijc
          A_ij = β V̂_ij + (1-β) Ĝ_ij,   M̂ = (M - min M) / (max M - min M)
 
-n is `counts`, δ `delta`, β `beta`, C the number of all classes, those too that neither client has.
+n is `counts`, δ `delta`, β `beta`, C the number of all classes, including those that neither client has.
 
-Departures. The paper has ℓ = ln(n + ε), which is 0 for one example and negative for none: W would explode, or turn
-around. ln(n + e) is at least 1 and tends to ln n; `log="clamped"` is ln(max(n, 2)). w_min and w_max are those of pairs
-i < j and classes that at least one of both has; where they are equal, W' is 1. The diagonals of V and A are 0; of a
-constant matrix, M̂ is 0. `scale="offdiag"` takes the bounds of M̂ over i ≠ j: the zeros of the diagonal, which are
-always the least, do not count.
+Departures. The paper has ℓ = ln(n + ε), which is 0 for one example and negative for none, so that W would be infinite
+or negative. ln(n + e) is at least 1 and approaches ln n; `log="clamped"` is ln(max(n, 2)). w_min and w_max are the
+bounds over pairs i < j and classes that at least one of the two clients has; if they are equal, W' is 1. The diagonals
+of V and A are 0. M̂ of a constant matrix is 0. `scale="offdiag"` takes the bounds of M̂ over i ≠ j, without the zeros
+of the diagonal.
 """
 
 from __future__ import annotations
@@ -35,27 +35,32 @@ __all__ = ["Log", "Scaling", "Span", "data_angles", "flag_data_angles", "flag_pr
 
 Matrix = npt.NDArray[np.float64]
 
-#: The logarithm of the size of a class.
+#: Logarithm of a class size: ln(n + e) or ln(max(n, 2)).
 Log = Literal["shifted", "clamped"]
 
-#: Whether the zeros on the diagonal count for the bounds of min-max scaling.
+#: Entries that determine the bounds of min-max scaling: all, or those off the diagonal.
 Scaling = Literal["whole", "offdiag"]
 
-# Bounds that are equal on paper may come out a few bits apart.
+# Bounds that are mathematically equal may differ by a few bits.
 _ROUNDING = 1e-12
 
 
 @state
 @dataclass(frozen=True)
 class Span:
-    """The bounds of min-max scaling, kept to scale what comes later alike."""
+    """Bounds of min-max scaling, stored so that later values are scaled in the same way.
+
+    Attributes:
+        low: Lower bound.
+        high: Upper bound.
+    """
 
     low: float
     high: float
 
     @classmethod
     def of(cls, M: Array, scale: Scaling = "whole") -> Span:
-        """The bounds of a square matrix."""
+        """The bounds of the entries of a square matrix."""
         if scale not in get_args(Scaling):
             raise SpecError(unknown("scale", scale, get_args(Scaling)))
         entries = M[~np.eye(len(M), dtype=bool)] if scale == "offdiag" and len(M) > 1 else M
@@ -63,11 +68,11 @@ class Span:
 
     @property
     def flat(self) -> bool:
-        """Whether both are the same."""
+        """Whether the bounds are equal."""
         return self.high - self.low <= _ROUNDING * max(abs(self.low), abs(self.high))
 
     def share(self, values: Array) -> Matrix:
-        """Where values lie between the bounds, within [0, 1]; zeros where both are the same."""
+        """The values scaled to [0, 1] and clipped; zeros if the bounds are equal."""
         if self.flat:
             return np.zeros(np.shape(values))
         return np.clip((values - self.low) / (self.high - self.low), 0.0, 1.0)
@@ -76,17 +81,17 @@ class Span:
 def flag_data_angles(
     bases: ClassBases, counts: npt.ArrayLike | None = None, *, delta: float = 0.5, log: Log = "shifted"
 ) -> Matrix:
-    """V of FLAG: weighted angles between the classes of all pairs of clients, (clients, clients), in degrees.
+    """V of FLAG: weighted class angles between all pairs of clients, (clients, clients), in degrees.
 
     Args:
-        bases: Client → class → the columns that span its examples of that class, (inputs, vectors); None, or a matrix
-            without columns, where it has none.
-        counts: How many examples of each class each client has, (clients, classes); None for equal weights.
-        delta: δ: weights lie within 1 - δ and 1 + δ; 0 for equal ones.
-        log: Of sizes.
+        bases: Client → class → columns that span its examples of that class, (inputs, vectors); None or a matrix
+            without columns if it has none.
+        counts: Number of examples of each class, (clients, classes); None: equal weights.
+        delta: δ: weights are between 1 - δ and 1 + δ; 0: equal weights.
+        log: Logarithm of the class sizes.
 
     Raises:
-        SpecError: If bases do not fit together, counts do not fit them, or δ is not within [0, 1].
+        SpecError: If the bases or counts are invalid or do not match, or δ is not within [0, 1].
     """
     sizes = None if counts is None else _counts(counts, bases)
     angles = data_angles(bases, bases, sizes, sizes, None if sizes is None else ratio_span(sizes, log), delta, log)
@@ -97,28 +102,28 @@ def flag_data_angles(
 def flag_proximity(
     V: npt.ArrayLike | None, G: npt.ArrayLike | None, beta: float = 0.5, scale: Scaling = "whole"
 ) -> Matrix:
-    """A of FLAG: angles of data and of updates, each scaled to [0, 1], and mixed, (clients, clients).
+    """A of FLAG: data angles and update angles, each scaled to [0, 1] and combined, (clients, clients).
 
     Args:
-        V: Angles of data, (clients, clients); may be None where β is 0.
-        G: Angles of updates, (clients, clients); may be None where β is 1.
-        beta: β, the share of the data.
-        scale: Which entries give the bounds.
+        V: Data angles, (clients, clients); may be None if β is 0.
+        G: Update angles, (clients, clients); may be None if β is 1.
+        beta: β, the weight of the data angles.
+        scale: Entries that determine the bounds of the scaling.
 
     Raises:
-        SpecError: If β is not within [0, 1], or a matrix is missing, no matrix of angles, or of another size.
+        SpecError: If β is not within [0, 1], or a matrix is missing, invalid or of another size.
     """
     if not 0 <= beta <= 1:
-        raise SpecError(f"beta must lie between 0 and 1, got {beta}")
+        raise SpecError(f"beta must be between 0 and 1, got {beta}")
     parts = []
     for name, values, part in (("V", V, beta), ("G", G, 1 - beta)):
         if values is None and part:
-            raise SpecError(f"{name} is needed where beta is {beta}")
+            raise SpecError(f"{name} is required if beta is {beta}")
         if part:
             matrix = checks.distances(values, name)  # type: ignore[arg-type]
             parts.append(part * Span.of(matrix, scale).share(matrix))
     if len({len(part) for part in parts}) > 1:
-        raise SpecError(f"V and G must be of the same clients, got {len(parts[0])} and {len(parts[1])}")
+        raise SpecError(f"V and G must have the same clients, got {len(parts[0])} and {len(parts[1])}")
     mixed: Any = sum(parts)
     mixed = (mixed + mixed.T) / 2
     np.fill_diagonal(mixed, 0.0)
@@ -138,19 +143,19 @@ def data_angles(
     """(6) between two sets of clients, (first, second), in degrees.
 
     Args:
-        first: Client → class → columns of the one set.
-        second: Those of the other.
-        sizes: How many examples of each class the first have, (first, classes); None for equal weights.
-        other_sizes: How many the second have.
-        span: w_min and w_max; None for equal weights. Ratios beyond them count as the nearest of both.
+        first: Client → class → columns, of the first set.
+        second: The same for the second set.
+        sizes: Class sizes of the first set, (first, classes); None: equal weights.
+        other_sizes: Class sizes of the second set, (second, classes).
+        span: w_min and w_max; None: equal weights. Ratios outside of them are clipped.
         delta: δ.
-        log: Of sizes.
+        log: Logarithm of the class sizes.
 
     Raises:
-        SpecError: If bases do not fit together, or δ is not within [0, 1].
+        SpecError: If the bases are invalid or do not match, or δ is not within [0, 1].
     """
     if not 0 <= delta <= 1:
-        raise SpecError(f"delta must lie between 0 and 1, got {delta}")
+        raise SpecError(f"delta must be between 0 and 1, got {delta}")
     total = np.zeros((len(first), len(second)))
     for c, angles in enumerate(by_class(first, second)):
         if sizes is None or other_sizes is None or span is None or span.flat:
@@ -162,7 +167,7 @@ def data_angles(
 
 
 def size_ratios(sizes: npt.ArrayLike, others: npt.ArrayLike, log: Log = "shifted") -> Matrix:
-    """(4) of one class: the larger logarithm of two clients' sizes by the smaller, (sizes, others), at least 1."""
+    """(4) for one class: the larger logarithm of two class sizes divided by the smaller, (sizes, others)."""
     if log not in get_args(Log):
         raise SpecError(unknown("log", log, get_args(Log)))
     one, two = np.asarray(sizes, np.float64)[:, None], np.asarray(others, np.float64)[None]
@@ -172,7 +177,7 @@ def size_ratios(sizes: npt.ArrayLike, others: npt.ArrayLike, log: Log = "shifted
 
 
 def ratio_span(counts: Array, log: Log = "shifted") -> Span:
-    """The bounds w_min and w_max: of all pairs i < j and the classes that at least one of them has."""
+    """The bounds w_min and w_max over all pairs i < j and the classes that at least one of the two clients has."""
     low, high = np.inf, -np.inf
     pairs = np.triu_indices(len(counts), k=1)
     for sizes in np.asarray(counts).T:
@@ -183,11 +188,11 @@ def ratio_span(counts: Array, log: Log = "shifted") -> Span:
 
 
 def _counts(counts: npt.ArrayLike, bases: ClassBases) -> Array:
-    """Sizes of classes that fit the bases."""
+    """Validate class sizes against the bases."""
     array = np.asarray(counts)
     wanted = (len(bases), classes_of(bases))
     if array.shape != wanted:
-        raise SpecError(f"counts must be (clients, classes) = {wanted} as the bases are, got shape {array.shape}")
+        raise SpecError(f"counts must be (clients, classes) = {wanted}, like the bases, got shape {array.shape}")
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or array.min(initial=0) < 0:
-        raise SpecError("counts must be numbers of examples, none of them negative")
+        raise SpecError("counts must be finite, non-negative numbers of examples")
     return array

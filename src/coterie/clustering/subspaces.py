@@ -1,7 +1,7 @@
-"""Many subspaces at once: bases of unequal size in one array, and what all their pairs have in common.
+"""Comparison of many subspaces at once: bases of unequal size in one array, and functions of all pairs.
 
-With the bases of all clients below each other in one matrix, one product holds every Q_iᵀQ_j as a small block. Missing
-vectors are zeros: they add singular values of 0 to a block and change no other.
+With the bases of all clients stacked in one matrix, a single product holds every Q_iᵀQ_j as a small block. Missing
+vectors are zeros, which add singular values of 0 to a block and change no other.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from coterie.types import Array
 
 Matrix = npt.NDArray[np.float64]
 
-# Columns that depend on the others up to this share of their length add nothing to a span.
+# Columns whose independent part is at most this fraction of their length count as linearly dependent.
 _RANK = 1e-6
-# Numbers of one product at the most: 32 MB.
+# Maximum number of entries of one product: 32 MB.
 _NUMBERS = 2**22
-# At the most as many clients in one product with all others: of pairs within it, both halves are computed.
+# Maximum number of clients that are multiplied with all others in one product. Pairs within it are computed twice.
 _CLIENTS = 16
 
 
@@ -30,16 +30,16 @@ class Stack:
     """The bases of several clients.
 
     Attributes:
-        rows: (clients, vectors, inputs), zeros where a client has fewer vectors than another.
-        count: (clients,) how many vectors each has.
+        rows: (clients, vectors, inputs), padded with zeros.
+        count: Number of vectors of each client, (clients,).
     """
 
     rows: Matrix
     count: npt.NDArray[np.int64]
 
     @property
-    def there(self) -> npt.NDArray[np.bool_]:
-        """Which clients have any vector."""
+    def present(self) -> npt.NDArray[np.bool_]:
+        """Whether each client has at least one vector, (clients,)."""
         return self.count > 0
 
     def largest(self, others: Stack) -> Matrix:
@@ -57,32 +57,32 @@ class Stack:
         return self._pairs(others, lambda blocks, mine, theirs: top(blocks))
 
     def closest(self, others: Stack, *, signed: bool) -> Matrix:
-        """The largest entry of Q_iᵀQ_j, (clients, others), or with either sign; 0 where a client has no vector."""
+        """The largest entry of Q_iᵀQ_j, or of its absolute values, (clients, others); 0 for clients without vectors."""
 
-        def most(blocks: Matrix, mine: Array, theirs: Array) -> Matrix:
+        def largest_entry(blocks: Matrix, mine: Array, theirs: Array) -> Matrix:
             entries = blocks if signed else np.abs(blocks)
             real = _real(mine, blocks.shape[2])[:, None, :, None] & _real(theirs, blocks.shape[3])[None, :, None]
             largest = np.where(real, entries, -np.inf).max(axis=(2, 3), initial=-np.inf)
             return np.where(np.isfinite(largest), largest, 0.0)
 
-        return self._pairs(others, most)
+        return self._pairs(others, largest_entry)
 
     def summed_angles(self, others: Stack) -> Matrix:
-        """The sum of all principal angles, (clients, others), in degrees; 90 where a client has no vector."""
+        """The sum of all principal angles, (clients, others), in degrees; 90 for clients without vectors."""
 
         def total(blocks: Matrix, mine: Array, theirs: Array) -> Matrix:
-            many = np.minimum(mine[:, None], theirs[None])
+            n_angles = np.minimum(mine[:, None], theirs[None])
             if 0 in blocks.shape:
                 return np.full(blocks.shape[:2], 90.0)
-            values = np.linalg.svd(blocks, compute_uv=False)  # the largest first
+            values = np.linalg.svd(blocks, compute_uv=False)  # largest first
             angles = np.rad2deg(np.arccos(np.clip(values, 0.0, 1.0)))
-            summed = np.where(_real(many, angles.shape[2]), angles, 0.0).sum(axis=2)
-            return np.where(many > 0, summed, 90.0)
+            summed = np.where(_real(n_angles, angles.shape[2]), angles, 0.0).sum(axis=2)
+            return np.where(n_angles > 0, summed, 90.0)
 
         return self._pairs(others, total)
 
     def _pairs(self, others: Stack, of: Callable[[Matrix, Array, Array], Matrix]) -> Matrix:
-        """A number for each pair from its block (vectors, vectors); pairs within one stack are looked at once."""
+        """Apply `of` to the blocks (vectors, vectors) of all pairs; within one stack, each pair is computed once."""
         within = others is self
         (n_mine, p, inputs), (n_theirs, q, _) = self.rows.shape, others.rows.shape
         out = np.empty((n_mine, n_theirs))
@@ -93,26 +93,26 @@ class Stack:
             left, right = self.rows[mine], others.rows[theirs]
             if p and q:
                 product = left.reshape(-1, inputs) @ right.reshape(-1, inputs).T
-            else:  # nobody has any vector, and the inputs may not be known
+            else:  # no client has a vector, and the number of inputs may be unknown
                 product = np.zeros((len(left) * p, len(right) * q))
             blocks = product.reshape(len(left), p, len(right), q).swapaxes(1, 2)
             out[mine, theirs] = of(blocks, self.count[mine], others.count[theirs])
-        if within:  # the lower half from the upper, so that both agree to the bit
+        if within:  # copy the upper half to the lower one, so that the matrix is exactly symmetric
             lower = np.tril_indices(n_mine, k=-1)
             out[lower] = out.T[lower]
         return out
 
 
 def stacked(bases: Sequence[npt.ArrayLike | None], *, orthonormal: bool = True, name: str = "") -> Stack:
-    """Bases of several clients in one stack, in float64.
+    """The bases of several clients in one stack, in float64.
 
     Args:
-        bases: Client → columns, (inputs, vectors); None or no columns where it has none.
-        orthonormal: Whether to replace columns by an orthonormal basis of what they span; otherwise by unit vectors.
-        name: What they are bases of, for errors.
+        bases: Client → columns, (inputs, vectors); None or no columns if it has none.
+        orthonormal: Whether to replace the columns by an orthonormal basis of their span; otherwise by unit vectors.
+        name: Name of the class, for error messages.
 
     Raises:
-        SpecError: If some basis is not a finite real matrix, or their inputs differ in number.
+        SpecError: If a basis is not a finite real matrix, or the numbers of inputs differ.
     """
     columns = [_checked(basis, client, name) for client, basis in enumerate(bases)]
     inputs = sorted({len(each) for each in columns if each.shape[1]})
@@ -133,37 +133,37 @@ def _checked(basis: npt.ArrayLike | None, client: int, name: str) -> Array:
     if array.ndim != 2:
         raise SpecError(f"{which} must be a matrix (inputs, vectors), got shape {array.shape}")
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
-        raise SpecError(f"{which} must hold finite numbers, got some of type {array.dtype} that are not")
+        raise SpecError(f"{which} must hold finite real numbers, got type {array.dtype} with invalid entries")
     return array
 
 
 def _orthonormal(columns: list[Array]) -> list[Matrix]:
-    """An orthonormal basis of the span of each; those of one shape in one call."""
+    """An orthonormal basis of the span of each; bases of the same shape in one call."""
     made: list[Matrix] = [np.zeros((len(each), 0)) for each in columns]
-    for many in {each.shape[1] for each in columns} - {0}:
-        alike = [place for place, each in enumerate(columns) if each.shape[1] == many]
-        batch = np.stack([columns[place] for place in alike]).astype(np.float64)
+    for width in {each.shape[1] for each in columns} - {0}:
+        places = [place for place, each in enumerate(columns) if each.shape[1] == width]
+        batch = np.stack([columns[place] for place in places]).astype(np.float64)
         lengths = np.sqrt(np.square(batch).sum(axis=1, keepdims=True))
         q, r = np.linalg.qr(batch / np.where(lengths > 0, lengths, 1.0))
         full = np.abs(np.diagonal(r, axis1=1, axis2=2)).min(axis=1) > _RANK
-        for place, found, spans, own in zip(alike, q, full, batch, strict=True):
-            made[place] = found if spans and many <= len(own) else _span(own)
+        for place, found, spans, own in zip(places, q, full, batch, strict=True):
+            made[place] = found if spans and width <= len(own) else _span(own)
     return made
 
 
 def _span(columns: Matrix) -> Matrix:
-    """An orthonormal basis of what dependent columns span."""
+    """An orthonormal basis of the span of linearly dependent columns."""
     vectors, values, _ = np.linalg.svd(_unit(columns), full_matrices=False)
     return vectors[:, values > _RANK * values.max(initial=0.0)]
 
 
 def _unit(columns: Array) -> Matrix:
-    """The columns at length 1, without those of length 0."""
+    """The columns scaled to length 1, without zero columns."""
     wide = columns.astype(np.float64)
     lengths = np.sqrt(np.square(wide).sum(axis=0))
     return np.asarray(wide[:, lengths > 0] / lengths[lengths > 0])
 
 
-def _real(count: Array, many: int) -> npt.NDArray[np.bool_]:
-    """Which of so many vectors are not filling: (..., many)."""
-    return np.arange(many) < np.asarray(count)[..., None]
+def _real(count: Array, width: int) -> npt.NDArray[np.bool_]:
+    """Mask of the vectors that are not padding: (..., width)."""
+    return np.arange(width) < np.asarray(count)[..., None]

@@ -37,7 +37,7 @@ from coterie.bounds import Bound
 from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.clients.directions import choose_group, keep, update
-from coterie.clustering import agglomerative, choose, edc_embedding, kmeans, madc
+from coterie.clustering import agglomerative, choose_n_clusters, edc_embedding, kmeans, madc
 from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cached, Cohort, Federation, Mean, PerClient
@@ -170,7 +170,7 @@ class FedGroup(FedGroupSettings):
         if self.clusters == "auto":
             points = edc_embedding(updates, self.max_clusters) if distances is None else distances
             kind: Literal["embedding", "distances"] = "embedding" if distances is None else "distances"
-            k, scores = choose(
+            k, scores = choose_n_clusters(
                 points, self.max_clusters, self.rule, seed=seed.fold("auto"), kind=kind, linkage="complete"
             )
             evidence: dict[str, object] = {"scores": {str(number): score for number, score in scores.items()}}

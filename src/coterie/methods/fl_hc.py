@@ -38,7 +38,7 @@ from coterie.bounds import Bound, check
 from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.clients.directions import update
-from coterie.clustering import agglomerative, choose, cosine, l1, l2, pairwise_quantile
+from coterie.clustering import agglomerative, choose_n_clusters, cosine, l1, l2, pairwise_quantile
 from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation
@@ -181,7 +181,9 @@ class FLHC:
             return labels, {"distances": distances, "threshold": threshold}
         k, scores = self.clusters, dict[int, float]()
         if not k:
-            k, scores = choose(distances, self.max_clusters, "eigengap", seed=seed.fold("auto"), kind="distances")
+            k, scores = choose_n_clusters(
+                distances, self.max_clusters, "eigengap", seed=seed.fold("auto"), kind="distances"
+            )
         shown = {str(number): score for number, score in scores.items()}
         return agglomerative(distances, k=k, linkage=self.linkage), {"distances": distances, "scores": shown}
 

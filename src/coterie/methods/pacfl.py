@@ -40,7 +40,7 @@ from coterie.bounds import Bound, check
 from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.clients.class_subspaces import Subspaces, class_subspaces
-from coterie.clustering import ChoiceRule, Linkage, PairAngle, agglomerative, choose, pacfl_angles
+from coterie.clustering import ChoiceRule, Linkage, PairAngle, agglomerative, choose_n_clusters, pacfl_angles
 from coterie.codec import state
 from coterie.federation.protocol import Adapt, Cohort, Federation, PerClient
 from coterie.methods import cluster_training
@@ -138,7 +138,7 @@ class PACFL:
         angles = pacfl_angles([each.T for each in bases], self.angle)
         evidence: dict[str, object] = {"clients": list(got), "angles": angles}
         if self.threshold == "auto":
-            choice = choose(
+            choice = choose_n_clusters(
                 angles, self.max_clusters, self.rule, seed=seed.fold("auto"), kind="distances", linkage=self.linkage
             )
             labels = agglomerative(angles, k=choice.k, linkage=self.linkage)
