@@ -1,4 +1,4 @@
-"""Means of a bank of models: plain and weighted, robust against bad ones, and mixed between groups."""
+"""Aggregation of models: plain, weighted and robust means, and mixing between clusters."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What is measured of a run: accuracy, final scores, discrepancy, how well clusters were found, cost to a target.
+"""Metrics of runs: accuracy, final scores, discrepancy, agreement with true clusters, cost to reach a target.
 
-Pure functions of NumPy arrays, sequences or mappings by client. Where two values belong to each client, both are
-given in the same order, or both as mappings with the same clients. In an assignment, None or -1 stands for a client
-without a cluster, and in a mapping a client may also be missing. Rounds are positions in a curve, from 0. Every
-function raises `SpecError` for input that it cannot measure.
+Pure functions of NumPy arrays, sequences or mappings by client. Two arguments with one value per client must have the
+same order, or both be mappings with the same clients. In an assignment, None or -1 means that a client has no cluster;
+in a mapping, a client may also be missing. Rounds are positions in a curve, from 0. All functions raise `SpecError` for
+invalid input.
 
-The measures come from FedGroup (arXiv:2010.06870), FlexCFL ("Flexible Clustered Federated Learning for Client-Level
+The metrics are from FedGroup (arXiv:2010.06870), FlexCFL ("Flexible Clustered Federated Learning for Client-Level
 Data Distribution Shift"), SR-FCA ("An Improved Federated Clustering Algorithm with Model-based Clustering") and
 FedSim (doi:10.1016/j.neucom.2021.08.141).
 """

@@ -1,4 +1,4 @@
-"""How well clusters were found, and how clients are spread over them."""
+"""Agreement of found clusters with true clusters, cluster sizes, and migrations."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ import numpy as np
 from coterie.errors import SpecError, unknown
 from coterie.metrics.validation import Assignment, cluster_of
 
-#: How clusters are matched to true ones.
+#: Matching of found clusters to true clusters.
 MisclusteringVariant = Literal["majority", "hungarian"]
 
 
 def misclustering(predicted: Assignment, truth: Assignment, variant: MisclusteringVariant = "majority") -> float:
-    """The share of clients in a wrong cluster; a client without a cluster is in a wrong one.
+    """Fraction of clients in a wrong cluster; a client without a cluster counts as wrong.
 
-    "majority" (SR-FCA, Definition 3.1): each predicted cluster stands for the true cluster most frequent in it. That
-    is 1 - purity and does not punish too many clusters, so give their number beside it.
-    "hungarian": each predicted cluster stands for at most one true cluster and the other way round, such that most
-    clients fit; too many clusters cost.
+    Args:
+        predicted: Found cluster of each client.
+        truth: True cluster of each client.
+        variant: "majority" (SR-FCA, Definition 3.1): each found cluster is matched to the most frequent true cluster
+            among its members. This is 1 - purity and does not penalize too many clusters, so report their number, too.
+            "hungarian": the best one-to-one matching of found and true clusters, which penalizes too many clusters.
     """
     if variant not in get_args(MisclusteringVariant):
         raise SpecError(unknown("variant of misclustering", variant, get_args(MisclusteringVariant)))
@@ -45,10 +47,13 @@ def misclustering(predicted: Assignment, truth: Assignment, variant: Misclusteri
 
 
 def adjusted_rand(predicted: Assignment, truth: Assignment) -> float:
-    """The adjusted Rand index: 1 for the true clusters under any names, about 0 for clusters drawn at random.
+    """Adjusted Rand index: 1 for the true clusters in any numbering, about 0 for random clusters.
 
-    Clients without a cluster are left out, as a clustering of a cohort says nothing about the others; give the
-    coverage beside it.
+    Clients without a cluster are ignored, so report the coverage, too.
+
+    Args:
+        predicted: Found cluster of each client.
+        truth: True cluster of each client.
     """
     from sklearn.metrics import adjusted_rand_score
 
@@ -57,9 +62,13 @@ def adjusted_rand(predicted: Assignment, truth: Assignment) -> float:
 
 
 def nmi(predicted: Assignment, truth: Assignment) -> float:
-    """The mutual information of predicted and true clusters over the mean of their entropies, from 0 to 1.
+    """Normalized mutual information of found and true clusters, from 0 to 1.
 
-    Clients without a cluster are left out, as in `adjusted_rand`.
+    It is divided by the mean of the two entropies. Clients without a cluster are ignored, as in `adjusted_rand`.
+
+    Args:
+        predicted: Found cluster of each client.
+        truth: True cluster of each client.
     """
     from sklearn.metrics import normalized_mutual_info_score
 
@@ -69,17 +78,30 @@ def nmi(predicted: Assignment, truth: Assignment) -> float:
 
 @dataclass(frozen=True)
 class ClusterStats:
-    """How the clients are spread over the clusters."""
+    """Distribution of clients over clusters.
+
+    Attributes:
+        sizes: Number of clients in each cluster.
+        non_empty: Number of clusters with clients.
+        empties: Number of clusters without clients.
+        unassigned: Number of clients without a cluster.
+        collapsed: Whether there are several clusters of which at most one has clients.
+    """
 
     sizes: tuple[int, ...]
     non_empty: int
     empties: int
     unassigned: int
-    collapsed: bool  # several clusters were offered, and at most one has clients
+    collapsed: bool
 
 
 def cluster_stats(assignment: Assignment, k: int) -> ClusterStats:
-    """Sizes of the clusters 0..k-1 and what follows from them."""
+    """Sizes of the clusters 0..k-1, and the numbers of empty clusters and of clients without a cluster.
+
+    Args:
+        assignment: Cluster of each client.
+        k: Number of clusters.
+    """
     if k < 1:
         raise SpecError(f"k must be at least 1, got {k}")
     given = assignment.values() if isinstance(assignment, Mapping) else assignment
@@ -99,7 +121,14 @@ def cluster_stats(assignment: Assignment, k: int) -> ClusterStats:
 
 
 def migrations(before: Assignment, after: Assignment) -> int:
-    """How many clients went from one cluster to another; to get a first cluster, or lose it, is no migration."""
+    """Number of clients that moved from one cluster to another.
+
+    Getting a first cluster, or losing the last one, is not a migration.
+
+    Args:
+        before: Cluster of each client before.
+        after: Cluster of each client after.
+    """
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         moves = [(before[client], after[client]) for client in before if client in after]
     elif isinstance(before, Mapping) or isinstance(after, Mapping):
@@ -112,28 +141,28 @@ def migrations(before: Assignment, after: Assignment) -> int:
 
 
 def _pairs(predicted: Assignment, truth: Assignment) -> list[tuple[int | None, int]]:
-    """Predicted and true cluster of every client that the truth knows."""
+    """Found and true cluster of every client in `truth`."""
     if isinstance(predicted, Mapping) and isinstance(truth, Mapping):
-        if strange := sorted(map(str, predicted.keys() - truth.keys())):
-            raise SpecError(f"truth must know every client of predicted; it lacks {', '.join(strange)}")
+        if missing := sorted(map(str, predicted.keys() - truth.keys())):
+            raise SpecError(f"truth must contain every client of predicted; missing: {', '.join(missing)}")
         predicted, truth = [predicted.get(client) for client in truth], list(truth.values())
     elif isinstance(predicted, Mapping) or isinstance(truth, Mapping):
         raise SpecError("predicted and truth must both be mappings by client, or both be sequences")
     if len(predicted) != len(truth):
-        raise SpecError(f"predicted has {len(predicted)} clients and truth has {len(truth)}: they must be as many")
+        raise SpecError(f"predicted has {len(predicted)} clients and truth has {len(truth)}: they must be the same")
     if not len(truth):
         raise SpecError("There are no clients: at least one is needed")
     pairs = []
     for found, value in zip(predicted, truth, strict=True):
         true = cluster_of(value)
         if true is None:
-            raise SpecError("truth must name a cluster for every client, found one without")
+            raise SpecError("truth must have a cluster for every client, found one without")
         pairs.append((cluster_of(found), true))
     return pairs
 
 
 def _assigned(predicted: Assignment, truth: Assignment) -> tuple[list[int], list[int]]:
-    """Predicted and true clusters of the clients that have a predicted one."""
+    """Found and true clusters of the clients that have a found one."""
     pairs = [(found, true) for found, true in _pairs(predicted, truth) if found is not None]
     if not pairs:
         raise SpecError("No client has a cluster: at least one is needed to compare clusters")

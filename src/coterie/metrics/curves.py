@@ -1,4 +1,4 @@
-"""What a curve of scores over rounds comes to: a final score, the cost of a target, an improvement that is real."""
+"""Summaries of curves over rounds: final score, cost to reach a target, convergence, improvement, Holm's correction."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from coterie.errors import SpecError, unknown
 from coterie.metrics.validation import row_of
 from coterie.types import Array
 
-#: Which rounds make the score.
+#: Rule for the final score.
 FinalRule = Literal["last_ten", "best", "last"]
 
 
 def final_score(
     curve: Sequence[float] | Array, rule: FinalRule = "last_ten", coverage: Sequence[float] | Array | None = None
 ) -> float:
-    """The one number that stands for a curve of scores over rounds.
+    """The final score of a curve of scores over rounds.
 
     Args:
-        curve: A score for each round.
-        rule: "last_ten" is the mean of the last ten rounds (of all, if there are fewer); "best" is the maximum, the
-            papers' rule, which stops early on test examples; "last" is the last round.
-        coverage: Share of clients with an assignment in each round; if given, rounds below 1 do not count.
+        curve: Score of each round.
+        rule: "last_ten": mean of the last ten rounds (of all, if there are fewer). "best": the maximum, as in the
+            papers, which selects the round on test examples. "last": the last round.
+        coverage: Share of clients with an assignment in each round; if given, rounds below 1 are ignored.
     """
     if rule not in get_args(FinalRule):
         raise SpecError(unknown("rule for the final score", rule, get_args(FinalRule)))
@@ -43,13 +43,13 @@ def final_score(
 
 
 def rounds_to_target(curve: Sequence[float] | Array, target: float, window: int | None = None) -> int | None:
-    """The first round that reaches the target, as a position in the curve; None if none does.
+    """The first round that reaches the target, as a position in the curve; None if no round does.
 
     Args:
-        curve: A score for each round.
-        target: The score to reach; equal is enough.
-        window: If given, the first round from which on the mean of this and the `window` - 1 rounds before it
-            stays at the target until the end.
+        curve: Score of each round.
+        target: Score to reach (≥).
+        window: If given, the first round from which the mean over the last `window` rounds stays at the target until
+            the end.
     """
     scores = row_of(curve, "curve")
     if window is None:
@@ -60,7 +60,7 @@ def rounds_to_target(curve: Sequence[float] | Array, target: float, window: int 
     if window > len(scores):
         return None
     means = np.lib.stride_tricks.sliding_window_view(scores, window).mean(axis=1)
-    below = np.flatnonzero(means < target - 1e-12)  # the mean of equal scores may be a rounding error below them
+    below = np.flatnonzero(means < target - 1e-12)  # the mean of equal scores may be slightly below them
     first = int(below[-1]) + 1 if below.size else 0
     return first + window - 1 if first < len(means) else None
 
@@ -68,25 +68,31 @@ def rounds_to_target(curve: Sequence[float] | Array, target: float, window: int 
 def bytes_to_target(
     curve: Sequence[float] | Array, cumulative_bytes: Sequence[int] | Array, target: float, window: int | None = None
 ) -> int | None:
-    """The bytes sent, down and up, until the target was reached; None if it never was.
+    """Bytes sent in both directions until the target is reached; None if it is not reached.
 
     Args:
-        curve: A score for each round.
-        cumulative_bytes: All bytes sent from the start to the end of each round.
-        target: The score to reach; equal is enough.
-        window: As in `rounds_to_target`.
+        curve: Score of each round.
+        cumulative_bytes: Running total of bytes at the end of each round.
+        target: Score to reach (≥).
+        window: See `rounds_to_target`.
     """
     sent = np.asarray(cumulative_bytes)
     if sent.shape != (len(curve),):
         raise SpecError(f"cumulative_bytes needs one number for each of the {len(curve)} rounds, got {sent.shape}")
     if not (sent >= 0).all() or (np.diff(sent) < 0).any():
-        raise SpecError("cumulative_bytes must not be negative and must not fall: give the running total")
+        raise SpecError("cumulative_bytes must be non-negative and must not decrease: give the running total")
     reached = rounds_to_target(curve, target, window)
     return None if reached is None else int(sent[reached])
 
 
 def converged(losses: Sequence[float] | Array, tolerance: float = 8e-4, rounds: int = 50) -> bool:
-    """Whether the training loss stood still: its change over the last rounds, FedSim's 50, is at most the tolerance."""
+    """Whether the training loss has converged: its change over the last rounds is at most the tolerance.
+
+    Args:
+        losses: Training loss of each round.
+        tolerance: Largest change.
+        rounds: Number of rounds; the default is that of FedSim.
+    """
     if rounds < 1 or not tolerance >= 0:
         raise SpecError(f"rounds must be at least 1 and tolerance at least 0, got {rounds} and {tolerance}")
     curve = row_of(losses, "losses")
@@ -95,36 +101,41 @@ def converged(losses: Sequence[float] | Array, tolerance: float = 8e-4, rounds: 
 
 @dataclass(frozen=True)
 class Improvement:
-    """By how much one method is better than another, in the unit of the curves."""
+    """Difference between the curves of two methods, in the unit of the curves.
 
-    mean: float  # over rounds
-    deviation: float  # over rounds, as FedSim prints it: not over seeds
+    Attributes:
+        mean: Mean over rounds.
+        deviation: Standard deviation over rounds (not over seeds), as reported by FedSim.
+    """
+
+    mean: float
+    deviation: float
 
 
 def mean_improvement(
     curves: Sequence[Sequence[float]] | Array, others: Sequence[Sequence[float]] | Array
 ) -> Improvement:
-    """The mean over rounds of the difference of two curves, each the mean over its seeds.
+    """Mean improvement over rounds, from curves that are averaged over seeds.
 
     Args:
-        curves: One curve of scores for each seed, all of the same rounds.
-        others: Those of the method that is compared with.
+        curves: Curves of the method, (seeds, rounds).
+        others: Curves of the method it is compared with, (seeds, rounds).
     """
     both = [np.asarray(each, np.float64) for each in (curves, others)]
     for each in both:
         if each.ndim != 2 or not each.size or not np.isfinite(each).all():
             raise SpecError(f"An improvement needs curves of finite scores, (seeds, rounds), got shape {each.shape}")
     if both[0].shape[1] != both[1].shape[1]:
-        raise SpecError(f"Curves must be of the same rounds, got {both[0].shape[1]} and {both[1].shape[1]}")
+        raise SpecError(f"Curves must have the same rounds, got {both[0].shape[1]} and {both[1].shape[1]}")
     difference = both[0].mean(axis=0) - both[1].mean(axis=0)
     return Improvement(float(difference.mean()), float(difference.std()))
 
 
 def holm(p_values: Sequence[float] | Array) -> list[float]:
-    """p-values of several tests, corrected by Holm (1979): the chance of one false find among them all is kept."""
+    """p-values of several tests, corrected by Holm's method (1979), which controls the family-wise error rate."""
     given = row_of(p_values, "p_values")
     if not ((given >= 0) & (given <= 1)).all():
-        raise SpecError("p_values must lie between 0 and 1")
+        raise SpecError("p_values must be between 0 and 1")
     order = np.argsort(given, kind="stable")
     steps = given[order] * np.arange(len(given), 0, -1)
     corrected = np.empty_like(given)

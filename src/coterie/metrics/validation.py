@@ -1,4 +1,4 @@
-"""Input of measures: values and clusters of clients, curves over rounds, checked."""
+"""Validation of the inputs of metrics: values and clusters of clients, curves over rounds."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy.typing as npt
 from coterie.errors import SpecError
 from coterie.types import Array
 
-#: One number for each client.
+#: One number per client.
 Values: TypeAlias = Mapping[Any, float] | Sequence[float] | Array
-#: The cluster of each client.
+#: Cluster of each client.
 Assignment: TypeAlias = Mapping[Any, SupportsIndex | None] | Sequence[SupportsIndex | None] | Array
 
 Vector: TypeAlias = npt.NDArray[np.float64]
 
 
 def aligned(first: Values, second: Values, name: str, other: str) -> tuple[Vector, Vector]:
-    """Two values of each client, in the same order."""
+    """Two arguments with one value per client, in the same order of clients."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         if odd := sorted(map(str, first.keys() ^ second.keys())):
             raise SpecError(f"{name} and {other} must have the same clients; only in one of them: {', '.join(odd)}")
@@ -35,17 +35,17 @@ def aligned(first: Values, second: Values, name: str, other: str) -> tuple[Vecto
 
 
 def row_of(values: Sequence[float] | Array, name: str) -> Vector:
-    """A row of finite numbers, at least one."""
+    """A one-dimensional array of at least one number, all finite."""
     curve = np.asarray(values, dtype=np.float64)
     if curve.ndim != 1 or not len(curve):
-        raise SpecError(f"{name} must be a row of at least one number, got shape {curve.shape}")
+        raise SpecError(f"{name} must be one-dimensional with at least one number, got shape {curve.shape}")
     if not np.isfinite(curve).all():
         raise SpecError(f"{name} must be finite, entry {int(np.flatnonzero(~np.isfinite(curve))[0])} is not")
     return curve
 
 
 def cluster_of(value: SupportsIndex | None) -> int | None:
-    """A cluster's number, None for no cluster."""
+    """The number of a cluster, or None for no cluster."""
     if value is None:
         return None
     try:
