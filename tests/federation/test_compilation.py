@@ -13,10 +13,11 @@ from coterie.clients import LocalSGD, fit
 from coterie.federation import Cohort, compilation, vectorized
 from coterie.federation.compilation import compilations
 from coterie.methods import build
-from coterie.models import Normalize, backend, mclr
+from coterie.models import Normalize, mclr
 from coterie.runs.sampling import Sampler
 from coterie.runs.session import Session
 from coterie.seeds import Seed
+from coterie.threads import start_jax
 
 # From 1 to 300 training examples, of four classes.
 SIZES = (1, 2, 3, 7, 12, 20, 33, 50, 90, 140, 210, 300)
@@ -115,7 +116,7 @@ def test_starting_jax_does_not_change_the_environment(monkeypatch):
         monkeypatch.delenv("NPROC", raising=False)
         if before is not None:
             monkeypatch.setenv("NPROC", before)
-        backend.start.__wrapped__()
+        start_jax.__wrapped__()
         assert os.environ.get("NPROC") == before
         assert "PJRT_NPROC" not in os.environ
 

@@ -1,4 +1,4 @@
-"""Recurrent cells: their equations written out, against PyTorch, and derivatives."""
+"""Recurrent cells, compared with their equations and with PyTorch, and their derivatives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def sigmoid(x):
 
 
 def drawn(kind, **more):
-    """A layer, its parameters with biases that are not zero, and inputs."""
+    """A layer, its parameters with nonzero biases, and inputs."""
     layer = Recurrent(kind, UNITS, **more)
     params, _ = layer.init(Seed(0), (TIME, INPUTS), "torch")
     return layer, params, np.random.default_rng(0).normal(size=(ROWS, TIME, INPUTS)).astype(np.float32)
@@ -56,13 +56,13 @@ def by_equations(kind, params, x):
 
 @pytest.mark.parametrize("biases", [1, 2])
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_a_cell_is_its_equations(kind, biases):
+def test_a_cell_follows_its_equations(kind, biases):
     layer, params, x = drawn(kind, sequences=True, biases=biases)
     assert ("recurrent_bias" in params) == (biases == 2)
     np.testing.assert_allclose(called(layer, params, x), by_equations(kind, params, x), rtol=1e-5, atol=1e-6)
 
 
-def test_a_simple_cell_adds_up_and_squashes():
+def test_a_simple_cell_by_hand():
     layer = Recurrent("simple", 1, sequences=True)
     params = {name: np.array(value, np.float32) for name, value in (("kernel", [[2.0]]), ("recurrent", [[0.5]]))}
     params["bias"] = np.array([-1.0], np.float32)
@@ -72,7 +72,7 @@ def test_a_simple_cell_adds_up_and_squashes():
     np.testing.assert_allclose(out.ravel(), [first, np.tanh(first / 2 - 1)], rtol=1e-6)
 
 
-def test_an_lstm_with_kernels_of_zero_counts_up_to_its_limit():
+def test_an_lstm_with_zero_kernels_by_hand():
     layer, params, x = drawn("lstm", sequences=True)
     params = {name: np.zeros_like(leaf) for name, leaf in params.items()}
     params["bias"][2 * UNITS : 3 * UNITS] = 20.0
@@ -81,24 +81,24 @@ def test_an_lstm_with_kernels_of_zero_counts_up_to_its_limit():
     np.testing.assert_allclose(called(layer, params, x)[0, :, 0], np.tanh(c) / 2, rtol=1e-6)
 
 
-def test_the_last_output_is_that_of_the_last_time_step():
+def test_without_sequences_the_output_is_that_of_the_last_time_step():
     layer, params, x = drawn("lstm", sequences=True)
     last = Recurrent("lstm", UNITS)
     np.testing.assert_array_equal(called(last, params, x), called(layer, params, x)[:, -1])
 
 
-def test_both_ways_are_one_layer_forth_and_one_on_the_reversed_sequence():
+def test_a_bidirectional_layer_is_one_forward_layer_and_one_on_the_reversed_sequence():
     layer, params, x = drawn("gru", sequences=True, both_ways=True)
     one = Recurrent("gru", UNITS, sequences=True)
     forth, back = called(one, params["forward"], x), called(one, params["backward"], x[:, ::-1])
     np.testing.assert_allclose(called(layer, params, x), np.concatenate([forth, back[:, ::-1]], axis=2), rtol=1e-6)
     last = called(Recurrent("gru", UNITS, both_ways=True), params, x)
-    # Each ends where it stops: the second one at the first time step.
+    # The last output of the backward direction is at the first time step.
     np.testing.assert_allclose(last, np.concatenate([forth[:, -1], back[:, -1]], axis=1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_values_and_gradients_are_those_of_pytorch(kind):
+def test_values_and_gradients_equal_those_of_pytorch(kind):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: no comparison with its nn.LSTM and nn.GRU")
     layer, params, x = drawn(kind, sequences=True, biases=2, both_ways=True)
     ways = {"": params["forward"], "_reverse": params["backward"]}
@@ -126,7 +126,7 @@ def test_values_and_gradients_are_those_of_pytorch(kind):
 
 
 def plainly(kind, backwards):
-    """The same layer, left to JAX's own derivative."""
+    """The same layer with JAX's own derivative."""
 
     def run(x, kernel, bias, recurrent, late):
         def step(state, now):
@@ -140,7 +140,7 @@ def plainly(kind, backwards):
 
 
 @pytest.mark.parametrize(("kind", "backwards"), [("simple", True), ("lstm", False), ("gru", True)])
-def test_the_gradient_is_that_of_the_loop(kind, backwards):
+def test_the_custom_gradient_equals_jaxs_own(kind, backwards):
     draw = np.random.default_rng(2)
     rows = CELLS[kind].gates * UNITS
     shapes = ((TIME, ROWS, INPUTS), (rows, INPUTS), (rows,), (rows, UNITS), (rows,))
@@ -155,7 +155,7 @@ def test_the_gradient_is_that_of_the_loop(kind, backwards):
 
 
 @pytest.mark.slow
-def test_a_loop_has_second_derivatives_and_can_be_batched_over_models():
+def test_second_derivatives_exist_and_layers_can_be_vmapped_over_models():
     layer, params, x = drawn("simple")
 
     def loss(params):
@@ -166,7 +166,7 @@ def test_a_loop_has_second_derivatives_and_can_be_batched_over_models():
         return jnp.sum(jnp.square(plainly("simple", False)(jnp.swapaxes(x, 0, 1), *leaves)[-1]))
 
     def curved(loss):
-        """The slope of |∇ loss|², which takes the second derivative of the loss."""
+        """The gradient of |∇ loss|², which needs the second derivative of the loss."""
 
         def squared(at):
             return sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(jax.grad(loss)(at)))
@@ -180,13 +180,13 @@ def test_a_loop_has_second_derivatives_and_can_be_batched_over_models():
     np.testing.assert_allclose(jax.jit(jax.vmap(loss))(two), each, rtol=1e-5)
 
 
-def test_kernels_start_as_in_the_papers_frameworks():
+def test_kernels_are_initialized_as_in_the_papers_frameworks():
     layer = Recurrent("lstm", 100, biases=2)
     keras, _ = layer.init(Seed(0), (5, 300), "glorot")
     assert np.unique(keras["bias"][100:200]).tolist() == [1]  # the forget gate
     assert not np.delete(keras["bias"], np.s_[100:200]).any()
     assert not keras["recurrent_bias"].any()
-    # Glorot: ±sqrt(6/(300 + 400)) and ±sqrt(6/(100 + 400)), both filled to within a hundredth
+    # Glorot: ±sqrt(6/(300 + 400)) and ±sqrt(6/(100 + 400)), both reached to within a hundredth
     for name, inputs in (("kernel", 300), ("recurrent", 100)):
         bound = np.sqrt(6 / (inputs + 400))
         assert 0.99 * bound < np.abs(keras[name]).max() <= bound
@@ -195,19 +195,19 @@ def test_kernels_start_as_in_the_papers_frameworks():
         assert 0.09 < np.abs(leaf).max() <= 0.1
 
 
-def test_an_embedding_gives_the_vector_of_each_id():
+def test_an_embedding_returns_the_vector_of_each_id():
     layer = Embedding(7, 3)
     params, shape = layer.init(Seed(0), (2,), "torch")
     ids = np.array([[0, 6], [3, 3]], np.int32)
     assert shape == (2, 3)
     np.testing.assert_array_equal(called(layer, params, ids), params["vectors"][ids])
-    # Id 3 occurs twice, ids 1, 2, 4 and 5 not at all.
+    # Id 3 occurs twice, ids 1, 2, 4 and 5 do not occur.
     slope = jax.grad(lambda params: layer.apply(params, ids, Context(), "", None).sum())(params)["vectors"]
     assert np.asarray(slope)[:, 0].tolist() == [1, 0, 0, 2, 0, 0, 1]
 
 
-def test_vectors_start_standard_normal():
+def test_embedding_vectors_are_standard_normal():
     vectors = Embedding(400, 50).init(Seed(0), (2,), "torch")[0]["vectors"]
-    # Of 20,000 draws the mean deviates by 1/sqrt(20000), the variance by sqrt(2/20000); six of these are never seen.
+    # Of 20,000 draws the mean deviates by 1/sqrt(20000), the variance by sqrt(2/20000); tolerance: six deviations.
     assert abs(vectors.mean()) < 6 / np.sqrt(20_000)
     assert abs(vectors.var() - 1) < 6 * np.sqrt(2 / 20_000)

@@ -1,4 +1,4 @@
-"""The models that have a name: their sizes, beginnings and options."""
+"""Models by name: numbers of parameters, initial values and options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coterie.models.library import glorot
 from coterie.seeds import Seed
 
 DENSE = [
-    # inputs·outputs + outputs for each layer; the ids are those of the table of models
+    # inputs·outputs + outputs for each layer; the ids are those of the table of models in the papers
     pytest.param("mclr", (28, 28), 10, {}, 784 * 10 + 10, 7_850, id="MCLR-mnist"),
     pytest.param("mlp", (28, 28), 10, {"widths": (128,)}, 784 * 128 + 128 + 128 * 10 + 10, 101_770, id="MLP-mnist"),
     pytest.param("mclr", (784,), 26, {}, 784 * 26 + 26, 20_410, id="MCLR-femnist26"),
@@ -40,61 +40,61 @@ DENSE = [
 
 
 @pytest.mark.parametrize(("name", "shape", "classes", "options", "derived", "published"), DENSE)
-def test_a_model_has_as_many_parameters_as_its_paper_says(name, shape, classes, options, derived, published):
+def test_the_number_of_parameters_is_that_of_the_paper(name, shape, classes, options, derived, published):
     params = build(name, shape, classes, **options).init(Seed(0))
     assert tree.size(params) == derived == published
     assert {leaf.dtype for leaf in tree.leaves(params)} == {np.dtype(np.float32)}
 
 
 def some(name):
-    """The model of this name for images, or for ids in a row."""
+    """The model of this name for images, or for sequences of ids."""
     return build(name, (32,) if name == "char-lstm" else (32, 32), None if name == "linear-regression" else 2)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_two_builds_with_one_seed_are_identical_and_with_another_they_are_not(name):
+def test_two_builds_with_the_same_seed_are_identical_and_with_another_seed_are_not(name):
     one, other = (some(name) for _ in range(2))
     assert tree.same(one.init(Seed(7)), other.init(Seed(7)))
     assert not tree.same(one.init(Seed(7)), one.init(Seed(8)))
 
 
-def test_layers_of_one_model_begin_with_draws_of_their_own():
+def test_layers_of_one_model_have_different_initial_values():
     params = mlp((4,), 4, widths=(4, 4)).init(Seed(0))
     kernels = [params[layer]["kernel"] for layer in ("dense0", "dense1", "dense2")]
     assert not any(np.array_equal(kernels[i], kernels[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
 
 
-def test_kernels_begin_uniform_within_glorots_bound_and_biases_at_zero():
+def test_kernels_are_uniform_within_glorots_bound_and_biases_are_zero():
     # sqrt(6 / (140 + 10)) = 0.2
     kernel = mclr((140,), 10).init(Seed(3))["dense0"]["kernel"]
     assert kernel.shape == (10, 140)
     assert np.abs(kernel).max() <= np.float32(0.2)
     # All of 1,400 draws within 0.99 of the bound has probability 0.99^1400 < 1e-6.
     assert np.abs(kernel).max() > 0.99 * 0.2
-    # The mean of 1,400 draws of variance 0.2²/3 has deviation 0.2/sqrt(3·1400) = 0.0031; six of those.
+    # The mean of 1,400 draws of variance 0.2²/3 has deviation 0.2/sqrt(3·1400) = 0.0031; tolerance: six deviations.
     assert abs(kernel.mean()) < 6 * 0.2 / math.sqrt(3 * 1400)
     assert not mclr((140,), 10).init(Seed(3))["dense0"]["bias"].any()
     assert np.array_equal(glorot(Seed(3).fold("dense0", "kernel"), 10, 140), kernel)
 
 
-def test_linear_regression_begins_at_coordinates_of_zero_or_one_with_even_chance():
+def test_linear_regression_is_initialized_to_zeros_and_ones_with_equal_probability():
     kernel = linear_regression((1000,)).init(Seed(0))["linear"]["kernel"]
     assert set(kernel.tolist()) == {0.0, 1.0}
-    # 1,000 fair coins have deviation sqrt(1000)/2 = 15.8; six of those.
+    # 1,000 fair coins have deviation sqrt(1000)/2 = 15.8; tolerance: six deviations.
     assert abs(kernel.sum() - 500) < 6 * 15.9
 
 
-def test_the_loss_of_an_empty_image_begins_at_the_logarithm_of_the_number_of_classes():
+def test_the_initial_loss_of_a_zero_image_is_the_logarithm_of_the_number_of_classes():
     # Biases are 0, so all logits of a zero input are 0: the loss is ln C, for every label.
     for task in (mclr((6,), 10), mlp((6,), 10, widths=(5, 4))):
         losses = task.losses(task.init(Seed(1)), np.zeros((10, 6), np.float32), np.arange(10))
         assert np.asarray(losses) == pytest.approx([math.log(10)] * 10, rel=1e-6)  # float32
 
 
-def test_the_loss_begins_at_about_the_logarithm_of_the_number_of_classes():
+def test_the_initial_loss_is_about_the_logarithm_of_the_number_of_classes():
     # For an input of norm 1 a logit has mean 0 and variance σ² = 2/(784 + 10), a third of the squared bound, and
-    # E loss = E log Σ exp(z) - E z_y lies between ln C (Jensen) and ln C + σ²/2 (Jensen again, and uniform draws
-    # are sub-Gaussian). A loss deviates by at most 2σ: the logarithm of the sum and z_y by σ each at the most. Mean of
+    # E loss = E log Σ exp(z) - E z_y is between ln C (Jensen) and ln C + σ²/2 (Jensen again, and uniform draws
+    # are sub-Gaussian). A loss deviates by at most 2σ: the logarithm of the sum and z_y by at most σ each. Mean of
     # 100 draws of the model; six deviations of that mean.
     task = mclr((784,), 10)
     x = np.full((1, 784), 1 / 28, np.float32)
@@ -124,7 +124,7 @@ def test_a_dense_network_has_a_relu_between_its_layers_and_none_after_the_last()
     assert task.layers == ("dense0", "dense1")
 
 
-def test_outputs_have_a_row_an_example_and_a_column_a_class():
+def test_outputs_have_one_row_per_example_and_one_column_per_class():
     x = np.ones((5, 2, 3), np.float32)
     for task, shape in ((mclr((2, 3), 4), (5, 4)), (mlp((2, 3), 7), (5, 7)), (linear_regression((2, 3)), (5,))):
         assert task.outputs(task.init(Seed(0)), x).shape == shape
@@ -160,15 +160,15 @@ def test_linear_regression_adds_its_bias_only_if_it_has_one():
         ("mlp", 3, {"widths": 1.5}, "mlp.widths must be whole numbers of at least 1, got (1.5,); for no hidden"),
         ("mlp", 3, {"widths": True}, "mlp.widths must be whole numbers of at least 1, got (True,); for no hidden"),
         ("mlp", 3, {"widths": None}, "mlp.widths must be whole numbers of at least 1, got (None,); for no hidden"),
-        ("mclr", None, {}, "mclr predicts classes, but the data have numbers to predict; use linear-regression"),
-        ("mlp", None, {}, "mlp predicts classes, but the data have numbers to predict; use linear-regression"),
+        ("mclr", None, {}, "mclr is a classifier, but the data have regression targets; use linear-regression"),
+        ("mlp", None, {}, "mlp is a classifier, but the data have regression targets; use linear-regression"),
         ("mclr", 0, {}, "mclr.classes must be a whole number of at least 1, got 0"),
         ("mclr", 2.5, {}, "mclr.classes must be a whole number of at least 1, got 2.5"),
         (
             "linear-regression",
             3,
             {},
-            "linear-regression predicts numbers, but the data have 3 classes; use mclr or mlp",
+            "linear-regression is a regression, but the data have 3 classes; use mclr or mlp",
         ),
         ("mlp", 3, {"l2": -1}, "mlp.l2 must be a finite number of at least 0, got -1"),
         ("mclr", 3, {"l2": "x"}, "mclr.l2 must be a finite number of at least 0, got 'x'"),
@@ -176,19 +176,19 @@ def test_linear_regression_adds_its_bias_only_if_it_has_one():
         ("mclr", 3, {"normalize": 255}, "mclr.normalize must be a function of the inputs, got 255"),
     ],
 )
-def test_an_option_that_cannot_be_meant_is_refused_with_what_is_allowed(name, classes, options, text):
+def test_an_invalid_option_raises_an_error_that_names_the_allowed_values(name, classes, options, text):
     with pytest.raises(SpecError) as caught:
         build(name, (4,), classes, **options)
     assert str(caught.value).startswith(text)
 
 
-def test_every_model_that_is_described_can_be_built():
+def test_every_listed_model_can_be_built():
     for name, description in MODELS.items():
         assert description
         assert isinstance(some(name), Task)
 
 
-def test_the_same_settings_give_the_same_object_so_that_the_next_run_compiles_nothing():
+def test_the_same_settings_give_the_same_object_so_that_the_next_run_does_not_compile():
     unit = Normalize(0.0, 16.0)
     task = build("mlp", (8, 8), 10, widths=(4,), normalize=unit)
     assert build("mlp", (8, 8), 10, widths=(4,), normalize=Normalize(0.0, 16.0)) is task
@@ -201,9 +201,9 @@ def test_the_same_settings_give_the_same_object_so_that_the_next_run_compiles_no
         assert build("mlp", shape, classes, **other) is not task
     assert build("mclr", (8,), 2, l2=1).l2 == 1
     with pytest.raises(SpecError, match=r"l2 must be a finite number of at least 0, got True"):
-        build("mclr", (8,), 2, l2=True)  # which equals the 1 that was built
+        build("mclr", (8,), 2, l2=True)  # True equals 1, which was built before
 
 
-def test_a_normalisation_by_arrays_is_built_anew():
+def test_a_model_with_normalization_by_arrays_is_not_cached():
     by_pixel = Normalize(np.zeros(8), np.ones(8))
     assert build("mclr", (8,), 2, normalize=by_pixel) is not build("mclr", (8,), 2, normalize=by_pixel)

@@ -1,4 +1,4 @@
-"""The networks of the papers: counts as the papers' tables have them, shapes, statistics, dropout."""
+"""Convolutional networks: numbers of parameters of the papers, shapes, running statistics, dropout."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ MNIST, CIFAR = (28, 28), (32, 32, 3)
         ("resnet9-gn", CIFAR, 100, {}, 6_621_540),
     ],
 )
-def test_a_network_has_as_many_parameters_as_its_paper_says(name, shape, classes, options, count):
+def test_the_number_of_parameters_is_that_of_the_paper(name, shape, classes, options, count):
     task = models.build(name, shape, classes, **options)
     assert tree.size(models.trainable(task.init(Seed(0)))) == count
 
 
 @pytest.mark.parametrize("name", ["cnn-mnist", "cnn-femnist", "lenet5", "resnet9", "resnet9-gn"])
-def test_outputs_have_a_column_for_each_class(name):
+def test_outputs_have_one_column_per_class(name):
     task = models.build(name, CIFAR, 7)
     shape = jax.eval_shape(task.outputs, task.init(Seed(0)), np.zeros((2, *CIFAR), np.uint8)).shape
     assert shape == (2, 7)
 
 
 def by_hand(x, kernel, stride, pads):
-    """A convolution as its definition has it."""
+    """A convolution by its definition."""
     outputs, k = kernel.shape[:2]
     padded = np.pad(x, ((0, 0), pads, pads, (0, 0)))
     side = (padded.shape[1] - k) // stride + 1
@@ -64,7 +64,7 @@ def by_hand(x, kernel, stride, pads):
     # TensorFlow's `same`: ceil(6/2) = 3 outputs need (3 - 1)·2 + 5 = 9 inputs, 3 more than 6: one before, two after.
     [(1, "same", 6, (2, 2)), (1, "valid", 6, (0, 0)), (2, "same", 6, (1, 2)), (2, 2, 7, (2, 2))],
 )
-def test_a_convolution_is_its_definition(stride, padding, side, pads):
+def test_a_convolution_equals_its_definition(stride, padding, side, pads):
     draw = np.random.default_rng(0)
     layer = Conv(3, 5, stride=stride, padding=padding)
     params, shape = layer.init(Seed(0), (side, side, 2), "glorot")
@@ -74,7 +74,7 @@ def test_a_convolution_is_its_definition(stride, padding, side, pads):
     assert out.shape[1:] == shape
 
 
-def test_pooling_takes_the_largest_of_each_square_and_drops_the_edge():
+def test_pooling_takes_the_maximum_of_each_square_and_drops_the_edge():
     x = np.arange(25, dtype=np.float32).reshape(1, 5, 5, 1)
     # Rows 0-1 and 2-3, columns 0-1 and 2-3 of 0..24 counted by fives: the largest are 6, 8, 16, 18.
     assert np.asarray(pool().apply({}, x, layers.Context(), "", None)).ravel().tolist() == [6, 8, 16, 18]
@@ -89,15 +89,15 @@ def test_group_norm_gives_each_group_mean_zero_and_variance_one():
     np.testing.assert_allclose(parts.var(axis=(1, 3)), 1, rtol=1e-3)
 
 
-def test_batch_norm_normalises_over_the_examples_that_count_and_moves_its_statistics():
+def test_batch_norm_ignores_padding_and_updates_its_running_statistics():
     layer = BatchNorm(momentum=0.5)
     params, _ = layer.init(Seed(0), (1,), "glorot")
-    # Two examples count, 1 and 3, and a third one is filling: mean 2, variance 1, unbiased 2.
+    # Two examples, 1 and 3, and a third row of padding: mean 2, variance 1, unbiased 2.
     context = layers.Context(key=None, weight=np.array([1.0, 1.0, 0.0], np.float32))
     out = layer.apply(params, np.array([[1.0], [3.0], [99.0]], np.float32), context, "norm", params["stats"])
     np.testing.assert_allclose(np.asarray(out)[:2, 0], [-1, 1], rtol=1e-4)
     fresh = context.stats["norm"]
-    # Halfway from the first statistics, mean 0 and variance 1.
+    # Halfway from the initial statistics, mean 0 and variance 1.
     np.testing.assert_allclose([fresh["mean"][0], fresh["variance"][0]], [1.0, 1.5], rtol=1e-6)
 
 
@@ -109,12 +109,12 @@ def test_batch_norm_uses_its_running_statistics_outside_training():
     assert float(out[0, 0]) == pytest.approx(2.0, rel=1e-5)  # (6 - 2) / sqrt(4)
 
 
-def test_dropout_thins_only_while_training_and_keeps_the_mean():
+def test_dropout_is_active_only_in_training_and_keeps_the_mean():
     layer, x = Dropout(0.5), np.ones((200, 200), np.float32)
     assert layer.apply({}, x, layers.Context(), "drop", None) is x
     thinned = np.asarray(layer.apply({}, x, layers.Context(key=Seed(0).key()), "drop", None))
     assert set(np.unique(thinned)) == {0.0, 2.0}
-    # 40,000 draws of 0 or 2: the mean's deviation is 1/200, and six of those are never seen.
+    # 40,000 draws of 0 or 2: the mean's deviation is 1/200, tolerance: six deviations.
     assert abs(thinned.mean() - 1) < 6 / 200
 
 
@@ -127,7 +127,7 @@ def small(*inner):
 
 
 @pytest.mark.parametrize("inner", [[BatchNorm()], [GroupNorm(2)], [Dropout(0.3)]], ids=["batch", "group", "dropout"])
-def test_federations_agree_on_norms_and_dropout(inner):
+def test_backends_agree_on_norms_and_dropout(inner):
     task = small(*inner)
     start = task.init(Seed(0))
     sent = {"start": start, "local": LocalSGD(epochs=2, batch_size=8, learning_rate=0.05)}
@@ -138,7 +138,7 @@ def test_federations_agree_on_norms_and_dropout(inner):
     assert 0 < np.linalg.norm(here - there) <= 1e-5 * way or np.array_equal(here, there)
 
 
-def test_statistics_travel_with_the_model_and_stay_out_of_update_vectors():
+def test_statistics_are_sent_with_the_model_and_excluded_from_update_vectors():
     task = small(BatchNorm())
     start = task.init(Seed(0))
     got = vectorized(SMALL, task).ask(SMALL.clients, fit, Seed(1), start=start, local=LocalSGD(batch_size=8))
@@ -151,14 +151,14 @@ def test_statistics_travel_with_the_model_and_stay_out_of_update_vectors():
     ("shape", "classes", "text"),
     [
         ((64,), 3, "cnn takes images"),
-        ((8, 8), None, "cnn predicts classes"),
+        ((8, 8), None, "cnn is a classifier"),
     ],
 )
-def test_data_that_are_no_images_are_refused(shape, classes, text):
+def test_data_that_are_not_labeled_images_are_rejected(shape, classes, text):
     with pytest.raises(SpecError, match=text):
         models.build("cnn", shape, classes)
 
 
-def test_images_too_small_for_a_network_are_refused():
+def test_images_that_are_too_small_are_rejected():
     with pytest.raises(SpecError, match=r"lenet5 needs larger images than \(8, 8\)"):
         models.build("lenet5", (8, 8), 3)

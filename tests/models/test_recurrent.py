@@ -1,4 +1,4 @@
-"""The recurrent networks of the papers: counts as the papers' tables have them, federations, what is refused."""
+"""Recurrent networks: numbers of parameters of the papers, agreement of backends, invalid input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coterie.federation import sequential, vectorized
 from coterie.models.cells import Recurrent
 from coterie.models.layers import Dense, Dropout
 from coterie.models.networks import layered
-from coterie.models.recurrent import yes_or_no
+from coterie.models.recurrent import binary_logits
 from coterie.seeds import Seed
 
 TWEET, SENTENCE, WINDOW = (25, 300), (40, 300), (80,)
@@ -35,7 +35,7 @@ TWEET, SENTENCE, WINDOW = (25, 300), (40, 300), (80,)
         ("char-lstm", WINDOW, 80, {"units": 100}, 133_520),
     ],
 )
-def test_a_network_has_as_many_parameters_as_its_paper_says(name, shape, classes, options, count):
+def test_the_number_of_parameters_is_that_of_the_paper(name, shape, classes, options, count):
     task = models.build(name, shape, classes, **options)
     assert tree.size(models.trainable(task.init(Seed(0)))) == count
     kind = np.uint8 if task.tokens else np.float32
@@ -43,15 +43,15 @@ def test_a_network_has_as_many_parameters_as_its_paper_says(name, shape, classes
     assert outputs.shape == (3, classes)
 
 
-def test_frozen_vectors_are_no_parameters():
-    # 4·64 rows of K for 300 inputs in each direction, however many words there are
+def test_frozen_vectors_are_not_parameters():
+    # 4·64 rows of K for 300 inputs in each direction, independent of the number of words
     params = models.build("bilstm", TWEET, 2).init(Seed(0))
     assert params["layer00"]["forward"]["kernel"].shape == (256, 300)
     assert max(leaf.size for leaf in tree.leaves(params)) == 256 * 300
 
 
-def test_one_number_answers_yes_or_no():
-    task = layered("one", (1,), 2, [Dense(1), yes_or_no])
+def test_one_output_gives_two_logits():
+    task = layered("one", (1,), 2, [Dense(1), binary_logits])
     params = {"layer00": {"kernel": np.ones((1, 1), np.float32), "bias": np.zeros(1, np.float32)}}
     x = np.array([[math.log(3)]] * 2)
     # σ(log 3) = 3/4: the losses are -log(1/4) for no and -log(3/4) for yes
@@ -60,7 +60,7 @@ def test_one_number_answers_yes_or_no():
     assert task.hits(task.outputs(params, x), np.array([0, 1])).tolist() == [0, 1]
 
 
-def test_dropout_happens_in_training_only():
+def test_dropout_is_active_only_in_training():
     task = models.build("bigru", (3, 4), 2)
     params, x = task.init(Seed(0)), np.ones((2, 3, 4), np.float32)
     outputs = jax.jit(task.outputs)
@@ -75,7 +75,7 @@ def test_dropout_happens_in_training_only():
     ]
 
 
-# -------------------------------------------------------------------------------------------------- federations
+# --------------------------------------------------------------------------------------------------- backends
 
 TOKENS = 6
 
@@ -114,7 +114,7 @@ LOCAL = LocalSGD(epochs=2, batch_size=4, learning_rate=0.1)
 @pytest.mark.parametrize(
     ("data", "task"), [(spoken(), of_ids()), (spoken(table=VECTORS), of_vectors())], ids=["ids", "vectors"]
 )
-def test_federations_agree(data, task):
+def test_backends_agree(data, task):
     start = task.init(Seed(0))
     one, other = sequential(data, task), vectorized(data, task)
     here, there = (fed.ask(data.clients, fit, Seed(1), start=start, local=LOCAL) for fed in (one, other))
@@ -149,7 +149,8 @@ def test_bytes_do_not_depend_on_the_number_of_threads():
 
 @pytest.mark.slow
 def test_a_cycle_of_characters_is_learned():
-    # After 0 comes 1, after 1 comes 2, after 2 comes 0: the last character tells, and whoever guesses is right in 1/3.
+    # After 0 comes 1, after 1 comes 2, after 2 comes 0: the last character determines the next; guessing is right in
+    # 1/3.
     x = (np.arange(8)[None] + np.arange(60)[:, None]) % 3
     data = assemble("cycle", (x.astype(np.uint8), (x[:, -1] + 1) % 3), Index.from_lists([np.arange(60)]), tokens=3)
     task = models.build("char-lstm", (8,), 3, tokens=3, units=8)
@@ -160,35 +161,39 @@ def test_a_cycle_of_characters_is_learned():
     assert got["correct"].tolist() == [6]  # a tenth of 60
 
 
-# ------------------------------------------------------------------------------------------------------ refused
+# ------------------------------------------------------------------------------------------------ invalid input
 
 
 @pytest.mark.parametrize(
     ("name", "shape", "classes", "options", "text"),
     [
-        ("lstm", (25,), 2, {}, r"lstm takes vectors in a row, \(time, features\), .* the data have \(25,\)"),
-        ("lstm", TWEET, 3, {}, "lstm answers yes or no: it takes 2 classes, the data have 3; use bilstm or bigru"),
-        ("rnn", TWEET, None, {}, "rnn predicts classes, but the data have numbers"),
-        ("bigru", TWEET, None, {}, "bigru predicts classes, but the data have numbers"),
-        ("char-lstm", TWEET, 80, {}, r"char-lstm takes ids of characters in a row, \(time,\); the data have"),
+        ("lstm", (25,), 2, {}, r"lstm takes sequences of vectors, \(time, features\), .* the data have \(25,\)"),
+        ("lstm", TWEET, 3, {}, "lstm is a binary classifier, the data have 3 classes; use bilstm or bigru"),
+        ("rnn", TWEET, None, {}, "rnn is a classifier, but the data have regression targets"),
+        ("bigru", TWEET, None, {}, "bigru is a classifier, but the data have regression targets"),
+        ("char-lstm", TWEET, 80, {}, r"char-lstm takes sequences of character ids, \(time,\); the data have"),
         ("char-lstm", WINDOW, 80, {"units": 0}, "char-lstm.units must be a whole number of at least 1, got 0"),
         ("char-lstm", WINDOW, 80, {"biases": 3}, "char-lstm.biases must be 1 or 2, got 3"),
         ("char-lstm", WINDOW, 80, {"tokens": True}, "char-lstm.tokens must be a whole number of at least 1, got True"),
-        ("char-lstm", WINDOW, 80, {"normalize": abs}, "char-lstm.normalize must be none: its inputs are ids"),
+        (
+            "char-lstm",
+            WINDOW,
+            80,
+            {"normalize": abs},
+            "char-lstm.normalize must be none, because its inputs are token ids",
+        ),
     ],
 )
-def test_what_cannot_be_meant_is_refused(name, shape, classes, options, text):
+def test_invalid_input_is_rejected(name, shape, classes, options, text):
     with pytest.raises(SpecError, match=text):
         models.build(name, shape, classes, **options)
 
 
-def test_a_model_for_quantities_refuses_ids_and_one_for_ids_refuses_quantities():
-    with pytest.raises(SpecError, match="Model mclr takes quantities, but the inputs are ids of 6 tokens; choose"):
+def test_a_model_for_numbers_rejects_ids_and_a_model_for_ids_rejects_numbers():
+    with pytest.raises(SpecError, match="Model mclr takes numbers, but the inputs are ids of 6 tokens; choose"):
         vectorized(spoken(), models.mclr((5,), 3))
     task = models.build("char-lstm", (5,), 3, tokens=6, units=2)
-    with pytest.raises(
-        SpecError, match="Model char-lstm takes ids of tokens, whole numbers, but the inputs are float32"
-    ):
+    with pytest.raises(SpecError, match="Model char-lstm takes integer token ids, but the inputs are float32"):
         task.check(np.zeros((2, 5), np.float32), np.zeros(2, int))
-    with pytest.raises(SpecError, match="knows the tokens 0 to 5, the data have ids from 0 to 6; give it more tokens"):
+    with pytest.raises(SpecError, match="has the tokens 0 to 5, the data have ids from 0 to 6; give it more tokens"):
         task.check(np.array([[0, 1, 2, 3, 6]]), np.zeros(1, int))

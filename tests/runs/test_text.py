@@ -55,12 +55,12 @@ def test_the_record_names_the_word_vectors_and_no_vectors_are_sent(caplog):
 @pytest.mark.parametrize(
     ("spec", "text"),
     [
-        ({"data": "shakespeare", "model": "mclr"}, "Model mclr takes quantities, but the inputs are ids of 80 tokens"),
+        ({"data": "shakespeare", "model": "mclr"}, "Model mclr takes numbers, but the inputs are ids of 80 tokens"),
         (
             {"data": "goodreads-sentences", "model": {"name": "rnn", "normalize": "unit"}},
             "model.normalize must be 'auto' or 'none', since goodreads-sentences holds token ids, got 'unit'",
         ),
-        ({"data": "goodreads-sentences", "model": "char-lstm"}, "char-lstm takes ids of characters in a row"),
+        ({"data": "goodreads-sentences", "model": "char-lstm"}, "char-lstm takes sequences of character ids"),
     ],
 )
 def test_models_and_settings_that_do_not_fit_text_are_rejected(spec, text):

@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.models import backend
+from coterie.threads import start_jax
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 
@@ -63,7 +63,7 @@ def prepare() -> None:
     """Start counting, and set the compilation cache to the user's cache folder unless JAX has one already."""
     import jax
 
-    backend.start()
+    start_jax()
     _COUNTER.listen()
     if jax.config.values["jax_compilation_cache_dir"] is None and os.environ.get("COTERIE_NO_CACHE") is None:
         root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")

@@ -15,8 +15,8 @@ from coterie.data.federated import FederatedData
 from coterie.federation.client_store import ClientStore
 from coterie.federation.messages import Request
 from coterie.federation.simulated import Result, SimulatedTransport
-from coterie.models import Task, backend
-from coterie.threads import one_thread
+from coterie.models import Task
+from coterie.threads import one_thread, start_jax
 from coterie.types import Array, Params
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Sequential(SimulatedTransport):
 
     def __init__(self, data: FederatedData, task: Task, *, store: ClientStore | None = None) -> None:
         """Clients with these examples."""
-        backend.start()
+        start_jax()
         super().__init__(task, store or ClientStore(data))
 
     def on(self, task: Task) -> Sequential:

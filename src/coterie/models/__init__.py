@@ -1,10 +1,10 @@
-"""Parameters and losses as pure functions: the tasks that clients learn."""
+"""Models as tasks: pure functions for initial parameters, outputs and losses."""
 
 from __future__ import annotations
 
+from coterie.models.custom import from_flax, from_functions
 from coterie.models.library import MODELS, build, linear_regression, mclr, mlp
 from coterie.models.task import Normalize, Task, trainable
-from coterie.models.wrap import from_flax, from_functions
 
 __all__ = [
     "MODELS",

@@ -1,23 +1,23 @@
-"""Recurrent cells, and the layers made of them.
+"""Recurrent cells and layers.
 
-What the inputs x bring to the gates does not depend on the state h, so it is one product over all time steps before the
-loop over time; in the loop there is one product a step, for all gates at once:
+The contribution of the inputs x to the gates does not depend on the state h, so it is one product over all time steps
+before the loop over time. The loop has one product per step, for all gates at once:
 
     z_t = K x_t + b           (`kernel`, `bias`), all t at once
-    r_t = R h_{t-1} + b'      (`recurrent`, `recurrent_bias`; some nets have no b')
+    r_t = R h_{t-1} + b'      (`recurrent`, `recurrent_bias`; some networks have no b')
 
     simple    h_t = tanh(z + r)
     LSTM      i, f, o = σ(z + r),  g = tanh(z + r),  c_t = f c_{t-1} + i g,  h_t = o tanh(c_t)
     GRU       q, u = σ(z + r),  n = tanh(z + q r),  h_t = u h_{t-1} + (1 - u) n
 
-The gates lie below each other in K, R, b and b': i, f, g, o and q, u, n, as in PyTorch. The GRU resets after the
-product, so that b' is not redundant, as in Keras by default and in PyTorch.
+The gates are stacked in K, R, b and b' in the order i, f, g, o or q, u, n, as in PyTorch. The GRU resets after the
+product, so that b' is not redundant, as in PyTorch and by default in Keras.
 
-Backwards, too, the loop has one product a step; the gradient of R is a single product after it. By JAX's own
-derivative, which adds to a matrix as large as R at each step, a step of `char-lstm` took 1.5 times as long.
+The backward loop also has one product per step; the gradient of R is a single product after it. With JAX's own
+derivative, which adds to a matrix of the size of R at each step, a training step of `char-lstm` took 1.5 times as long.
 
-Kernels start as the papers' frameworks have it: `glorot` with zero biases, but 1 for the forget gate f (TensorFlow and
-Keras both), or PyTorch's, where everything is uniform in ±1/sqrt(units). Keras draws R orthogonal; here it is Glorot's.
+Kernels are initialized as in the papers' frameworks: `glorot` with zero biases, but 1 for the forget gate f (TensorFlow
+and Keras), or `torch`, where everything is uniform in ±1/sqrt(units). Keras draws R orthogonal; here it is Glorot.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from coterie.models.layers import Context, Init, Shape, start
+from coterie.models.layers import Context, Init, Shape, initial_kernel
 from coterie.seeds import Seed
 from coterie.types import Params
 
-#: h alone, or h and c.
+#: (h,) or (h, c).
 State = tuple[Any, ...]
 
 
@@ -43,11 +43,11 @@ class Cell:
     """A recurrent cell.
 
     Attributes:
-        gates: How many times `units` rows K and R have.
-        states: How many arrays it carries from step to step; the first is its output.
+        gates: Number of gates; K and R have gates·units rows.
+        states: Number of arrays in the state; the first is the output.
         step: (z, r, state) → state.
-        adds: Whether z and r occur as their sum only, so that their slopes are the same.
-        open: The gate whose bias starts at 1; None for none.
+        adds: Whether z and r occur only as their sum, so that their gradients are equal.
+        open: Gate whose bias is initialized to 1; None: no gate.
     """
 
     gates: int
@@ -67,7 +67,7 @@ def _lstm(z: Any, r: Any, state: State) -> State:
     import jax.numpy as jnp
     from jax.nn import sigmoid
 
-    # σ of all gates, of g too where it is not wanted: of slices, a third of the speed.
+    # σ of all gates, including g, where it is not used: taking σ of slices was three times slower.
     i, f, _, o = jnp.split(sigmoid(z + r), 4, axis=-1)
     c = f * state[1] + i * jnp.tanh(jnp.split(z + r, 4, axis=-1)[2])
     return o * jnp.tanh(c), c
@@ -91,30 +91,30 @@ CELLS = {
 
 @lru_cache
 def _layer(cell: Cell, backwards: bool) -> Callable[..., Any]:
-    """(x, K, b, R, b') → h at all time steps: (time, rows, units) from (time, rows, inputs); from the end if backwards.
+    """A function (x, K, b, R, b') → h at all time steps.
 
-    b' may be None.
+    x is (time, rows, inputs), h is (time, rows, units); b' may be None. With `backwards`, time runs from the end.
     """
     import jax
     from jax import lax
     from jax import numpy as jnp
 
-    def forward(x: Any, kernel: Any, bias: Any, recurrent: Any, late: Any) -> tuple[Any, Any]:
+    def forward(x: Any, kernel: Any, bias: Any, recurrent: Any, recurrent_bias: Any) -> tuple[Any, Any]:
         z = (_rows(x) @ kernel.T + bias).reshape(*x.shape[:2], -1)
-        turned = _laid_out(recurrent.T)
+        transposed = _contiguous(recurrent.T)
 
         def step(state: State, now: Any) -> tuple[State, Any]:
-            r = state[0] @ turned
-            r = r if late is None else r + late
+            r = state[0] @ transposed
+            r = r if recurrent_bias is None else r + recurrent_bias
             new = cell.step(now, r, state)
             return new, (new[0], r, state)
 
-        nothing = jnp.zeros((x.shape[1], recurrent.shape[1]), x.dtype)
-        _, (out, r, before) = lax.scan(step, (nothing,) * cell.states, z, reverse=backwards)
-        return out, (x, kernel, recurrent, late, z, r, before)
+        zeros = jnp.zeros((x.shape[1], recurrent.shape[1]), x.dtype)
+        _, (out, r, before) = lax.scan(step, (zeros,) * cell.states, z, reverse=backwards)
+        return out, (x, kernel, recurrent, recurrent_bias, z, r, before)
 
-    def backward(kept: Any, slope: Any) -> tuple[Any, ...]:
-        x, kernel, recurrent, late, z, r, before = kept
+    def backward(residuals: Any, grad: Any) -> tuple[Any, ...]:
+        x, kernel, recurrent, recurrent_bias, z, r, before = residuals
 
         def step(later: State, now: Any) -> tuple[State, Any]:
             out, *at = now
@@ -122,14 +122,14 @@ def _layer(cell: Cell, backwards: bool) -> Callable[..., Any]:
             dz, dr, state = pull((later[0] + out, *later[1:]))
             return (state[0] + dr @ recurrent, *state[1:]), (dr,) if cell.adds else (dz, dr)
 
-        nothing = jnp.zeros(slope.shape[1:], x.dtype)
-        _, slopes = lax.scan(step, (nothing,) * cell.states, (slope, z, r, before), reverse=not backwards)
-        dz, dr = _rows(slopes[0]), _rows(slopes[-1])
-        turned = _laid_out(dz.T)
-        turned_r = turned if cell.adds else _laid_out(dr.T)
+        zeros = jnp.zeros(grad.shape[1:], x.dtype)
+        _, grads = lax.scan(step, (zeros,) * cell.states, (grad, z, r, before), reverse=not backwards)
+        dz, dr = _rows(grads[0]), _rows(grads[-1])
+        transposed = _contiguous(dz.T)
+        transposed_r = transposed if cell.adds else _contiguous(dr.T)
         dx = (dz @ kernel).reshape(x.shape)
-        late_slope = None if late is None else dr.sum(axis=0)
-        return dx, turned @ _rows(x), dz.sum(axis=0), turned_r @ _rows(before[0]), late_slope
+        recurrent_bias_grad = None if recurrent_bias is None else dr.sum(axis=0)
+        return dx, transposed @ _rows(x), dz.sum(axis=0), transposed_r @ _rows(before[0]), recurrent_bias_grad
 
     run: Callable[..., Any] = jax.custom_vjp(lambda *given: forward(*given)[0])
     run.defvjp(forward, backward)  # type: ignore[attr-defined]
@@ -137,27 +137,28 @@ def _layer(cell: Cell, backwards: bool) -> Callable[..., Any]:
 
 
 def _rows(x: Any) -> Any:
-    """All time steps below each other."""
+    """(time, rows, features) → (time·rows, features)."""
     return x.reshape(-1, x.shape[-1])
 
 
-def _laid_out(turned: Any) -> Any:
-    """The same, laid out anew in memory: a product with it takes a tenth to a third less than with a view."""
+def _contiguous(transposed: Any) -> Any:
+    """The same array copied to its own memory, because products with a transposed view are 10 to 30 % slower."""
     from jax import lax
 
-    return lax.optimization_barrier(turned)
+    return lax.optimization_barrier(transposed)
 
 
 @dataclass(frozen=True)
 class Recurrent:
-    """A recurrent layer: (time, features) → (time, units), or (units,), its last output.
+    """A recurrent layer: (time, features) → (time, units), or (units,) for the last output only.
 
     Attributes:
-        kind: Which cell.
-        units: How many.
-        sequences: Whether to give the outputs of all time steps.
+        kind: Type of the cell.
+        units: Number of units.
+        sequences: Whether to return the outputs of all time steps.
         biases: 2 with b', 1 without.
-        both_ways: Whether another one goes from the end to the beginning; its outputs stand after those of the first.
+        both_ways: Whether the layer is bidirectional; outputs of the backward direction follow those of the forward
+            one.
     """
 
     kind: Literal["simple", "lstm", "gru"]
@@ -166,25 +167,25 @@ class Recurrent:
     biases: Literal[1, 2] = 1
     both_ways: bool = False
 
-    def init(self, seed: Seed, shape: Shape, how: Init) -> tuple[Params, Shape]:
-        """Kernels and biases, for each direction where there are two."""
+    def init(self, seed: Seed, shape: Shape, scheme: Init) -> tuple[Params, Shape]:
+        """Kernels and biases, for each direction."""
         time, inputs = shape
         if self.both_ways:
-            params = {way: self._one(seed.fold(way), inputs, how) for way in ("forward", "backward")}
+            params = {way: self._one(seed.fold(way), inputs, scheme) for way in ("forward", "backward")}
         else:
-            params = self._one(seed, inputs, how)
+            params = self._one(seed, inputs, scheme)
         width = self.units * (1 + self.both_ways)
         return params, ((time, width) if self.sequences else (width,))
 
-    def _one(self, seed: Seed, inputs: int, how: Init) -> Params:
+    def _one(self, seed: Seed, inputs: int, scheme: Init) -> Params:
         cell, units = CELLS[self.kind], self.units
         rows = cell.gates * units
 
         def drawn(name: str, shape: Shape, fan_in: int) -> Any:
-            return start(seed.fold(name), shape, fan_in if how == "glorot" else units, rows, how)
+            return initial_kernel(seed.fold(name), shape, fan_in if scheme == "glorot" else units, rows, scheme)
 
         biases = ("bias", "recurrent_bias")[: self.biases]
-        if how == "torch":
+        if scheme == "torch":
             params = {name: drawn(name, (rows,), units) for name in biases}
         else:
             params = {name: np.zeros(rows, np.float32) for name in biases}
@@ -195,7 +196,7 @@ class Recurrent:
         return params
 
     def apply(self, params: Any, x: Any, context: Context, name: str, stats: Any) -> Any:
-        """The outputs."""
+        """The outputs of the layer."""
         import jax.numpy as jnp
 
         x = jnp.swapaxes(x, 0, 1)  # time first
@@ -212,26 +213,26 @@ class Recurrent:
 
 @dataclass(frozen=True)
 class Embedding:
-    """A vector that is learned for each token: (time,) ids → (time, width)."""
+    """A learned embedding: (time,) ids → (time, width)."""
 
     tokens: int
     width: int
 
-    def init(self, seed: Seed, shape: Shape, how: Init) -> tuple[Params, Shape]:
-        """Standard normal numbers, as PyTorch has it; Glorot's otherwise."""
+    def init(self, seed: Seed, shape: Shape, scheme: Init) -> tuple[Params, Shape]:
+        """Standard normal vectors with `torch`, Glorot otherwise."""
         size = (self.tokens, self.width)
-        if how == "glorot":
-            vectors = start(seed.fold("vectors"), size, self.tokens, self.width, how)
+        if scheme == "glorot":
+            vectors = initial_kernel(seed.fold("vectors"), size, self.tokens, self.width, scheme)
         else:
             u, v = seed.fold("vectors").uniform(2 * math.prod(size)).reshape(2, *size)
             vectors = (np.sqrt(-2.0 * np.log1p(-u)) * np.cos(2.0 * np.pi * v)).astype(np.float32)
         return {"vectors": vectors}, (*shape, self.width)
 
     def apply(self, params: Any, x: Any, context: Context, name: str, stats: Any) -> Any:
-        """The vectors."""
+        """The vectors of the ids."""
         import jax.numpy as jnp
 
-        # One-hot rows instead of a gather: its gradient is a product, not a scatter. For tokens by the thousand, data
-        # hold a table of vectors that nobody learns.
+        # One-hot rows instead of a gather: the gradient is a product, not a scatter. Data with thousands of tokens have
+        # a fixed table of vectors instead.
         hot = (x[..., None] == jnp.arange(self.tokens, dtype=x.dtype)).astype(jnp.float32)
         return (_rows(hot) @ params["vectors"]).reshape(*x.shape, self.width)

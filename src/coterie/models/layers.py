@@ -1,7 +1,7 @@
-"""Layers as small pure pieces, and how they are put together.
+"""Layers of neural networks as pure functions.
 
-Convolutions on the CPU are patches and a matrix product: inside a compiled loop XLA's own convolution took more than
-ten times as long. Elsewhere XLA's own is used. Images are (rows, height, width, channels).
+On the CPU, convolutions are patches and a matrix product, because XLA's own convolution took more than ten times as
+long inside a compiled loop. On other devices XLA's convolution is used. Images are (rows, height, width, channels).
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import numpy as np
 from coterie.seeds import Seed
 from coterie.types import Array, Params
 
-#: How kernels start: uniform in ±sqrt(6 / (fan in + fan out)) with zero biases, or PyTorch's default.
+#: Initialization: uniform in ±sqrt(6 / (fan in + fan out)) with zero biases, or PyTorch's default.
 Init = Literal["glorot", "torch"]
 Shape = tuple[int, ...]
-#: Images whose patches are made at a time when there are many: those of more do not fit the cache.
-FEW = 16
+#: Number of images whose patches are computed at a time; the patches of more do not fit the cache.
+IMAGES_AT_ONCE = 16
 
 
 @dataclass
 class Context:
-    """What layers need beside their inputs.
+    """Context of a forward pass.
 
     Attributes:
-        key: Of dropout; None outside local training.
-        weight: 1 for an example and 0 for filling; None outside local training.
-        stats: New statistics, by layer, which training collects.
+        key: `jax.random` key of dropout; None outside of training.
+        weight: 1 for an example, 0 for padding; None outside of training.
+        stats: New running statistics by layer, collected in training.
     """
 
     key: Any = None
@@ -39,39 +39,50 @@ class Context:
 
 
 class Layer(Protocol):
-    """A piece of a model."""
+    """A layer of a network."""
 
-    def init(self, seed: Seed, shape: Shape, how: Init) -> tuple[Params, Shape]:
-        """Parameters (empty for none) for inputs of this shape, and the shape of the outputs."""
+    def init(self, seed: Seed, shape: Shape, scheme: Init) -> tuple[Params, Shape]:
+        """Initial parameters (may be empty) for inputs of this shape, and the shape of the outputs."""
 
     def apply(self, params: Any, x: Any, context: Context, name: str, stats: Any) -> Any:
-        """The outputs."""
+        """The outputs for inputs x; `name` is the path of the layer, `stats` its running statistics."""
 
 
-def start(seed: Seed, shape: Shape, fan_in: int, fan_out: int, how: Init) -> Array:
-    """A kernel."""
-    bound = math.sqrt(6.0 / (fan_in + fan_out)) if how == "glorot" else 1.0 / math.sqrt(fan_in)
+def initial_kernel(seed: Seed, shape: Shape, fan_in: int, fan_out: int, scheme: Init) -> Array:
+    """An initial kernel."""
+    bound = math.sqrt(6.0 / (fan_in + fan_out)) if scheme == "glorot" else 1.0 / math.sqrt(fan_in)
     return ((2.0 * seed.uniform(math.prod(shape)) - 1.0) * bound).astype(np.float32).reshape(shape)
 
 
-def start_bias(seed: Seed, outputs: int, fan_in: int, how: Init) -> Array:
-    """A bias."""
-    return np.zeros(outputs, np.float32) if how == "glorot" else start(seed, (outputs,), fan_in, outputs, how)
+def initial_bias(seed: Seed, outputs: int, fan_in: int, scheme: Init) -> Array:
+    """An initial bias."""
+    return (
+        np.zeros(outputs, np.float32)
+        if scheme == "glorot"
+        else initial_kernel(seed, (outputs,), fan_in, outputs, scheme)
+    )
 
 
 @dataclass(frozen=True)
 class Dense:
-    """All inputs to all outputs."""
+    """A dense layer.
+
+    Attributes:
+        outputs: Number of outputs.
+        bias: Whether there is a bias.
+    """
 
     outputs: int
     bias: bool = True
 
-    def init(self, seed: Seed, shape: Shape, how: Init) -> tuple[Params, Shape]:
-        """A kernel (outputs, inputs)."""
+    def init(self, seed: Seed, shape: Shape, scheme: Init) -> tuple[Params, Shape]:
+        """A kernel (outputs, inputs), and a bias."""
         inputs = math.prod(shape)
-        params: Params = {"kernel": start(seed.fold("kernel"), (self.outputs, inputs), inputs, self.outputs, how)}
+        params: Params = {
+            "kernel": initial_kernel(seed.fold("kernel"), (self.outputs, inputs), inputs, self.outputs, scheme)
+        }
         if self.bias:
-            params["bias"] = start_bias(seed.fold("bias"), self.outputs, inputs, how)
+            params["bias"] = initial_bias(seed.fold("bias"), self.outputs, inputs, scheme)
         return params, (self.outputs,)
 
     def apply(self, params: Any, x: Any, context: Context, name: str, stats: Any) -> Any:
@@ -82,7 +93,15 @@ class Dense:
 
 @dataclass(frozen=True)
 class Conv:
-    """A convolution with square kernels; `same` pads as TensorFlow does, `valid` not at all, a number on all sides."""
+    """A convolution with square kernels.
+
+    Attributes:
+        outputs: Number of filters.
+        size: Side of the kernel.
+        stride: Stride.
+        padding: `same` as in TensorFlow, `valid` for none, or a number of zeros on all sides.
+        bias: Whether there is a bias.
+    """
 
     outputs: int
     size: int
@@ -91,7 +110,7 @@ class Conv:
     bias: bool = True
 
     def pads(self, side: int) -> tuple[int, int]:
-        """Zeros before and after a side."""
+        """Number of zeros before and after a side of this length."""
         if self.padding == "valid":
             return 0, 0
         if isinstance(self.padding, int):
@@ -99,19 +118,21 @@ class Conv:
         total = max((-(-side // self.stride) - 1) * self.stride + self.size - side, 0)
         return total // 2, total - total // 2
 
-    def init(self, seed: Seed, shape: Shape, how: Init) -> tuple[Params, Shape]:
-        """A kernel (outputs, height, width, inputs): a product and both its gradients read it row by row."""
+    def init(self, seed: Seed, shape: Shape, scheme: Init) -> tuple[Params, Shape]:
+        """A kernel (outputs, height, width, inputs), read row by row by the product and its gradients, and a bias."""
         height, width, inputs = shape
         area = self.size**2
         kernel = (self.outputs, self.size, self.size, inputs)
-        params: Params = {"kernel": start(seed.fold("kernel"), kernel, area * inputs, area * self.outputs, how)}
+        params: Params = {
+            "kernel": initial_kernel(seed.fold("kernel"), kernel, area * inputs, area * self.outputs, scheme)
+        }
         if self.bias:
-            params["bias"] = start_bias(seed.fold("bias"), self.outputs, area * inputs, how)
+            params["bias"] = initial_bias(seed.fold("bias"), self.outputs, area * inputs, scheme)
         sides = [(side + sum(self.pads(side)) - self.size) // self.stride + 1 for side in (height, width)]
         return params, (*sides, self.outputs)
 
     def apply(self, params: Any, x: Any, context: Context, name: str, stats: Any) -> Any:
-        """The convolution."""
+        """The convolution of the inputs."""
         import jax
         from jax import lax
 
@@ -119,8 +140,8 @@ class Conv:
         pads = [self.pads(side) for side in x.shape[1:3]]
         if jax.default_backend() != "cpu":
             out = lax.conv_general_dilated(x, kernel, (s, s), pads, dimension_numbers=("NHWC", "OHWI", "NHWC"))
-        elif x.shape[0] > FEW and x.shape[0] % FEW == 0:
-            parts = x.reshape(-1, FEW, *x.shape[1:])
+        elif x.shape[0] > IMAGES_AT_ONCE and x.shape[0] % IMAGES_AT_ONCE == 0:
+            parts = x.reshape(-1, IMAGES_AT_ONCE, *x.shape[1:])
             out = lax.map(lambda part: self._by_patches(part, kernel, pads), parts)
             out = out.reshape(x.shape[0], *out.shape[2:])
         else:
@@ -144,13 +165,18 @@ class Conv:
 
 @dataclass(frozen=True)
 class Plain:
-    """A layer without parameters."""
+    """A layer without parameters.
+
+    Attributes:
+        function: Inputs → outputs.
+        shaped: Shape of one input → shape of one output.
+    """
 
     function: Callable[[Any], Any]
     shaped: Callable[[Shape], Shape] = lambda shape: shape
 
-    def init(self, seed: Seed, shape: Shape, how: Init) -> tuple[Params, Shape]:
-        """None."""
+    def init(self, seed: Seed, shape: Shape, scheme: Init) -> tuple[Params, Shape]:
+        """No parameters."""
         return {}, self.shaped(shape)
 
     def apply(self, params: Any, x: Any, context: Context, name: str, stats: Any) -> Any:
@@ -175,44 +201,44 @@ global_max = Plain(lambda x: x.max(axis=(1, 2)), lambda shape: shape[2:])
 
 
 def pool(size: int = 2) -> Plain:
-    """The largest of each square; what is left over at the edges is dropped."""
+    """Max pooling over squares; incomplete squares at the edges are dropped."""
     return Plain(lambda x: _pooled(x, size), lambda shape: (shape[0] // size, shape[1] // size, shape[2]))
 
 
 def scaled(factor: float) -> Plain:
-    """The inputs times a number."""
+    """Multiplication of the inputs by a constant."""
     return Plain(lambda x: x * factor)
 
 
 @dataclass(frozen=True)
 class Dropout:
-    """In local training, each input is dropped with this probability and the others are scaled up."""
+    """Dropout: in training, each input is dropped with probability `rate` and the others are scaled up."""
 
     rate: float
 
-    def init(self, seed: Seed, shape: Shape, how: Init) -> tuple[Params, Shape]:
-        """None."""
+    def init(self, seed: Seed, shape: Shape, scheme: Init) -> tuple[Params, Shape]:
+        """No parameters."""
         return {}, shape
 
     def apply(self, params: Any, x: Any, context: Context, name: str, stats: Any) -> Any:
-        """The inputs, thinned while training."""
+        """The inputs, with dropout in training."""
         if context.key is None:
             return x
         import jax
         import jax.numpy as jnp
 
-        # By the layer's name: another layer before this one moves no draw.
+        # The key depends on the layer's name, so that adding a layer before this one does not change the draws.
         key = jax.random.fold_in(context.key, int.from_bytes(name.encode()[-4:], "little") % 2**31)
         return jnp.where(jax.random.bernoulli(key, 1 - self.rate, x.shape), x / (1 - self.rate), 0.0)
 
 
 @dataclass(frozen=True)
 class GroupNorm:
-    """Normalised over groups of channels of each example."""
+    """Group normalization over `groups` groups of channels of each example."""
 
     groups: int = 32
 
-    def init(self, seed: Seed, shape: Shape, how: Init) -> tuple[Params, Shape]:
+    def init(self, seed: Seed, shape: Shape, scheme: Init) -> tuple[Params, Shape]:
         """Scale and shift of each channel."""
         return {"scale": np.ones(shape[-1], np.float32), "shift": np.zeros(shape[-1], np.float32)}, shape
 
@@ -223,18 +249,24 @@ class GroupNorm:
         rows, height, width, channels = x.shape
         parts = x.reshape(rows, height, width, self.groups, channels // self.groups)
         mean = parts.mean(axis=(1, 2, 4), keepdims=True)
-        spread = ((parts - mean) ** 2).mean(axis=(1, 2, 4), keepdims=True)
-        normal = ((parts - mean) * lax.rsqrt(spread + 1e-5)).reshape(x.shape)
+        variance = ((parts - mean) ** 2).mean(axis=(1, 2, 4), keepdims=True)
+        normal = ((parts - mean) * lax.rsqrt(variance + 1e-5)).reshape(x.shape)
         return normal * params["scale"] + params["shift"]
 
 
 @dataclass(frozen=True)
 class BatchNorm:
-    """Normalised over the batch while training, by running statistics otherwise; those are carried and averaged."""
+    """Batch normalization: over the batch in training, with running statistics otherwise.
+
+    Running statistics are part of the parameters: they are sent and averaged.
+
+    Attributes:
+        momentum: Weight of the batch in the running statistics.
+    """
 
     momentum: float = 0.1
 
-    def init(self, seed: Seed, shape: Shape, how: Init) -> tuple[Params, Shape]:
+    def init(self, seed: Seed, shape: Shape, scheme: Init) -> tuple[Params, Shape]:
         """Scale and shift of each channel, and its running mean and variance."""
         channels = shape[-1]
         ones, zeros = np.ones(channels, np.float32), np.zeros(channels, np.float32)
@@ -247,7 +279,7 @@ class BatchNorm:
 
         mean, variance = stats["mean"], stats["variance"]
         if context.weight is not None:
-            # Filling counts for nothing: every federation sees the same statistics.
+            # Padding is ignored, so that all backends have the same statistics.
             axes = tuple(range(1, x.ndim - 1))
             weight = context.weight.reshape(-1, *[1] * (x.ndim - 1))
             count = jnp.maximum(context.weight.sum(), 1.0) * math.prod(x.shape[1:-1])
@@ -263,22 +295,22 @@ class BatchNorm:
 
 @dataclass(frozen=True)
 class Residual:
-    """The inputs plus what layers make of them."""
+    """A residual block: the inputs plus the outputs of the inner layers."""
 
     layers: Sequence[Layer]
 
-    def init(self, seed: Seed, shape: Shape, how: Init) -> tuple[Params, Shape]:
-        """The layers' parameters, by their places."""
+    def init(self, seed: Seed, shape: Shape, scheme: Init) -> tuple[Params, Shape]:
+        """The parameters of the inner layers, by position."""
         params: Params = {}
         inner = shape
         for place, layer in enumerate(self.layers):
-            made, inner = layer.init(seed.fold("layer", place), inner, how)
+            made, inner = layer.init(seed.fold("layer", place), inner, scheme)
             if made:
                 params[f"layer{place:02d}"] = made
         return params, shape
 
     def apply(self, params: Any, x: Any, context: Context, name: str, stats: Any) -> Any:
-        """The sum."""
+        """The inputs plus the outputs of the inner layers."""
         out = x
         for place, layer in enumerate(self.layers):
             key = f"layer{place:02d}"

@@ -1,7 +1,7 @@
-"""The models that have a name: `build("mlp", shape, classes, widths=(200,))`.
+"""Models by name: `build("mlp", shape, classes, widths=(200,))`.
 
-Kernels are stored (outputs, inputs) and used as `x @ kernel.T`: with that layout a step of logistic regression takes
-two thirds of the time that it takes with the transposed one on a CPU.
+Kernels are stored as (outputs, inputs) and used as `x @ kernel.T`. With this layout a step of logistic regression takes
+two thirds of the time of the transposed layout on a CPU.
 """
 
 from __future__ import annotations
@@ -54,7 +54,14 @@ def _dense(name: str, shape: tuple[int, ...], classes: int, widths: Sequence[int
 
 
 def mclr(shape: tuple[int, ...], classes: int | None, *, normalize: Any = None, l2: float = 0.0) -> Task:
-    """Multinomial logistic regression on flattened inputs."""
+    """Multinomial logistic regression on flattened inputs.
+
+    Args:
+        shape: Shape of one input.
+        classes: Number of classes.
+        normalize: Function of the inputs; None: none.
+        l2: Coefficient of the l2 penalty on kernels in training.
+    """
     return _dense("mclr", shape, _classes("mclr", classes), (), normalize, l2)
 
 
@@ -66,7 +73,15 @@ def mlp(
     normalize: Any = None,
     l2: float = 0.0,
 ) -> Task:
-    """Dense layers with ReLU between them; `widths` are those of the hidden layers."""
+    """Multilayer perceptron: dense layers with ReLU.
+
+    Args:
+        shape: Shape of one input.
+        classes: Number of classes.
+        widths: Widths of the hidden layers.
+        normalize: Function of the inputs; None: none.
+        l2: Coefficient of the l2 penalty on kernels in training.
+    """
     widths = tuple(widths) if isinstance(widths, Sequence) else (widths,)
     if not widths or any(isinstance(w, bool) or not isinstance(w, int) or w < 1 for w in widths):
         raise SpecError(f"mlp.widths must be whole numbers of at least 1, got {widths}; for no hidden layer use mclr")
@@ -76,9 +91,17 @@ def mlp(
 def linear_regression(
     shape: tuple[int, ...], classes: int | None = None, *, bias: bool = False, normalize: Any = None, l2: float = 0.0
 ) -> Task:
-    """Linear regression with half the squared error; starts at Bernoulli(1/2) coordinates, as IFCA's experiments do."""
+    """Linear regression with half the squared error, initialized to Bernoulli(1/2) coordinates as in IFCA's paper.
+
+    Args:
+        shape: Shape of one input.
+        classes: Must be None.
+        bias: Whether there is a bias.
+        normalize: Function of the inputs; None: none.
+        l2: Coefficient of the l2 penalty on kernels in training.
+    """
     if classes is not None:
-        raise SpecError(f"linear-regression predicts numbers, but the data have {classes} classes; use mclr or mlp")
+        raise SpecError(f"linear-regression is a regression, but the data have {classes} classes; use mclr or mlp")
     inputs = math.prod(shape)
 
     def init(seed: Seed) -> Params:
@@ -94,28 +117,28 @@ def linear_regression(
 
 def _classes(name: str, classes: int | None) -> int:
     if classes is None:
-        raise SpecError(f"{name} predicts classes, but the data have numbers to predict; use linear-regression")
+        raise SpecError(f"{name} is a classifier, but the data have regression targets; use linear-regression")
     return classes
 
 
-#: Name → what it is.
+#: Name → description.
 MODELS: dict[str, str] = {
     "mclr": "multinomial logistic regression",
-    "mlp": "dense layers with ReLU, of any widths",
+    "mlp": "multilayer perceptron with ReLU",
     "linear-regression": "linear regression, half the squared error",
-    "cnn": "convolutions 5×5 of 32 and 64, each pooled, dense",
-    "cnn-mnist": "FlexCFL's for MNIST: convolutions 3×3 of 32 and 64, dropout, dense",
-    "cnn-femnist": "FlexCFL's for FEMNIST: six convolutions, dense 128, dropout",
-    "cnn-fmnist": "FlexCFL's for Fashion-MNIST: convolutions 5×5 of 32 and 64, dense 1024",
-    "cnn-fedsim": "FedSim's and LEAF's: two convolutions, dense 2048",
-    "lenet5": "LeNet-5, for 28×28 and 32×32 images, gray or in color",
+    "cnn": "CNN: two 5×5 convolutions (32, 64) with pooling, dense",
+    "cnn-mnist": "FlexCFL's CNN for MNIST: two 3×3 convolutions (32, 64), dropout, dense",
+    "cnn-femnist": "FlexCFL's CNN for FEMNIST: six convolutions, dense 128, dropout",
+    "cnn-fmnist": "FlexCFL's CNN for Fashion-MNIST: two 5×5 convolutions (32, 64), dense 1024",
+    "cnn-fedsim": "CNN of FedSim and LEAF: two convolutions, dense 2048",
+    "lenet5": "LeNet-5 for gray or color images of 28×28 or 32×32",
     "resnet9": "SR-FCA's ResNet-9 with batch norm",
     "resnet9-gn": "PACFL's ResNet-9 with group norm",
-    "lstm": "FedProx's and FedGroup's for Sent140: two LSTM layers of 100, dense 30, one output",
-    "bilstm": "FlexCFL's for Sent140: LSTM layers of 64 and 32 both ways, dense 64, dropout",
-    "bigru": "FlexCFL's for Sent140: GRU layers of 64 and 32 both ways, dense 64, dropout",
-    "rnn": "FedSim's for Fed-Goodreads: 128 simple recurrent units, one output",
-    "char-lstm": "SR-FCA's and LEAF's for Shakespeare: 8 numbers a character, two LSTM layers, dense",
+    "lstm": "LSTM of FedProx and FedGroup for Sent140: two layers of 100, dense 30, one output",
+    "bilstm": "FlexCFL's LSTM for Sent140: two bidirectional layers (64, 32), dense 64, dropout",
+    "bigru": "FlexCFL's GRU for Sent140: two bidirectional layers (64, 32), dense 64, dropout",
+    "rnn": "FedSim's RNN for Fed-Goodreads: 128 simple recurrent units, one output",
+    "char-lstm": "LSTM of SR-FCA and LEAF for Shakespeare: learned embedding (8), two LSTM layers, dense",
 }
 
 _BUILDERS: dict[str, Callable[..., Task]] = {
@@ -139,7 +162,17 @@ _BUILDERS: dict[str, Callable[..., Task]] = {
 
 
 def build(name: str, shape: tuple[int, ...], classes: int | None, /, **options: Any) -> Task:
-    """The task of this name for inputs of this shape."""
+    """The task with this model name.
+
+    Args:
+        name: Name in `MODELS`.
+        shape: Shape of one input.
+        classes: Number of classes; None: regression.
+        **options: Settings of the model; see `model_options`.
+
+    Raises:
+        SpecError: If the model or an option is unknown or invalid.
+    """
     if name not in _BUILDERS:
         raise SpecError(unknown("model", name, _BUILDERS))
     known = model_options(name)
@@ -155,12 +188,12 @@ def build(name: str, shape: tuple[int, ...], classes: int | None, /, **options: 
 
 @lru_cache(maxsize=64, typed=True)
 def _built(name: str, shape: tuple[int, ...], classes: int | None, **options: Any) -> Task:
-    """The same object for the same settings: what is compiled belongs to a task, and serves the next run too."""
+    """The same object for the same settings, so that a later run reuses the functions compiled for the task."""
     return _BUILDERS[name](shape, classes, **options)
 
 
 def model_options(name: str) -> dict[str, Any]:
-    """The settings of a model with their defaults."""
+    """The settings of a model and their defaults."""
     if name not in _BUILDERS:
         raise SpecError(unknown("model", name, _BUILDERS))
     entries = inspect.signature(_BUILDERS[name]).parameters.values()

@@ -1,6 +1,6 @@
-"""Networks of the papers, put together from layers; their counts of parameters are asserted by the tests.
+"""Convolutional networks of the papers. Tests compare their numbers of parameters with the papers.
 
-Images may come without an axis for channels; they get one.
+Images without a channel axis get one.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def network(
     *,
     normalize: Any = None,
     l2: float = 0.0,
-    how: Init = "glorot",
+    scheme: Init = "glorot",
 ) -> Task:
-    """A task of these layers, one after the other, on images."""
+    """A task with a sequence of layers on images; see `layered`."""
     if len(shape) not in (2, 3):
         raise SpecError(f"{name} takes images, (height, width) or (height, width, channels), the data have {shape}")
     return layered(
@@ -50,7 +50,7 @@ def network(
         first=shape if len(shape) == 3 else (*shape, 1),
         normalize=normalize,
         l2=l2,
-        how=how,
+        scheme=scheme,
     )
 
 
@@ -63,32 +63,32 @@ def layered(
     first: tuple[int, ...] | None = None,
     normalize: Any = None,
     l2: float = 0.0,
-    how: Init = "glorot",
+    scheme: Init = "glorot",
     tokens: int | None = None,
 ) -> Task:
-    """A task of these layers, one after the other, on inputs of any kind.
+    """A task with a sequence of layers.
 
     Args:
-        name: What to call it.
-        shape: Of one input.
-        classes: How many.
-        layers: From the input to the output.
-        first: The shape in which the first layer takes an input, where it is another.
-        normalize: A function of the inputs, or None.
-        l2: Penalty on kernels while training.
-        how: How kernels start.
-        tokens: Of how many tokens the inputs are ids; None: they are quantities.
+        name: Name of the task.
+        shape: Shape of one input.
+        classes: Number of classes.
+        layers: Layers from input to output.
+        first: Shape of one input for the first layer, if it differs from `shape`.
+        normalize: Function of the inputs; None: none.
+        l2: Coefficient of the l2 penalty on kernels in training.
+        scheme: Initialization.
+        tokens: Number of tokens, if inputs are token ids; None: inputs are numbers.
     """
     if classes is None:
-        raise SpecError(f"{name} predicts classes, but the data have numbers to predict; use linear-regression")
-    taken = first or shape
+        raise SpecError(f"{name} is a classifier, but the data have regression targets; use linear-regression")
+    input_shape = first or shape
     names = [f"layer{place:02d}" for place in range(len(layers))]
 
     def init(seed: Seed) -> Params:
         params: Params = {}
-        inner = taken
+        inner = input_shape
         for key, layer in zip(names, layers, strict=True):
-            made, inner = layer.init(seed.fold(key), inner, how)
+            made, inner = layer.init(seed.fold(key), inner, scheme)
             if min(inner) < 1:
                 raise SpecError(f"{name} needs larger images than {shape}")
             if made:
@@ -96,7 +96,7 @@ def layered(
         return params
 
     def call(params: Params, x: Any, context: Context) -> Any:
-        out = x.reshape(x.shape[0], *taken)
+        out = x.reshape(x.shape[0], *input_shape)
         for key, layer in zip(names, layers, strict=True):
             own = params.get(key, {})
             out = layer.apply(own, out, context, key, _stats(own))
@@ -125,7 +125,7 @@ def layered(
 
 
 def _stats(params: Params) -> Any:
-    """The running statistics in a layer's parameters: its own, or those of the layers inside it by their names."""
+    """The running statistics in the parameters of a layer: its own, or those of its inner layers by name."""
     if "stats" in params:
         return params["stats"]
     inner = {key: _stats(value) for key, value in params.items() if isinstance(value, dict)}
@@ -133,13 +133,13 @@ def _stats(params: Params) -> Any:
 
 
 def _nested(stats: dict[str, Any]) -> Params:
-    """New statistics as a part of the parameters."""
+    """New statistics (path → statistics) as a part of the parameters."""
     part: Params = {}
-    for path, fresh in stats.items():
-        here = part
+    for path, updated in stats.items():
+        node = part
         for key in path.split("/"):
-            here = here.setdefault(key, {})
-        here["stats"] = fresh
+            node = node.setdefault(key, {})
+        node["stats"] = updated
     return part
 
 
@@ -150,19 +150,19 @@ def _two_convolutions(filters: tuple[int, int], size: int, dense: int | None, cl
 
 
 def cnn(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
-    """Convolutions 5×5 of 32 and 64, each pooled, and a dense layer."""
+    """CNN: two 5×5 convolutions (32, 64 filters), each with pooling, and a dense layer."""
     return network("cnn", shape, classes, _two_convolutions((32, 64), 5, None, classes), normalize=normalize, l2=l2)
 
 
 def cnn_mnist(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
-    """FlexCFL's for MNIST: convolutions 3×3 of 32 and 64, each pooled, dropout, dense."""
+    """FlexCFL's CNN for MNIST: two 3×3 convolutions (32, 64 filters), each with pooling, dropout, dense."""
     layers = _two_convolutions((32, 64), 3, None, classes)
     layers.insert(-1, Dropout(0.5))
     return network("cnn-mnist", shape, classes, layers, normalize=normalize, l2=l2)
 
 
 def cnn_femnist(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
-    """FlexCFL's for FEMNIST: six convolutions, two of them with stride 2, dense 128, dropout."""
+    """FlexCFL's CNN for FEMNIST: six convolutions, two of them with stride 2, dense 128, dropout."""
     layers: list[Layer] = []
     for filters in (32, 64):
         layers += [Conv(filters, 3, padding="valid"), relu, Conv(filters, 3, padding="valid"), relu]
@@ -172,7 +172,7 @@ def cnn_femnist(shape: tuple[int, ...], classes: int | None, /, *, normalize: An
 
 
 def cnn_fmnist(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
-    """FlexCFL's for Fashion-MNIST: convolutions 5×5 of 32 and 64, each pooled, dense 1024."""
+    """FlexCFL's CNN for Fashion-MNIST: two 5×5 convolutions (32, 64 filters), each with pooling, dense 1024."""
     layers = _two_convolutions((32, 64), 5, 1024, classes)
     return network("cnn-fmnist", shape, classes, layers, normalize=normalize, l2=l2)
 
@@ -186,7 +186,10 @@ def cnn_fedsim(
     normalize: Any = None,
     l2: float = 0.0,
 ) -> Task:
-    """FedSim's, and with 62 classes LEAF's: two convolutions, each pooled, dense 2048; paper and code differ."""
+    """FedSim's CNN, and with 62 classes LEAF's: two convolutions, each with pooling, dense 2048.
+
+    FedSim's paper and code differ: `form` "code" has 5×5 kernels (32, 64 filters), "paper" 3×3 kernels (64, 64).
+    """
     if form not in ("code", "paper"):
         raise SpecError(f"cnn-fedsim.form must be 'code' or 'paper', got {form!r}")
     filters, size = ((32, 64), 5) if form == "code" else ((64, 64), 3)
@@ -197,15 +200,15 @@ def cnn_fedsim(
 def lenet5(
     shape: tuple[int, ...], classes: int | None, /, *, width: float = 1.0, normalize: Any = None, l2: float = 0.0
 ) -> Task:
-    """LeNet-5: convolutions 5×5 of 6 and 16, each pooled, dense 120 and 84; `width` scales the filters."""
+    """LeNet-5: two 5×5 convolutions (6, 16 filters) with pooling, dense 120 and 84; `width` scales the filters."""
     few, many = max(1, round(6 * width)), max(1, round(16 * width))
     layers: list[Layer] = [Conv(few, 5, padding="valid"), relu, pool(), Conv(many, 5, padding="valid"), relu, pool()]
     layers += [Dense(120), relu, Dense(84), relu, Dense(classes or 1)]
-    return network("lenet5", shape, classes, layers, normalize=normalize, l2=l2, how="torch")
+    return network("lenet5", shape, classes, layers, normalize=normalize, l2=l2, scheme="torch")
 
 
 def resnet9(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
-    """SR-FCA's ResNet-9 with batch norm, whose statistics are carried and averaged."""
+    """SR-FCA's ResNet-9 with batch norm, whose running statistics are sent and averaged."""
 
     def block(filters: int, size: int, **options: Any) -> list[Layer]:
         padding = options.pop("padding", size // 2)
@@ -223,7 +226,7 @@ def resnet9(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = 
         Dense(classes or 1, bias=False),
         scaled(0.2),
     ]
-    return network("resnet9", shape, classes, layers, normalize=normalize, l2=l2, how="torch")
+    return network("resnet9", shape, classes, layers, normalize=normalize, l2=l2, scheme="torch")
 
 
 def resnet9_gn(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
@@ -245,4 +248,4 @@ def resnet9_gn(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any
         pool(4),
         Dense(classes or 1),
     ]
-    return network("resnet9-gn", shape, classes, layers, normalize=normalize, l2=l2, how="torch")
+    return network("resnet9-gn", shape, classes, layers, normalize=normalize, l2=l2, scheme="torch")

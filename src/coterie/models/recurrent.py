@@ -1,7 +1,7 @@
-"""Recurrent networks of the papers, put together from layers; their counts of parameters are asserted by the tests.
+"""Recurrent networks of the papers. Tests compare their numbers of parameters with the papers.
 
-Those for words take vectors, (time, features): where words are embedded by a table that nobody learns, the table
-belongs to the data, and neither the model nor what is sent knows of it. `char-lstm` takes ids and learns its vectors.
+Networks for words take vectors, (time, features): a fixed word embedding belongs to the data, not to the model, and is
+never sent. `char-lstm` takes token ids and learns its embedding.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from coterie.models.networks import layered
 from coterie.models.task import Task
 
 
-def _odds(x: Any) -> Any:
+def _two_logits(x: Any) -> Any:
     import jax.numpy as jnp
 
     return jnp.concatenate([jnp.zeros_like(x), x], axis=1)
 
 
-#: Two classes from one number x, the logits 0 and x: their cross-entropy is that of σ(x).
-yes_or_no = Plain(_odds, lambda shape: (2,))
+#: Logits 0 and x of two classes from one output x: their cross-entropy is the binary cross-entropy of σ(x).
+binary_logits = Plain(_two_logits, lambda shape: (2,))
 
 
 def _on_vectors(
@@ -30,38 +30,38 @@ def _on_vectors(
 ) -> Task:
     if len(shape) != 2:
         raise SpecError(
-            f"{name} takes vectors in a row, (time, features), such as embedded words; the data have {shape}"
+            f"{name} takes sequences of vectors, (time, features), such as embedded words; the data have {shape}"
         )
-    if layers[-1] is yes_or_no and classes not in (2, None):
-        raise SpecError(f"{name} answers yes or no: it takes 2 classes, the data have {classes}; use bilstm or bigru")
+    if layers[-1] is binary_logits and classes not in (2, None):
+        raise SpecError(f"{name} is a binary classifier, the data have {classes} classes; use bilstm or bigru")
     return layered(name, shape, classes, layers, normalize=normalize, l2=l2)
 
 
 def lstm(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
-    """FedProx's and FedGroup's for Sent140: two LSTM layers of 100, dense 30, one output."""
+    """LSTM of FedProx and FedGroup for Sent140: two layers of 100 units, dense 30, one output."""
     layers: list[Layer] = [Recurrent("lstm", 100, sequences=True), Recurrent("lstm", 100), Dense(30), Dense(1)]
-    return _on_vectors("lstm", shape, classes, [*layers, yes_or_no], normalize, l2)
+    return _on_vectors("lstm", shape, classes, [*layers, binary_logits], normalize, l2)
 
 
-def _two_ways(kind: Literal["lstm", "gru"], biases: Literal[1, 2], classes: int | None) -> list[Layer]:
+def _bidirectional(kind: Literal["lstm", "gru"], biases: Literal[1, 2], classes: int | None) -> list[Layer]:
     first = Recurrent(kind, 64, sequences=True, biases=biases, both_ways=True)
     second = Recurrent(kind, 32, biases=biases, both_ways=True)
     return [first, second, Dense(64), relu, Dropout(0.5), Dense(classes or 1)]
 
 
 def bilstm(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
-    """FlexCFL's LSTM for Sent140: two layers of 64 and 32 units both ways, dense 64, dropout."""
-    return _on_vectors("bilstm", shape, classes, _two_ways("lstm", 1, classes), normalize, l2)
+    """FlexCFL's LSTM for Sent140: two bidirectional layers of 64 and 32 units, dense 64, dropout."""
+    return _on_vectors("bilstm", shape, classes, _bidirectional("lstm", 1, classes), normalize, l2)
 
 
 def bigru(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
-    """FlexCFL's GRU for Sent140: two layers of 64 and 32 units both ways, dense 64, dropout."""
-    return _on_vectors("bigru", shape, classes, _two_ways("gru", 2, classes), normalize, l2)
+    """FlexCFL's GRU for Sent140: two bidirectional layers of 64 and 32 units, dense 64, dropout."""
+    return _on_vectors("bigru", shape, classes, _bidirectional("gru", 2, classes), normalize, l2)
 
 
 def rnn(shape: tuple[int, ...], classes: int | None, /, *, normalize: Any = None, l2: float = 0.0) -> Task:
-    """FedSim's for Fed-Goodreads: 128 simple units, one output."""
-    return _on_vectors("rnn", shape, classes, [Recurrent("simple", 128), Dense(1), yes_or_no], normalize, l2)
+    """FedSim's RNN for Fed-Goodreads: 128 simple recurrent units, one output."""
+    return _on_vectors("rnn", shape, classes, [Recurrent("simple", 128), Dense(1), binary_logits], normalize, l2)
 
 
 def char_lstm(
@@ -75,26 +75,26 @@ def char_lstm(
     normalize: Any = None,
     l2: float = 0.0,
 ) -> Task:
-    """SR-FCA's and LEAF's for Shakespeare: 8 learned numbers a character, two LSTM layers, dense.
+    """LSTM of SR-FCA and LEAF for Shakespeare: a learned embedding of width 8, two LSTM layers, dense.
 
     Args:
-        shape: Of one input.
-        classes: How many.
-        tokens: How many characters there are.
-        units: Of each layer; 100 in the configuration of CFL.
+        shape: Shape of one input, (time,).
+        classes: Number of classes.
+        tokens: Number of characters.
+        units: Units of each LSTM layer; CFL's experiments have 100.
         biases: 2 as in PyTorch, 1 as in TensorFlow.
-        normalize: Nothing: characters are no quantities.
-        l2: Penalty on kernels while training.
+        normalize: Must be None, because inputs are token ids.
+        l2: Coefficient of the l2 penalty on kernels in training.
     """
     if len(shape) != 1:
-        raise SpecError(f"char-lstm takes ids of characters in a row, (time,); the data have {shape}")
+        raise SpecError(f"char-lstm takes sequences of character ids, (time,); the data have {shape}")
     for setting, value, allowed in (("tokens", tokens, None), ("units", units, None), ("biases", biases, (1, 2))):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1 or (allowed and value not in allowed):
-            meant = "1 or 2" if allowed else "a whole number of at least 1"
-            raise SpecError(f"char-lstm.{setting} must be {meant}, got {value!r}")
+            expected = "1 or 2" if allowed else "a whole number of at least 1"
+            raise SpecError(f"char-lstm.{setting} must be {expected}, got {value!r}")
     inner: list[Layer] = [
         Recurrent("lstm", units, sequences=True, biases=biases),
         Recurrent("lstm", units, biases=biases),
     ]
     layers = [Embedding(tokens, 8), *inner, Dense(classes or 1)]
-    return layered("char-lstm", shape, classes, layers, normalize=normalize, l2=l2, how="torch", tokens=tokens)
+    return layered("char-lstm", shape, classes, layers, normalize=normalize, l2=l2, scheme="torch", tokens=tokens)

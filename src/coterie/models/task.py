@@ -1,7 +1,7 @@
-"""`Task`: what is learned, as pure functions: parameters from a seed, outputs and losses from parameters and examples.
+"""`Task`: a model with its loss, as pure functions.
 
-A task takes inputs as they are stored (bytes of an image, say) and normalizes them itself, so that whoever looks at
-the data without a model can see them either way.
+A task takes inputs as stored, such as the bytes of an image, and normalizes them itself, so that works that do not use
+the model can access raw or normalized inputs.
 """
 
 from __future__ import annotations
@@ -20,13 +20,18 @@ from coterie.types import Array, Params
 
 @dataclass(frozen=True)
 class Normalize:
-    """(x - mean) / deviation; numbers, or arrays that broadcast over one example."""
+    """Normalization (x - mean) / deviation.
+
+    Attributes:
+        mean: A number, or an array that broadcasts over one example.
+        deviation: A number, or an array that broadcasts over one example.
+    """
 
     mean: Any = 0.0
     deviation: Any = 1.0
 
     def __call__(self, x: Any) -> Any:
-        """The inputs as the model sees them."""
+        """The normalized inputs."""
         return (x - np.asarray(self.mean, np.float32)) * (1.0 / np.asarray(self.deviation, np.float32))
 
 
@@ -35,23 +40,25 @@ class Task:
     """A model with its loss.
 
     Attributes:
-        name: What people call it.
-        init: Seed → parameters, a nested dict of float32 arrays.
-        apply: (parameters, inputs, key) → outputs, (rows, classes) logits or (rows,) predictions. `key` is a
-            `jax.random` key while a client trains and None otherwise (dropout happens in training only).
-        shape: The shape of one input.
-        classes: How many, or None for regression.
-        normalize: Applied to the inputs, as float32, before `apply`; None for none.
-        layers: The top-level keys of the parameters from input to output.
-        l2: Penalty l2·||kernels||², in training only; a kernel is what is called so or has two and more dimensions.
+        name: Name of the task.
+        init: Seed → initial parameters, a nested dict of float32 arrays.
+        apply: (parameters, inputs, key) → outputs: logits (rows, classes) or predictions (rows,). `key` is a
+            `jax.random` key in training, for dropout, and None otherwise.
+        shape: Shape of one input.
+        classes: Number of classes; None: regression.
+        normalize: Function applied to the float32 inputs before `apply`; None: none.
+        layers: Top-level keys of the parameters from input to output.
+        l2: Coefficient of the penalty l2·||kernels||² in training. Kernels are arrays named `kernel` or with at least
+            two dimensions.
         random: Whether `apply` uses its key.
-        learn: For models with running statistics: (parameters, inputs, key, weight) → outputs while training, and the
-            new statistics as a part of the parameters. They lie under keys called `stats`, are sent and averaged like
-            parameters, and are left out of update vectors (`trainable`).
-        tokens: Inputs are ids below this number and reach `apply` as int32, never scaled; None: they are quantities.
-        loss: (outputs, labels or numbers) → the loss of each example; None: cross-entropy, or half the squared error.
-        fault: For models that compiled code calls: what they raised in there since the last time that anybody asked,
-            which compiled code hands on as a text alone.
+        learn: For models with running statistics: (parameters, inputs, key, weight) → outputs in training, and the new
+            statistics as a part of the parameters. Statistics are stored under keys named `stats`, are sent and
+            averaged like parameters, and are excluded from update vectors (`trainable`).
+        tokens: Number of tokens: inputs are ids below it and are passed as int32 without normalization. None: inputs
+            are numbers.
+        loss: (outputs, labels or targets) → loss of each example. None: cross-entropy, or half the squared error.
+        fault: For models that run in host callbacks: the first exception raised since the last call of `fault`, because
+            compiled code reports only its text.
     """
 
     name: str
@@ -69,7 +76,7 @@ class Task:
     fault: Callable[[], BaseException | None] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate the settings."""
         classes, l2 = self.classes, self.l2
         if classes is not None and (
             isinstance(classes, bool) or not isinstance(classes, int | np.integer) or classes < 1
@@ -80,21 +87,21 @@ class Task:
         if self.normalize is not None and not callable(self.normalize):
             raise SpecError(f"{self.name}.normalize must be a function of the inputs, got {self.normalize!r}")
         if self.normalize is not None and self.tokens is not None:
-            raise SpecError(f"{self.name}.normalize must be none: its inputs are ids of tokens, no quantities")
+            raise SpecError(f"{self.name}.normalize must be none, because its inputs are token ids")
 
     def outputs(self, params: Params, x: Any, key: Any = None) -> Any:
-        """Logits or predictions for stored inputs."""
+        """Logits or predictions for inputs as stored."""
         return self.apply(params, self.inputs(x), key)
 
     def inputs(self, x: Any) -> Any:
-        """Stored inputs as `apply` takes them."""
+        """Inputs as stored → inputs of `apply`."""
         if self.tokens is not None:
             return x.astype(np.int32)
         inputs = x.astype(np.float32)
         return inputs if self.normalize is None else self.normalize(inputs)
 
     def training_outputs(self, params: Params, x: Any, key: Any, weight: Any) -> tuple[Any, Params]:
-        """Outputs while a client trains, and new statistics, an empty dict for most models."""
+        """Outputs in training, and the new running statistics (empty for models without)."""
         if self.learn is None:
             return self.outputs(params, x, key), {}
         return self.learn(params, self.inputs(x), key, weight)
@@ -104,7 +111,7 @@ class Task:
         return self.losses_of(self.outputs(params, x, key), y)
 
     def losses_of(self, outputs: Any, y: Any) -> Any:
-        """The data loss of each example from its outputs."""
+        """The data loss of each example from the outputs."""
         import jax
         import jax.numpy as jnp
 
@@ -113,12 +120,12 @@ class Task:
             return self.loss(outputs, y)
         if self.classes is None:
             return 0.5 * jnp.square(outputs - y)
-        # One-hot instead of a gather by label: its gradient is a subtraction, not a scatter.
+        # One-hot instead of a gather by label: the gradient is a subtraction, not a scatter.
         hot = y[:, None] == jnp.arange(self.classes, dtype=y.dtype)
         return jax.nn.logsumexp(outputs, axis=1) - jnp.sum(jnp.where(hot, outputs, 0.0), axis=1)
 
     def hits(self, outputs: Any, y: Any) -> Any:
-        """1 for each example that is classified right, else 0; zeros for regression."""
+        """1 for each correctly classified example, 0 for others; zeros for regression."""
         import jax.numpy as jnp
 
         y = jnp.asarray(y)
@@ -127,46 +134,46 @@ class Task:
         return (jnp.argmax(outputs, axis=1).astype(y.dtype) == y).astype(jnp.float32)
 
     def check(self, x: Array, y: Array, *, shape: tuple[int, ...] | None = None, tokens: int | None = None) -> None:
-        """Raise a SpecError where data do not fit this task.
+        """Raise a SpecError if data do not match this task.
 
         Args:
-            x: Stored inputs.
-            y: Labels, or numbers to predict.
-            shape: Of one input as the task gets it, where that is not how it is stored.
-            tokens: Of how many tokens the inputs are known to be ids; None: nobody says that they are.
+            x: Inputs as stored.
+            y: Labels or targets.
+            shape: Shape of one input of the task, if it differs from the stored shape.
+            tokens: Number of tokens, if the data declare that inputs are token ids.
         """
         seen = tuple(x.shape[1:]) if shape is None else shape
         if seen != self.shape:
             raise SpecError(f"Model {self.name} takes inputs of shape {self.shape}, the data have {seen}")
         if self.tokens is None and tokens is not None:
             raise SpecError(
-                f"Model {self.name} takes quantities, but the inputs are ids of {tokens} tokens; choose a model for "
+                f"Model {self.name} takes numbers, but the inputs are ids of {tokens} tokens; choose a model for "
                 "tokens, such as char-lstm"
             )
         if self.tokens is not None:
             self._check_ids(x, self.tokens)
         if self.classes is None and y.dtype.kind != "f":
-            raise SpecError(f"Model {self.name} predicts numbers, but the data have labels; choose a classifier")
+            raise SpecError(f"Model {self.name} is a regression, but the data have labels; choose a classifier")
         if self.classes is not None and y.dtype.kind == "f":
-            raise SpecError(f"Model {self.name} predicts classes, but the data have numbers; choose linear-regression")
+            raise SpecError(f"Model {self.name} is a classifier, but the data have targets; choose linear-regression")
         if self.classes is not None and len(y) and not 0 <= int(y.min()) <= int(y.max()) < self.classes:
             raise SpecError(
-                f"Model {self.name} knows the classes 0 to {self.classes - 1}, the data have labels from {y.min()} "
+                f"Model {self.name} has the classes 0 to {self.classes - 1}, the data have labels from {y.min()} "
                 f"to {y.max()}; give it more classes"
             )
 
     def _check_ids(self, x: Array, tokens: int) -> None:
         if x.dtype.kind not in "iu":
-            raise SpecError(f"Model {self.name} takes ids of tokens, whole numbers, but the inputs are {x.dtype}")
+            raise SpecError(f"Model {self.name} takes integer token ids, but the inputs are {x.dtype}")
         if x.size and not 0 <= int(x.min()) <= int(x.max()) < tokens:
             raise SpecError(
-                f"Model {self.name} knows the tokens 0 to {tokens - 1}, the data have ids from {x.min()} to {x.max()}; "
+                f"Model {self.name} has the tokens 0 to {tokens - 1}, the data have ids from {x.min()} to {x.max()}; "
                 "give it more tokens"
             )
 
 
 def trainable(params: Params) -> Params:
-    """A model, or a bank, without its running statistics: what update vectors are made of."""
+    """A model, or a bank, without its running statistics; update vectors are made of these parameters."""
     kept = {
         key: trainable(value) if isinstance(value, dict) else value for key, value in params.items() if key != "stats"
     }

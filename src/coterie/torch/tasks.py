@@ -11,9 +11,10 @@ import numpy as np
 
 from coterie import tree
 from coterie.errors import SpecError
-from coterie.models import Task, backend
+from coterie.models import Task
 from coterie.models.layers import BatchNorm, Context, Dropout
 from coterie.seeds import Seed
+from coterie.threads import start_jax
 from coterie.torch import losses
 from coterie.torch.calls import Faults, Host, called, called_loss
 from coterie.torch.converting import Chain, NotConverted, chain
@@ -77,7 +78,7 @@ def task(
     losses.check(loss, classes)
     arranged = _arranged(np.zeros((1, *shape), np.float32), channels, None).shape[1:]
     seen = look(module, name, arranged, classes, tokens, start)
-    backend.start()
+    start_jax()
     made = _chain(seen, loss, len(arranged), tokens, convert)
     faults = Faults()
     parts = (

@@ -15,7 +15,7 @@ from coterie.seeds import Seed
 
 
 class Two(linen.Module):
-    """Two dense layers, the first of which comes last in the alphabet."""
+    """Two dense layers, whose order is not alphabetical."""
 
     @linen.compact
     def __call__(self, x):
@@ -24,7 +24,7 @@ class Two(linen.Module):
 
 
 class Dropping(linen.Module):
-    """Half of the inputs are dropped in training."""
+    """Dropout of half of the inputs in training."""
 
     @linen.compact
     def __call__(self, x, train: bool):
@@ -33,7 +33,7 @@ class Dropping(linen.Module):
 
 
 class Normed(linen.Module):
-    """Batch normalization, which keeps running means."""
+    """Batch normalization with running means."""
 
     @linen.compact
     def __call__(self, x, train: bool):
@@ -44,7 +44,7 @@ TWO = from_flax(Two(), (2, 2), 3)
 DROPPING = from_flax(Dropping(), (50,), 2, name="dropping")
 
 
-def test_a_flax_module_is_a_task_with_the_modules_own_parameters():
+def test_a_task_from_a_flax_module_has_its_parameters():
     params = TWO.init(Seed(0))
     theirs = Two().init(Seed(0).key(), jnp.zeros((1, 2, 2)))["params"]
     assert tree.same(params, tree.host(theirs))
@@ -53,7 +53,7 @@ def test_a_flax_module_is_a_task_with_the_modules_own_parameters():
     assert TWO.name == "Two"
 
 
-def test_a_flax_module_gives_its_own_outputs_after_normalisation():
+def test_a_task_from_a_flax_module_has_its_outputs_after_normalization():
     params = TWO.init(Seed(1))
     x = np.arange(8, dtype=np.uint8).reshape(2, 2, 2)
     theirs = Two().apply({"params": params}, (jnp.asarray(x, jnp.float32) - 1) * 0.5)
@@ -62,16 +62,16 @@ def test_a_flax_module_gives_its_own_outputs_after_normalisation():
     assert task.outputs(params, x).shape == (2, 3)
 
 
-def test_layers_stand_from_input_to_output_and_not_in_the_order_of_the_alphabet():
+def test_layers_are_ordered_from_input_to_output_and_not_alphabetically():
     assert TWO.layers == ("zeta", "alpha")
 
 
-def test_two_builds_with_one_seed_are_identical():
+def test_two_builds_with_the_same_seed_are_identical():
     assert tree.same(from_flax(Two(), (2, 2), 3).init(Seed(5)), TWO.init(Seed(5)))
     assert not tree.same(TWO.init(Seed(5)), TWO.init(Seed(6)))
 
 
-def test_dropout_happens_where_there_is_a_key_and_only_there():
+def test_dropout_is_active_only_with_a_key():
     params = DROPPING.init(Seed(0))
     x = np.ones((4, 50), np.float32)
     plain = np.asarray(DROPPING.outputs(params, x))
@@ -86,12 +86,12 @@ def test_dropout_happens_where_there_is_a_key_and_only_there():
     assert not TWO.random
 
 
-def test_a_module_that_keeps_more_than_parameters_is_refused():
-    with pytest.raises(SpecError, match="Module Normed has variables batch_stats; only params can be used"):
+def test_a_module_with_other_variables_than_params_is_rejected():
+    with pytest.raises(SpecError, match="Module Normed has variables batch_stats; only params are supported"):
         from_flax(Normed(), (3,), 3)
 
 
-def test_a_pure_pair_is_a_task():
+def test_a_task_from_pure_functions():
     def init(key):
         return {"w": jax.random.normal(key, (3,)), "b": {"c": np.float64(2)}}
 
@@ -104,19 +104,19 @@ def test_a_pure_pair_is_a_task():
     assert outputs.tolist() == [1 + 20 + 300 + 2]
 
 
-def test_predictions_of_numbers_may_come_as_one_column():
+def test_predictions_of_a_regression_may_be_one_column():
     task = from_functions(lambda key: {"w": np.ones((2, 1))}, lambda params, x: x @ params["w"], (2,), None)
     assert task.outputs(task.init(Seed(0)), np.ones((5, 2))).shape == (5,)
 
 
-def test_a_function_of_three_arguments_gets_the_key_of_training():
+def test_a_function_of_three_arguments_gets_the_training_key():
     task = from_functions(lambda key: {"w": np.ones(1)}, lambda params, x, key: (x, key), (1,), 2)
     assert task.random
     assert task.outputs({}, np.ones((1, 1)), "the key")[1] == "the key"
     assert task.outputs({}, np.ones((1, 1)))[1] is None
 
 
-def test_parameters_do_not_share_the_memory_of_what_init_gave():
+def test_parameters_do_not_share_memory_with_the_result_of_init():
     shared = {"w": np.zeros(2, np.float32)}
     task = from_functions(lambda key: shared, lambda params, x: x, (2,), 2)
     task.init(Seed(0))["w"][:] = 9
@@ -126,37 +126,37 @@ def test_parameters_do_not_share_the_memory_of_what_init_gave():
 @pytest.mark.parametrize(
     ("made", "text"),
     [
-        (None, "init of model odd must give a nested dict of arrays, got None"),
-        ({}, "init of model odd must give a nested dict of arrays, got {}"),
-        (np.zeros(2), "init of model odd must give a nested dict of arrays, got array"),
-        ({"a": {"b": [1.0]}}, "init of model odd must give a nested dict of arrays, but a/b is"),
+        (None, "init of model odd must return a nested dict of arrays, got None"),
+        ({}, "init of model odd must return a nested dict of arrays, got {}"),
+        (np.zeros(2), "init of model odd must return a nested dict of arrays, got array"),
+        ({"a": {"b": [1.0]}}, "init of model odd must return a nested dict of arrays, but a/b is"),
     ],
 )
-def test_parameters_that_are_not_a_nested_dict_of_arrays_are_refused_when_the_task_is_made(made, text):
+def test_parameters_that_are_not_a_nested_dict_of_arrays_are_rejected(made, text):
     with pytest.raises(SpecError) as caught:
         from_functions(lambda key: made, lambda params, x: x, (2,), 2, name="odd")
     assert str(caught.value).startswith(text)
 
 
 class Spelling(linen.Module):
-    """Learned vectors for ids, added up."""
+    """The sum of learned vectors of ids."""
 
     @linen.compact
     def __call__(self, ids):
         return linen.Dense(2)(linen.Embed(5, 3)(ids).sum(axis=1))
 
 
-def test_a_module_for_tokens_gets_ids_as_whole_numbers():
+def test_a_module_for_tokens_gets_integer_ids():
     task = from_flax(Spelling(), (4,), 2, tokens=5)
     params = task.init(Seed(0))
     ids = np.array([[0, 4, 1, 1]], np.uint8)
     theirs = Spelling().apply({"params": params}, ids.astype(np.int32))
     np.testing.assert_array_equal(task.outputs(params, ids), theirs)
-    with pytest.raises(SpecError, match="knows the tokens 0 to 4, the data have ids from 5 to 5"):
+    with pytest.raises(SpecError, match="has the tokens 0 to 4, the data have ids from 5 to 5"):
         task.check(np.full((1, 4), 5), np.zeros(1, int))
 
 
-def test_a_pair_for_tokens_gets_ids_as_whole_numbers():
+def test_pure_functions_for_tokens_get_integer_ids():
     seen = []
 
     def apply(params, x):

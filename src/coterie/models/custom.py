@@ -1,4 +1,4 @@
-"""Tasks from other people's models: any flax module, or any pure pair of `init` and `apply`."""
+"""Tasks from user-defined models: any flax module, or any pure pair of `init` and `apply`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from coterie import tree
 from coterie.errors import SpecError
-from coterie.models import backend
 from coterie.models.task import Task
 from coterie.seeds import Seed
+from coterie.threads import start_jax
 from coterie.types import Params
 
 if TYPE_CHECKING:
@@ -30,32 +30,32 @@ def from_functions(
     l2: float = 0.0,
     tokens: int | None = None,
 ) -> Task:
-    """A task from a pure pair.
+    """A task from a pair of pure functions.
 
     Args:
         init: `jax.random` key → parameters, a nested dict of arrays.
-        apply: (parameters, inputs) → logits or predictions; may take a third argument without a default, a key, which
-            is None outside local training.
-        shape: The shape of one input.
-        classes: How many, or None for regression.
-        name: What to call it.
-        normalize: A function of the inputs, or None.
-        l2: Penalty on kernels while training.
-        tokens: Inputs are ids below this number, handed over as int32; None: they are quantities, as float32.
+        apply: (parameters, inputs) → logits or predictions. A third argument without a default is a `jax.random` key,
+            which is None outside of training.
+        shape: Shape of one input.
+        classes: Number of classes; None: regression.
+        name: Name of the task.
+        normalize: Function of the inputs; None: none.
+        l2: Coefficient of the l2 penalty on kernels in training.
+        tokens: Number of tokens: inputs are ids below it, passed as int32. None: inputs are numbers, passed as float32.
     """
-    taken = list(inspect.signature(apply).parameters.values())
-    takes_key = len(taken) > 2 and taken[2].default is inspect.Parameter.empty
+    arguments = list(inspect.signature(apply).parameters.values())
+    takes_key = len(arguments) > 2 and arguments[2].default is inspect.Parameter.empty
 
     def start(seed: Seed) -> Params:
         params = _checked(init(seed.key()), name)
-        # A copy, so that the parameters are plain NumPy arrays of the layout that everything here expects.
+        # A copy, so that parameters are contiguous NumPy arrays.
         return tree.map(lambda leaf: np.array(leaf, np.float32, order="C"), params)
 
     def call(params: Params, x: Any, key: Any) -> Any:
         outputs = apply(params, x, key) if takes_key else apply(params, x)
         return outputs.reshape(outputs.shape[0]) if classes is None else outputs
 
-    backend.start()
+    start_jax()
     layers = tuple(_checked(init(Seed(0).key()), name))
     return Task(name, start, call, shape, classes, normalize, layers, l2, random=takes_key, tokens=tokens)
 
@@ -70,9 +70,18 @@ def from_flax(
     l2: float = 0.0,
     tokens: int | None = None,
 ) -> Task:
-    """A task from a flax linen module that is called with a batch of inputs.
+    """A task from a flax linen module that takes a batch of inputs.
 
-    A module whose `__call__` takes `train` gets it; its dropout draws from the client's named seed.
+    If `__call__` of the module has an argument `train`, it is true in training, and dropout uses the client's seed.
+
+    Args:
+        module: The module. It may have only parameters, no other variables.
+        shape: Shape of one input.
+        classes: Number of classes; None: regression.
+        name: Name of the task; default: the name of the module's class.
+        normalize: Function of the inputs; None: none.
+        l2: Coefficient of the l2 penalty on kernels in training.
+        tokens: Number of tokens: inputs are ids below it, passed as int32. None: inputs are numbers, passed as float32.
     """
     takes_train = "train" in inspect.signature(type(module).__call__).parameters
 
@@ -81,7 +90,9 @@ def from_flax(
         variables = module.init(key, np.zeros((1, *shape), np.float32 if tokens is None else np.int32), **options)
         extra = sorted(set(variables) - {"params"})
         if extra:
-            raise SpecError(f"Module {type(module).__name__} has variables {', '.join(extra)}; only params can be used")
+            raise SpecError(
+                f"Module {type(module).__name__} has variables {', '.join(extra)}; only params are supported"
+            )
         return dict(variables["params"])
 
     def plain(params: Params, x: Any) -> Any:
@@ -105,8 +116,8 @@ def from_flax(
 
 def _checked(params: Any, name: str) -> Params:
     if not isinstance(params, dict) or not params:
-        raise SpecError(f"init of model {name} must give a nested dict of arrays, got {params!r:.60}")
+        raise SpecError(f"init of model {name} must return a nested dict of arrays, got {params!r:.60}")
     for path, leaf in tree.paths(params):
         if not hasattr(leaf, "dtype"):
-            raise SpecError(f"init of model {name} must give a nested dict of arrays, but {path} is {leaf!r:.60}")
+            raise SpecError(f"init of model {name} must return a nested dict of arrays, but {path} is {leaf!r:.60}")
     return params
