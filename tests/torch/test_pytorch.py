@@ -1,4 +1,4 @@
-"""Without PyTorch there is an error that names the extra; these tests need no PyTorch."""
+"""The error without PyTorch; these tests do not need PyTorch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import coterie
 from coterie.errors import SpecError
 
 
-def test_where_pytorch_is_missing_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)  # an import of it fails
+def test_without_pytorch_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)  # makes the import fail
     with pytest.raises(SpecError, match=r"pip install 'coterie\[torch\]'"):
         coterie.torch.task(None, None, shape=(2,), classes=2)
     with pytest.raises(SpecError, match=r"pip install 'coterie\[torch\]'"):

@@ -1,4 +1,4 @@
-"""Whole runs with modules of PyTorch, and what was learned brought back into them."""
+"""Complete runs with PyTorch modules, and loading of trained parameters."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def net():
     return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 2))
 
 
-def kinds():
-    """Six clients of two kinds: half of the image is bright, and which half means what is another in each kind."""
+def two_clusters():
+    """Six clients in two true clusters: the left half of an image is bright for one label, which differs by cluster."""
     draw = np.random.default_rng(0)
     arrays = {}
     for client in range(6):
@@ -37,14 +37,14 @@ def task_of(convert):
 CONVERTED, CALLED = task_of(True), task_of(False)
 
 
-def played(task, method, federation, rounds=2, **options):
-    run = {"rounds": rounds, "clients_per_round": 6, "federation": federation, "checkpoint_every": 1}
+def record_of(task, method, backend, rounds=2, **options):
+    run = {"rounds": rounds, "clients_per_round": 6, "backend": backend, "checkpoint_every": 1}
     spec = {"method": method, "local": {"epochs": 2, "batch_size": 5, "learning_rate": 0.1}, "run": run}
-    return coterie.run(spec, data=kinds(), task=task, **options)
+    return coterie.run(spec, data=two_clusters(), task=task, **options)
 
 
 def in_pytorch(record):
-    """All models of a record as rows of PyTorch's numbers."""
+    """All models of a record as rows of PyTorch parameters."""
     bank = record.models()
     made = [coterie.torch.load(net(), bank, row=row) for row in range(tree.rows(bank))]
     return np.stack([torch.cat([value.flatten() for value in one.state_dict().values()]).numpy() for one in made])
@@ -60,9 +60,9 @@ def in_pytorch(record):
     ],
     ids=lambda method: method["name"],
 )
-def test_every_kind_of_method_gives_the_record_that_converted_layers_give(method):
-    by_layers = played(CONVERTED, method, "vectorized")
-    by_pytorch = played(CALLED, method, "sequential")
+def test_methods_give_the_same_record_with_converted_layers_and_with_pytorch(method):
+    by_layers = record_of(CONVERTED, method, "vectorized")
+    by_pytorch = record_of(CALLED, method, "sequential")
     assert by_pytorch.summary["status"] == "done"
     assert by_pytorch.summary["traffic"] == by_layers.summary["traffic"]
     assert [row.get("assignment") for row in by_pytorch.rounds] == [row.get("assignment") for row in by_layers.rounds]
@@ -72,19 +72,19 @@ def test_every_kind_of_method_gives_the_record_that_converted_layers_give(method
     assert np.linalg.norm(one - other) <= 1e-5 * np.linalg.norm(other)
 
 
-def test_ifca_gives_each_kind_a_model_of_its_own():
-    record = played(CONVERTED, {"name": "ifca", "clusters": 2, "restarts": 3}, "vectorized", rounds=8)
+def test_ifca_finds_one_model_per_true_cluster():
+    record = record_of(CONVERTED, {"name": "ifca", "clusters": 2, "restarts": 3}, "vectorized", rounds=8)
     assert record.summary["truth"]["adjusted_rand"] == 1
     assert record.summary["accuracy"]["weighted"] > 0.9
     module = coterie.torch.load(net(), record.models(), row=record.model_of("client 1"))
-    x, y = kinds().examples("client 1", "test")
+    x, y = two_clusters().examples("client 1", "test")
     guessed = module.eval()(torch.from_numpy(x)).argmax(dim=1).numpy()
     assert (guessed == y).mean() == 1
 
 
 @pytest.mark.slow
-def test_a_run_by_pytorch_goes_on_where_it_was_stopped(tmp_path):
-    whole = played(CALLED, "fedavg", "sequential", rounds=3)
+def test_a_run_with_pytorch_can_be_resumed(tmp_path):
+    whole = record_of(CALLED, "fedavg", "sequential", rounds=3)
 
     class Stopped(Exception):
         pass
@@ -94,13 +94,13 @@ def test_a_run_by_pytorch_goes_on_where_it_was_stopped(tmp_path):
             raise Stopped
 
     with pytest.raises(Stopped):
-        played(CALLED, "fedavg", "sequential", rounds=3, out=tmp_path / "run", on_round=stop)
-    resumed = coterie.resume(tmp_path / "run", data=kinds(), task=CALLED)
+        record_of(CALLED, "fedavg", "sequential", rounds=3, out=tmp_path / "run", on_round=stop)
+    resumed = coterie.resume(tmp_path / "run", data=two_clusters(), task=CALLED)
     assert tree.same(resumed.models(), whole.models())
 
 
 @pytest.mark.parametrize("task", [CONVERTED, CALLED], ids=["converted", "called"])
-def test_a_loaded_module_gives_the_outputs_of_the_task(task):
+def test_a_loaded_module_has_the_outputs_of_the_task(task):
     bank = tree.stack([task.init(Seed(0)), task.init(Seed(1))])
     x = np.random.default_rng(0).normal(size=(5, 1, 4, 4)).astype(np.float32)
     for row in (0, 1):
@@ -109,16 +109,16 @@ def test_a_loaded_module_gives_the_outputs_of_the_task(task):
 
 
 @pytest.mark.parametrize("task", [CONVERTED, CALLED], ids=["converted", "called"])
-def test_what_does_not_fit_a_module_is_not_loaded(task):
+def test_a_model_that_does_not_match_the_module_is_not_loaded(task):
     params = task.init(Seed(0))
-    with pytest.raises(SpecError, match=r"of the module has shape .* of stacked models say which with row=…"):
+    with pytest.raises(SpecError, match=r"of the module has shape .* for a bank of models, select one with row=…"):
         coterie.torch.load(net(), tree.stack([params, params]))
     other = nn.Sequential(nn.Linear(16, 2))
     with pytest.raises(SpecError, match=r"The model has the arrays \['0/.*module Sequential has \['0\.bias', "):
         coterie.torch.load(other, params)
 
 
-def test_data_that_do_not_fit_are_refused_before_the_run():
+def test_data_that_do_not_match_are_rejected_before_the_run():
     data = coterie.data.from_arrays({"a": (np.zeros((4, 4, 4), np.float32), np.array([0, 1, 0, 1]))})
     with pytest.raises(SpecError, match=r"Sequential takes inputs of shape \(1, 4, 4\), the data have \(4, 4\)"):
         coterie.run({}, data=data, task=CONVERTED)

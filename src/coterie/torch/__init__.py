@@ -1,13 +1,13 @@
-"""PyTorch's modules as tasks: a module of your own, trained by every method.
+"""PyTorch modules as tasks, which every method can train.
 
     net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 26 * 26, 10))
     task = coterie.torch.task(net, nn.CrossEntropyLoss(), shape=(1, 28, 28), classes=10)
     record = coterie.run({"method": "ifca"}, data=data, task=task)
     coterie.torch.load(net, record.models(), row=record.model_of("a client"))
 
-A module made of layers that Coterie has, in an `nn.Sequential`, is converted and runs as fast as Coterie's own models.
-Any other is called by the compiled training loop, step by step: PyTorch computes its outputs and gradients, and seeds,
-plans, optimizers, traffic and records stay as they are. Needs the extra: `pip install 'coterie[torch]'`.
+An `nn.Sequential` of layers that Coterie has is converted and runs as fast as Coterie's own models. Any other module is
+called by the compiled training loop in each step: PyTorch computes its outputs and gradients; everything else is the
+same as for other models. Requires the extra: `pip install 'coterie[torch]'`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Losses of PyTorch: those that Coterie has itself, and any other example by example."""
+"""PyTorch losses: recognition of those that Coterie has, and losses per example for others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coterie.torch.pytorch import pytorch
 
 
 def known(loss: Any) -> Literal["cross entropy", "squared error"] | None:
-    """Which of Coterie's own losses this is, if any."""
+    """The name of Coterie's own loss that equals this one, or None."""
     torch = pytorch()
     if loss is torch.nn.functional.cross_entropy:
         return "cross entropy"
@@ -24,7 +24,11 @@ def known(loss: Any) -> Literal["cross entropy", "squared error"] | None:
 
 
 def check(loss: Any, classes: int | None) -> None:
-    """Refuse what cannot be meant."""
+    """Validate a loss.
+
+    Raises:
+        SpecError: If it is not a loss, or does not match the number of classes.
+    """
     if not callable(loss) or isinstance(loss, type):
         raise SpecError(
             f"coterie.torch.task takes a loss such as nn.CrossEntropyLoss() or a function of (outputs, targets), "
@@ -33,13 +37,15 @@ def check(loss: Any, classes: int | None) -> None:
     if getattr(loss, "reduction", "mean") not in ("mean", "none"):
         raise SpecError(
             f"The loss of a batch is the mean over its examples; {type(loss).__name__} has reduction="
-            f"{loss.reduction!r}: take 'mean'"
+            f"{loss.reduction!r}: use 'mean'"
         )
     kind = known(loss)
     if kind == "cross entropy" and classes is None:
-        raise SpecError("Cross-entropy is a loss of classes: say how many with classes=…")
+        raise SpecError("Cross-entropy is a loss for classification: give the number of classes with classes=…")
     if kind == "squared error" and classes is not None:
-        raise SpecError(f"The squared error is a loss of numbers, but there are {classes} classes: take classes=None")
+        raise SpecError(
+            f"The squared error is a loss for regression, but there are {classes} classes: use classes=None"
+        )
     if kind is None:
         _try(loss, classes)
 
@@ -51,23 +57,23 @@ def _try(loss: Any, classes: int | None) -> None:
         losses = per_example(loss)(outputs, torch.zeros(2) if classes is None else torch.zeros(2, dtype=torch.int64))
     except Exception as fault:
         raise SpecError(
-            f"The loss cannot take outputs of shape {tuple(outputs.shape)} and as many targets: {fault}"
+            f"The loss failed with outputs of shape {tuple(outputs.shape)} and {len(outputs)} targets: {fault}"
         ) from fault
     if losses.dtype != torch.float32:
-        raise SpecError(f"The loss must give numbers in float32, got {losses.dtype}")
+        raise SpecError(f"The loss must return float32, got {losses.dtype}")
 
 
 def squared_error(outputs: Any, y: Any) -> Any:
-    """PyTorch's, which is twice that of Coterie's own models."""
+    """PyTorch's squared error, which is twice that of Coterie's own models."""
     import jax.numpy as jnp
 
     return jnp.square(outputs - y)
 
 
 def per_example(loss: Any) -> Callable[[Any, Any], Any]:
-    """(outputs, targets) → the loss of each example, (rows,).
+    """A function (outputs, targets) → loss of each example, (rows,).
 
-    Without a `reduction` that could be switched off, the loss is called for each example alone.
+    If the loss has no `reduction`, it is called for each example separately.
     """
     whole = loss
     if hasattr(loss, "reduction"):
@@ -85,5 +91,5 @@ def per_example(loss: Any) -> Callable[[Any, Any], Any]:
 def _parameters(loss: Any) -> set[str]:
     try:
         return set(inspect.signature(loss).parameters)
-    except ValueError:  # written in C++: nobody knows
+    except ValueError:  # a function in C++ has no signature
         return set()

@@ -1,4 +1,4 @@
-"""A module, looked at: what is trained, what training changes besides, whether it draws, and how it starts."""
+"""Inspection of a module: trained parameters, running statistics, use of random numbers, initial values."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from coterie.seeds import Seed
 from coterie.torch.pytorch import pytorch, seeded
 from coterie.types import Array, Params
 
-#: Where a task starts: drawn by seed, or the module as it was given.
+#: Initial models: drawn from the seed, or the given module.
 Start = Literal["drawn", "given"]
-#: Examples in the call that tells how a module behaves; batch normalization wants more than one.
+#: Number of examples in the trial call; batch normalization needs more than one.
 _ROWS = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """A copy of a user's module, and what there is to know about it.
+class ModuleInfo:
+    """A copy of a module and its properties.
 
     Attributes:
-        module: The copy; what happens to the user's own afterwards is no concern of the task.
-        name: What to call it.
-        params: Names of the parameters that are trained, as PyTorch has them: `features.0.weight`.
+        module: The copy, so that later changes of the user's module have no effect.
+        name: Name of the module.
+        params: PyTorch's names of the trained parameters, such as `features.0.weight`.
         stats: Names of the buffers that training changes, such as running means.
-        random: Whether it draws random numbers while it trains.
+        random: Whether the module draws random numbers in training.
     """
 
     module: Any
@@ -35,13 +35,13 @@ class Seen:
     stats: tuple[str, ...]
     random: bool
 
-    def start(self, seed: Seed, how: Start) -> dict[str, Array]:
-        """Parameters and statistics by name: given, or drawn by the layers' own `reset_parameters`."""
+    def start(self, seed: Seed, start: Start) -> dict[str, Array]:
+        """Initial parameters and statistics by name: given, or drawn by the layers' own `reset_parameters`."""
         module = self.module
-        if how == "drawn":
+        if start == "drawn":
             module = copy.deepcopy(module)
             with seeded(int(seed.fold("torch").words(1)[0])):
-                for layer in reversed(list(module.modules())):  # a layer may mend what those inside it have drawn
+                for layer in reversed(list(module.modules())):  # a layer may override the values of its inner layers
                     reset = _reset(layer)
                     if reset is not None and _trained(layer):
                         reset()
@@ -55,7 +55,7 @@ def tensors(module: Any) -> dict[str, Any]:
 
 
 def nested(values: dict[str, Any], stats: tuple[str, ...]) -> Params:
-    """Values by name as a tree: `features.0.weight` → features, 0, weight; statistics one step deeper, in `stats`."""
+    """Values by name as a tree: `features.0.weight` → features/0/weight; statistics are inside a key `stats`."""
     tree: Params = {}
     for name, value in values.items():
         put(tree, path_of(name, name in stats), value)
@@ -63,29 +63,29 @@ def nested(values: dict[str, Any], stats: tuple[str, ...]) -> Params:
 
 
 def path_of(name: str, is_statistic: bool) -> tuple[str, ...]:
-    """Where the tree has what PyTorch calls by this name."""
+    """Path in the tree of the array with this name in PyTorch."""
     *above, last = name.split(".")
     return (*above, "stats", last) if is_statistic else (*above, last)
 
 
 def put(tree: Params, path: tuple[str, ...], value: Any) -> None:
-    """Set a leaf, and make the way to it."""
+    """Set a leaf of a nested dict, creating the dicts on its path."""
     for key in path[:-1]:
         tree = tree.setdefault(key, {})
     tree[path[-1]] = value
 
 
 def at(tree: Any, path: tuple[str, ...]) -> Any:
-    """What lies at a path."""
+    """The subtree or leaf at a path."""
     for key in path:
         tree = tree[key]
     return tree
 
 
-def look(
+def inspect_module(
     module: Any, name: str | None, shape: tuple[int, ...], classes: int | None, tokens: int | None, start: Start
-) -> Seen:
-    """Check a module, and call it on inputs of this shape to see how it behaves."""
+) -> ModuleInfo:
+    """Validate a module, and call it on inputs of this shape to determine its properties."""
     torch = pytorch()
     if not isinstance(module, torch.nn.Module):
         raise SpecError(f"coterie.torch.task takes a torch.nn.Module, got {type(module).__name__}")
@@ -94,11 +94,11 @@ def look(
     module = copy.deepcopy(module)
     params = tuple(key for key, value in module.named_parameters() if value.requires_grad)
     if not params:
-        raise SpecError(f"Module {name} has nothing to train: no parameter that requires a gradient")
+        raise SpecError(f"Module {name} has no trainable parameters: at least one must require a gradient")
     if start == "drawn":
         _check_reset(module, name)
     stats, random = _trial(module, name, (_ROWS, *shape), classes, tokens)
-    return Seen(module, name, params, stats, random)
+    return ModuleInfo(module, name, params, stats, random)
 
 
 def _check_tensors(module: Any, name: str) -> None:
@@ -107,38 +107,38 @@ def _check_tensors(module: Any, name: str) -> None:
         if isinstance(value, torch.nn.parameter.UninitializedTensorMixin):
             raise SpecError(f"{key} of module {name} has no shape yet; call the module once on an example first")
         if value.device.type != "cpu":
-            raise SpecError(f"{key} of module {name} is on {value.device}; say module.cpu() first")
+            raise SpecError(f"{key} of module {name} is on {value.device}; call module.cpu() first")
         if value.is_floating_point() and value.dtype != torch.float32:
-            raise SpecError(f"{key} of module {name} is {value.dtype}; models are in float32: say module.float() first")
+            raise SpecError(f"{key} of module {name} is {value.dtype}, not float32; call module.float() first")
         if "stats" in key.split("."):
-            raise SpecError(f"{key} of module {name}: the name 'stats' is taken for running statistics; choose another")
+            raise SpecError(f"{key} of module {name}: the name 'stats' is reserved for running statistics; rename it")
 
 
 def _trial(
     module: Any, name: str, shape: tuple[int, ...], classes: int | None, tokens: int | None
 ) -> tuple[tuple[str, ...], bool]:
-    """Which buffers training changes, and whether it draws; the module is left as it was."""
+    """Names of the buffers that training changes, and whether it draws random numbers; does not change the module."""
     torch = pytorch()
-    trying = copy.deepcopy(module).train()
+    trial = copy.deepcopy(module).train()
     with seeded(0), torch.no_grad():
         inputs = torch.randn(shape) if tokens is None else torch.randint(tokens, shape)
         stream = torch.get_rng_state()
         try:
-            trying(inputs.clone())
+            trial(inputs.clone())
             random = not torch.equal(stream, torch.get_rng_state())
             outputs = copy.deepcopy(module).eval()(inputs)
         except Exception as fault:
-            raise SpecError(f"Module {name} cannot take inputs of shape {shape}: {fault}") from fault
+            raise SpecError(f"Module {name} failed with inputs of shape {shape}: {fault}") from fault
     _check_outputs(outputs, name, classes)
     stats = []
     for key, before in module.named_buffers():
-        if torch.equal(before, trying.get_buffer(key)):
+        if torch.equal(before, trial.get_buffer(key)):
             continue
         layer, _, last = key.rpartition(".")
         if last == "num_batches_tracked" and getattr(module.get_submodule(layer), "momentum", None) is not None:
-            continue  # a count that plays no part in what the layer computes
+            continue  # a counter that does not affect the outputs
         if not before.is_floating_point():
-            raise SpecError(f"Training changes {key} of module {name}: whole numbers have no mean over clients")
+            raise SpecError(f"Training changes the integer buffer {key} of module {name}: integers cannot be averaged")
         stats.append(key)
     return tuple(stats), random
 
@@ -148,8 +148,8 @@ def _check_outputs(outputs: Any, name: str, classes: int | None) -> None:
     wanted = [(_ROWS,), (_ROWS, 1)] if classes is None else [(_ROWS, classes)]
     if not isinstance(outputs, torch.Tensor) or outputs.dtype != torch.float32 or tuple(outputs.shape) not in wanted:
         got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-        what = "a number for each" if classes is None else f"a row of {classes} logits for each"
-        raise SpecError(f"Module {name} must give {what} of {_ROWS} inputs, shape {wanted[-1]} in float32, got {got}")
+        what = "one number" if classes is None else f"{classes} logits"
+        raise SpecError(f"Module {name} must return {what} per input, shape {wanted[-1]} in float32, got {got}")
 
 
 def _reset(layer: Any) -> Any:
@@ -162,7 +162,7 @@ def _trained(layer: Any) -> bool:
 
 
 def _check_reset(module: Any, name: str) -> None:
-    """Whoever draws starts must be able to draw every parameter."""
+    """Check that every parameter can be initialized by a `reset_parameters` method."""
     covered: set[int] = set()
     for layer in module.modules():
         if _reset(layer) is not None:
@@ -170,6 +170,6 @@ def _check_reset(module: Any, name: str) -> None:
     for key, value in module.named_parameters():
         if value.requires_grad and id(value) not in covered:
             raise SpecError(
-                f"Nobody knows how to draw {key} of module {name}: give its class a method reset_parameters, or "
-                "start from the module as it is with start='given'"
+                f"No layer initializes {key} of module {name}: give its class a method reset_parameters, or use the "
+                "module's own values with start='given'"
             )

@@ -1,4 +1,4 @@
-"""PyTorch, loaded when it is used: it is an extra, and large."""
+"""Lazy import of PyTorch, which is an optional dependency, and control of its seed and threads."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ from typing import Any
 
 from coterie.errors import SpecError
 
-#: PyTorch has one generator for the whole process.
+#: PyTorch has one random generator for the whole process.
 _GENERATOR = threading.RLock()
 
 
 def pytorch() -> Any:
-    """The package itself, or an error that says how to get it."""
+    """The module `torch`.
+
+    Raises:
+        SpecError: If PyTorch is not installed.
+    """
     try:
         import torch
     except ImportError as fault:
-        raise SpecError("PyTorch's modules need an extra: pip install 'coterie[torch]'") from fault
+        raise SpecError("PyTorch modules need an extra: pip install 'coterie[torch]'") from fault
     return torch
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """PyTorch's generator started from this seed, and left as it was before."""
+    """A context in which PyTorch's generator is seeded; its state is restored afterward."""
     torch = pytorch()
     with _GENERATOR, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -33,7 +37,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch on one thread: it splits sums by the number of its threads, and the bytes would depend on the machine."""
+    """A context in which PyTorch uses one thread, because the bytes of its sums depend on the number of threads."""
     torch = pytorch()
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""`task` makes a task of a module, `load` brings what was learned back into it."""
+"""`task` creates a task from a module, `load` copies trained parameters into a module."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from coterie.models.layers import BatchNorm, Context, Dropout
 from coterie.seeds import Seed
 from coterie.threads import start_jax
 from coterie.torch import losses
-from coterie.torch.calls import Faults, Host, called, called_loss
-from coterie.torch.converting import Chain, NotConverted, chain
-from coterie.torch.modules import Seen, Start, look, nested, tensors
+from coterie.torch.callbacks import Faults, Host, callback_functions, callback_loss
+from coterie.torch.conversion import Chain, NotConverted, chain
+from coterie.torch.modules import ModuleInfo, Start, inspect_module, nested, tensors
 from coterie.torch.pytorch import pytorch
 from coterie.types import Array, Bank, Params
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Where stored images have their channels.
+#: Position of the channels in stored images.
 Channels = Literal["first", "last"]
 Convert = bool | Literal["auto"]
 
@@ -46,69 +46,75 @@ def task(
     normalize: Any = None,
     l2: float = 0.0,
 ) -> Task:
-    """A task of a module.
+    """A task from a PyTorch module.
 
-    Parameters that require no gradient stay as they are: they are neither trained nor sent. Buffers that training
-    changes, such as the running means of batch normalization, are sent and averaged like parameters.
+    Parameters that do not require a gradient are neither trained nor sent. Buffers that training changes, such as the
+    running means of batch normalization, are sent and averaged like parameters.
 
     Args:
-        module: Any module that takes a batch of inputs and gives (rows, classes) logits, or (rows,) or (rows, 1)
-            numbers. It is copied; `load` brings what was learned back.
-        loss: Such as `nn.CrossEntropyLoss()`, `nn.MSELoss()`, or a function of (outputs, targets). The loss of a batch
-            is the mean over its examples; a function without `reduction` is called for each example alone.
-        shape: The shape of one input as it is stored.
-        classes: How many, or None to predict numbers.
-        convert: Whether the module becomes Coterie's own layers: `auto` where it can, True to be told why it cannot,
-            False to have PyTorch run it in any case. Either way a round gives the same models, up to rounding; but
-            where there is dropout, each draws by the seeds in its own way.
-        start: Models start `drawn` by the layers' own `reset_parameters`, from the seeds of the run, so that methods
-            with several models get several starts and the same seed gives the same run. `given` starts every one of
-            them from the module as it is, trained already, say; methods whose models have to differ, such as IFCA,
-            then do not part.
-        channels: `first`: the module gets inputs as they are stored. `last`: stored are images (height, width) or
-            (height, width, channels), as Coterie's own data are, and the module gets (channels, height, width).
-        tokens: Inputs are ids below this number, and the module gets them as whole numbers; None for quantities.
-        name: What to call it; the module's class by default.
-        normalize: A function of the inputs as they are stored, or None.
-        l2: Penalty on kernels while training.
+        module: A module that takes a batch of inputs and returns logits (rows, classes), or predictions (rows,) or
+            (rows, 1). It is copied; `load` copies trained parameters back.
+        loss: A loss such as `nn.CrossEntropyLoss()` or `nn.MSELoss()`, or a function of (outputs, targets). The loss of
+            a batch is the mean over its examples; a function without `reduction` is called for each example separately.
+        shape: Shape of one input as stored.
+        classes: Number of classes; None: regression.
+        convert: Whether to convert the module to Coterie's own layers. `auto`: if possible. True: raise an error with
+            the reason if not possible. False: PyTorch runs the module. Both give the same models up to rounding, except
+            that dropout draws different random numbers.
+        start: `drawn`: initial models are drawn by the layers' own `reset_parameters` from the seed of the run, so that
+            methods with several models start from different ones. `given`: all initial models are the given module, for
+            example a pre-trained one. Methods whose models must differ at the start, such as IFCA, then cannot
+            separate clusters.
+        channels: `first`: the module gets inputs as stored. `last`: stored images are (height, width) or (height,
+            width, channels), like Coterie's own data, and the module gets (channels, height, width).
+        tokens: Number of tokens: inputs are ids below it, passed as integers. None: inputs are numbers.
+        name: Name of the task; default: the name of the module's class.
+        normalize: Function of the stored inputs; None: none.
+        l2: Coefficient of the l2 penalty on kernels in training.
+
+    Raises:
+        SpecError: If the module, the loss or an option is invalid, or PyTorch is not installed.
     """
     pytorch()
     shape = tuple(shape)
     _check(convert, start, channels, shape)
     losses.check(loss, classes)
     arranged = _arranged(np.zeros((1, *shape), np.float32), channels, None).shape[1:]
-    seen = look(module, name, arranged, classes, tokens, start)
+    info = inspect_module(module, name, arranged, classes, tokens, start)
     start_jax()
-    made = _chain(seen, loss, len(arranged), tokens, convert)
+    made = _chain(info, loss, len(arranged), tokens, convert)
     faults = Faults()
     parts = (
-        _by_pytorch(seen, classes, channels, tokens, faults) if made is None else _by_layers(made, classes, channels)
+        _by_pytorch(info, classes, channels, tokens, faults) if made is None else _by_layers(made, classes, channels)
     )
     kind = losses.known(loss)
     return Task(
-        seen.name,
-        lambda seed: parts.tree(seen.start(seed, start)),
+        info.name,
+        lambda seed: parts.tree(info.start(seed, start)),
         parts.apply,
         shape,
         classes,
         normalize,
-        tuple(key for key in parts.tree(seen.start(Seed(0), start)) if key != "stats"),
+        tuple(key for key in parts.tree(info.start(Seed(0), start)) if key != "stats"),
         l2,
         random=parts.random,
         learn=parts.learn,
         tokens=tokens,
-        loss=_LOSSES[kind] if kind else called_loss(losses.per_example(loss), faults),
+        loss=_LOSSES[kind] if kind else callback_loss(losses.per_example(loss), faults),
         fault=faults.first,
     )
 
 
 def load(module: nn.Module, params: Params | Bank, *, row: int | None = None) -> nn.Module:
-    """The module, with the parameters of a task that was made of it or of one like it.
+    """The module with trained parameters.
 
     Args:
-        module: Is changed in place.
-        params: A model; or several, stacked, as `record.models()` gives them.
-        row: Which of the stacked ones, such as `record.model_of(client)`.
+        module: The module from which the task was created, or one like it. It is changed in place.
+        params: A model, or a bank of models such as `record.models()`.
+        row: Row of the bank, such as `record.model_of(client)`.
+
+    Raises:
+        SpecError: If the model does not match the module.
     """
     torch = pytorch()
     values, held = _by_name(module, params if row is None else tree.row(params, row)), tensors(module)
@@ -120,7 +126,7 @@ def load(module: nn.Module, params: Params | Bank, *, row: int | None = None) ->
 
 @dataclass(frozen=True)
 class _Parts:
-    """What a task is made of, one way or the other; `tree` makes parameters of PyTorch's arrays by name."""
+    """The functions of a task; `tree` turns PyTorch's arrays by name into parameters."""
 
     tree: Callable[[dict[str, Array]], Params]
     apply: Callable[[Params, Any, Any], Any]
@@ -131,16 +137,18 @@ class _Parts:
 _LOSSES = {"cross entropy": None, "squared error": losses.squared_error}
 
 
-def _by_pytorch(seen: Seen, classes: int | None, channels: Channels, tokens: int | None, faults: Faults) -> _Parts:
+def _by_pytorch(
+    info: ModuleInfo, classes: int | None, channels: Channels, tokens: int | None, faults: Faults
+) -> _Parts:
     import jax
 
     if jax.default_backend() != "cpu":
         raise SpecError(
-            f"Module {seen.name} is run by PyTorch on the CPU, but JAX computes on {jax.default_backend()}: "
+            f"Module {info.name} runs in PyTorch on the CPU, but JAX runs on {jax.default_backend()}: "
             "set JAX_PLATFORMS=cpu"
         )
-    host = Host(seen, lambda x: _arranged(x, channels, tokens), classes, faults)
-    return _Parts(lambda values: nested(values, seen.stats), *called(host), seen.random)
+    host = Host(info, lambda x: _arranged(x, channels, tokens), classes, faults)
+    return _Parts(lambda values: nested(values, info.stats), *callback_functions(host), info.random)
 
 
 def _by_layers(made: Chain, classes: int | None, channels: Channels) -> _Parts:
@@ -163,7 +171,7 @@ def _by_layers(made: Chain, classes: int | None, channels: Channels) -> _Parts:
 
     kinds = {type(step.layer) for step in made.steps}
     return _Parts(
-        made.there,
+        made.from_torch,
         lambda params, x, key: call(params, x, Context(key)),
         learn if BatchNorm in kinds else None,
         Dropout in kinds,
@@ -171,7 +179,7 @@ def _by_layers(made: Chain, classes: int | None, channels: Channels) -> _Parts:
 
 
 def _arranged(x: Any, channels: Channels, tokens: int | None) -> Any:
-    """Stored inputs as the module gets them."""
+    """Stored inputs → inputs of the module."""
     if tokens is not None:
         return x.astype(np.int64)
     if channels == "first":
@@ -179,8 +187,8 @@ def _arranged(x: Any, channels: Channels, tokens: int | None) -> Any:
     return x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
 
 
-def _chain(seen: Seen, loss: Any, axes: int, tokens: int | None, convert: Convert) -> Chain | None:
-    """The module's layers where it is to be converted, and can be."""
+def _chain(info: ModuleInfo, loss: Any, axes: int, tokens: int | None, convert: Convert) -> Chain | None:
+    """The converted layers of the module, or None if PyTorch runs it."""
     if convert is False:
         return None
     try:
@@ -188,21 +196,21 @@ def _chain(seen: Seen, loss: Any, axes: int, tokens: int | None, convert: Conver
             raise NotConverted("it takes tokens")
         if losses.known(loss) is None:
             raise NotConverted("its loss is neither cross-entropy nor the squared error")
-        made = chain(seen.module)
+        made = chain(info.module)
         if made.takes != "either" and axes != (3 if made.takes == "images" else 1):
             raise NotConverted(f"its first layer takes {made.takes}, its inputs have {axes} axes")
         return made
     except NotConverted as reason:
         if convert is True:
             raise SpecError(
-                f"Module {seen.name} cannot be converted: {reason}. With convert='auto' PyTorch runs it"
+                f"Module {info.name} cannot be converted: {reason}. With convert='auto' PyTorch runs it"
             ) from reason
-        log.info("Module %s is run by PyTorch, since %s", seen.name, reason)
+        log.info("PyTorch runs module %s, because %s", info.name, reason)
         return None
 
 
 def _by_name(module: Any, model: Params) -> dict[str, Any]:
-    """A model's arrays by PyTorch's names, whichever way its task was made."""
+    """The arrays of a model by PyTorch's names, whether or not the module was converted."""
     held = {key: value.detach().numpy() for key, value in tensors(module).items()}
     given = dict(tree.paths(model))
     plain = {path: ".".join(key for key in path.split("/") if key != "stats") for path in given}
@@ -215,8 +223,8 @@ def _by_name(module: Any, model: Params) -> dict[str, Any]:
     except NotConverted:
         made = None
     if made is not None and made.paths() == given.keys():
-        _check_shapes(given, dict(tree.paths(made.there(held))))
-        return made.back(model)
+        _check_shapes(given, dict(tree.paths(made.from_torch(held))))
+        return made.to_torch(model)
     raise SpecError(f"The model has the arrays {sorted(given)}, module {type(module).__name__} has {sorted(held)}")
 
 
@@ -224,8 +232,8 @@ def _check_shapes(given: dict[str, Any], wanted: dict[str, Any]) -> None:
     for path, value in given.items():
         if value.shape != wanted[path].shape:
             raise SpecError(
-                f"{path} of the module has shape {wanted[path].shape}, that of the model {value.shape}; of stacked "
-                "models say which with row=…"
+                f"{path} of the module has shape {wanted[path].shape}, that of the model {value.shape}; for a bank of "
+                "models, select one with row=…"
             )
 
 

@@ -1,4 +1,4 @@
-"""Modules made of layers that Coterie has: the same outputs, the same rounds, and the way back."""
+"""Converted modules: the same outputs, the same rounds, and parameters back to PyTorch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coterie.seeds import Seed
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'coterie[torch]'")
 nn = torch.nn
-# PyTorch remarks that it is slower at such kernels.
+# PyTorch warns that such kernels are slower.
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")
 
 IMAGE = (2, 9, 9)
@@ -29,7 +29,7 @@ NETS = {
         nn.Sequential(nn.Conv2d(4, 6, 3, stride=2, padding=1, bias=False), nn.GroupNorm(3, 6)),
         nn.Sequential(nn.Flatten(), nn.Sigmoid(), nn.Identity(), nn.Linear(24, 5), nn.ReLU(), nn.Linear(5, 3)),
     ),
-    # 9 → 7 → 3 places a side
+    # 9 → 7 → 3 places per side
     "batch norms": lambda: nn.Sequential(
         nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4, momentum=0.3), nn.ReLU(), nn.MaxPool2d((2, 2)), nn.Flatten(),
         nn.Linear(36, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3),
@@ -43,7 +43,7 @@ def images(n=23):
 
 
 def both(net, shape=IMAGE, **options):
-    """The task as Coterie's layers, and as PyTorch runs it."""
+    """The converted task, and the task that PyTorch runs."""
     return [
         coterie.torch.task(net, nn.CrossEntropyLoss(), shape=shape, classes=3, convert=convert, **options)
         for convert in (True, False)
@@ -51,14 +51,14 @@ def both(net, shape=IMAGE, **options):
 
 
 def moved(net, params, start):
-    """An update in PyTorch's own names, statistics included, as one vector."""
+    """An update with PyTorch's names, including statistics, as one vector."""
     made = [coterie.torch.load(copy.deepcopy(net), each).state_dict() for each in (params, start)]
     names = [name for name in made[0] if "num_batches" not in name]
     return torch.cat([(made[0][name] - made[1][name]).flatten() for name in names]).numpy()
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_outputs_are_those_of_the_module(name):
+def test_outputs_equal_those_of_the_module(name):
     net = NETS[name]()
     layers, called = both(net)
     x, _ = images()
@@ -72,7 +72,7 @@ def test_outputs_are_those_of_the_module(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
-def test_a_round_gives_the_model_that_pytorch_gives(name):
+def test_a_round_gives_the_same_model_as_pytorch(name):
     net = NETS[name]()
     x, y = images(60)
     data = coterie.data.from_arrays({str(i): (x[i::4], y[i::4]) for i in range(4)}, test={}, classes=3)
@@ -87,7 +87,7 @@ def test_a_round_gives_the_model_that_pytorch_gives(name):
     assert np.linalg.norm(updates[0] - updates[1]) <= 1e-4 * np.linalg.norm(updates[1])
 
 
-def test_images_with_their_channels_last_are_the_same_images():
+def test_images_with_channels_last_give_the_same_outputs():
     net = NETS["convolutions"]()
     x, _ = images()
     first, last = both(net), both(net, (9, 9, 2), channels="last")
@@ -99,7 +99,7 @@ def test_images_with_their_channels_last_are_the_same_images():
     assert np.allclose(*outputs, atol=1e-6)
 
 
-def test_an_image_without_channels_gets_one():
+def test_an_image_without_a_channel_axis_gets_one():
     net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 3))
     x = np.random.default_rng(0).normal(size=(5, 4, 4)).astype(np.float32)
     layers, called = both(net, (4, 4), channels="last")
@@ -108,7 +108,7 @@ def test_an_image_without_channels_gets_one():
     assert np.allclose(called.outputs(called.init(Seed(0)), x), wanted, atol=1e-6)
 
 
-def test_kernels_turn_and_columns_follow_the_flattened_image():
+def test_kernels_are_transposed_and_columns_follow_the_flattened_image():
     net = nn.Sequential(nn.Conv2d(3, 2, 1, bias=False), nn.Flatten(), nn.Linear(4, 1, bias=False))
     with torch.no_grad():
         net[0].weight.copy_(torch.arange(6.0).reshape(2, 3, 1, 1))
@@ -121,7 +121,7 @@ def test_kernels_turn_and_columns_follow_the_flattened_image():
     assert torch.equal(coterie.torch.load(blank, params)[2].weight, net[2].weight)
 
 
-def test_the_slope_of_relu_at_nothing_is_pytorchs():
+def test_the_derivative_of_relu_at_zero_is_that_of_pytorch():
     net = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1))
     task = coterie.torch.task(net, nn.MSELoss(), shape=(1,), classes=None, convert=True)
     params = {
@@ -130,12 +130,12 @@ def test_the_slope_of_relu_at_nothing_is_pytorchs():
     }
     black, one = np.zeros((1, 1), np.float32), np.ones(1, np.float32)
     grads = jax.grad(lambda at: task.losses(at, black, one).sum())(params)
-    # (0 - 1)² has the slope -2 in the last bias, and through the ReLU at 0 nothing.
+    # (0 - 1)² has the derivative -2 in the last bias, and 0 through the ReLU at 0.
     assert grads["2"]["bias"].tolist() == [-2]
     assert grads["0"]["bias"].tolist() == [0]
 
 
-def test_dropout_is_for_training():
+def test_dropout_is_active_only_in_training():
     net = nn.Sequential(nn.Dropout(0.5), nn.Linear(50, 3), nn.Dropout(0.5))
     task = coterie.torch.task(net, nn.CrossEntropyLoss(), shape=(50,), classes=3, convert=True)
     params, x, weight = task.init(Seed(0)), np.ones((4, 50), np.float32), np.ones(4, np.float32)
@@ -147,7 +147,7 @@ def test_dropout_is_for_training():
     assert not np.array_equal(one, other)
 
 
-def test_a_single_layer_is_a_chain_of_one():
+def test_a_single_layer_is_converted():
     net = nn.Linear(2, 3)
     layers, called = both(net, (2,))
     x = np.array([[1.0, 2.0]], np.float32)
@@ -157,7 +157,7 @@ def test_a_single_layer_is_a_chain_of_one():
 
 
 class Bent(nn.Sequential):
-    """Not what it looks like."""
+    """A subclass of Sequential with its own forward."""
 
     def forward(self, x):
         return -super().forward(x)
@@ -186,7 +186,7 @@ TWICE = nn.Linear(2, 2)
         (Bent(nn.Linear(2, 3)), (2,), "it is Bent"),
         (hooked(), (2,), "layer '0' is Linear with hooks"),
         (frozen(), (2,), "layer '0' is Linear with parameters that are not trained"),
-        (nn.Sequential(TWICE, TWICE, nn.Linear(2, 3)), (2,), "layer '1' is Linear for a second time"),
+        (nn.Sequential(TWICE, TWICE, nn.Linear(2, 3)), (2,), "layer '1' is Linear used twice"),
         (nn.Sequential(nn.Linear(2, 3), nn.GroupNorm(1, 3)), (2,), "layer '1' is GroupNorm on vectors"),
         (nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, eps=1e-3)), (2,), "layer '1' is BatchNorm1d with eps=0.001"),
         (nn.Sequential(nn.Linear(3, 1), nn.Flatten()), (3, 3), "its first layer takes vectors, its inputs have 2 axes"),
@@ -208,7 +208,7 @@ TWICE = nn.Linear(2, 2)
         (
             nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1, 3)),
             (1, 2, 2),
-            "layer '1' is Flatten after pooling alone",
+            "layer '1' is Flatten without a layer that sets the channels before it",
         ),
         (
             nn.Sequential(nn.Conv2d(1, 2, 1), nn.Flatten(), nn.BatchNorm1d(8), nn.Linear(8, 3)),
@@ -222,7 +222,7 @@ TWICE = nn.Linear(2, 2)
         ),
     ],
 )
-def test_what_cannot_be_converted_says_why_and_runs_in_pytorch_otherwise(module, shape, reason):
+def test_a_module_that_cannot_be_converted_raises_the_reason_or_runs_in_pytorch(module, shape, reason):
     make = {"shape": shape, "classes": 3}
     with pytest.raises(SpecError) as caught:
         coterie.torch.task(module, nn.CrossEntropyLoss(), convert=True, **make)

@@ -1,7 +1,7 @@
-"""A module of layers that Coterie has, as those layers; and its parameters, there and back.
+"""Conversion of a module to Coterie's own layers, and of its parameters in both directions.
 
 Coterie's images have their channels last: kernels (outputs, inputs, height, width) become (outputs, height, width,
-inputs), and where an image is flattened, the columns of the next kernel are put in the order of the flattened image.
+inputs), and after an image is flattened, the columns of the next kernel are reordered accordingly.
 """
 
 from __future__ import annotations
@@ -17,27 +17,40 @@ from coterie.torch.modules import at, put
 from coterie.torch.pytorch import pytorch
 from coterie.types import Array, Params
 
-#: What the first layers take: an image, a vector, or either.
+#: Inputs of the first layer: images, vectors, or either.
 Takes = Literal["images", "vectors", "either"]
 
 
 class NotConverted(Exception):
-    """Why a module cannot be converted."""
+    """A module cannot be converted; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """An array of a layer: what PyTorch calls it, where Coterie has it, and the way there and back."""
+    """An array of a layer.
 
-    theirs: str
-    ours: tuple[str, ...]
-    there: Callable[[Array], Array] = lambda array: array
-    back: Callable[[Array], Array] = lambda array: array
+    Attributes:
+        torch_name: Name in PyTorch.
+        path: Path in Coterie's parameters.
+        from_torch: PyTorch's array → Coterie's array.
+        to_torch: Coterie's array → PyTorch's array.
+    """
+
+    torch_name: str
+    path: tuple[str, ...]
+    from_torch: Callable[[Array], Array] = lambda array: array
+    to_torch: Callable[[Array], Array] = lambda array: array
 
 
 @dataclass(frozen=True)
 class Step:
-    """A layer at its place in the module, and its arrays."""
+    """A layer of a converted module.
+
+    Attributes:
+        name: Name of the layer in the module.
+        layer: Coterie's layer.
+        leaves: Its arrays.
+    """
 
     name: str
     layer: Layer
@@ -45,101 +58,110 @@ class Step:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where the tree has this layer's parameters."""
+        """Path of the layer's parameters in the tree."""
         return tuple(self.name.split(".")) if self.name else ("layer",)
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The layers of a converted module, from input to output."""
+    """The layers of a converted module, from input to output.
+
+    Attributes:
+        steps: The layers.
+        takes: Inputs of the first layer.
+    """
 
     steps: tuple[Step, ...]
     takes: Takes
 
-    def there(self, values: dict[str, Array]) -> Params:
+    def from_torch(self, values: dict[str, Array]) -> Params:
         """PyTorch's arrays by name → Coterie's parameters."""
         tree: Params = {}
         for step in self.steps:
             for leaf in step.leaves:
-                value = leaf.there(values[_joined(step.name, leaf.theirs)])
-                put(tree, (*step.path, *leaf.ours), np.ascontiguousarray(value))
+                value = leaf.from_torch(values[_joined(step.name, leaf.torch_name)])
+                put(tree, (*step.path, *leaf.path), np.ascontiguousarray(value))
         return tree
 
-    def back(self, params: Params) -> dict[str, Array]:
+    def to_torch(self, params: Params) -> dict[str, Array]:
         """Coterie's parameters → PyTorch's arrays by name."""
         return {
-            _joined(step.name, leaf.theirs): leaf.back(np.asarray(at(params, (*step.path, *leaf.ours))))
+            _joined(step.name, leaf.torch_name): leaf.to_torch(np.asarray(at(params, (*step.path, *leaf.path))))
             for step in self.steps
             for leaf in step.leaves
         }
 
     def paths(self) -> set[str]:
-        """Where the arrays lie."""
-        return {"/".join((*step.path, *leaf.ours)) for step in self.steps for leaf in step.leaves}
+        """Paths of all arrays."""
+        return {"/".join((*step.path, *leaf.path)) for step in self.steps for leaf in step.leaves}
 
     def call(self, params: Params, x: Any, context: Context) -> Any:
-        """The outputs."""
+        """The outputs of the module."""
         for place, step in enumerate(self.steps):
             own = at(params, step.path) if step.leaves else {}
-            # Statistics are found by their way through the tree; dropout draws by its place in the chain.
+            # Statistics are stored by path; the key of dropout depends on the position in the chain.
             name = "/".join(step.path) if step.leaves else f"{place:04d}"
             x = step.layer.apply(own, x, context, name, own.get("stats"))
         return x
 
     def learned(self, stats: dict[str, Any]) -> Params:
-        """New statistics, as layers left them by name, as a part of the parameters."""
+        """New statistics (path of a layer → statistics) as a part of the parameters."""
         tree: Params = {}
-        for name, fresh in stats.items():
-            put(tree, (*name.split("/"), "stats"), fresh)
+        for name, updated in stats.items():
+            put(tree, (*name.split("/"), "stats"), updated)
         return tree
 
 
 def chain(module: Any) -> Chain:
-    """The layers of a module, or NotConverted with the reason."""
+    """The layers of a module.
+
+    Raises:
+        NotConverted: If Coterie does not have all of its layers.
+    """
     nn = pytorch().nn
     takes: Takes | None = None
-    flat: bool | None = None  # whether examples are vectors by now; None while nobody has said
-    channels: int | None = None  # of the image at hand, where they are known
-    folded: int | None = None  # of a flattened image whose next kernel is yet to come
+    flat: bool | None = None  # whether examples are vectors at this layer; None: not known yet
+    channels: int | None = None  # channels of the image at this layer; None: not known
+    folded: int | None = None  # channels of a flattened image, until the next dense layer
     steps: list[Step] = []
     for name, layer in _layers(module):
         kind = type(layer)
         if kind in (nn.Conv2d, nn.MaxPool2d, nn.GroupNorm, nn.BatchNorm2d):
             if flat:
-                raise _refused(name, layer, "on vectors")
+                raise _not_converted(name, layer, "on vectors")
             takes, flat = takes or "images", False
             channels = _channels(layer, channels)
-            made = _of_images(name, layer)
+            made = _image_layer(name, layer)
         elif kind is nn.Flatten:
             if flat is False and channels is None:
-                raise _refused(name, layer, "after pooling alone")
+                raise _not_converted(name, layer, "without a layer that sets the channels before it")
             takes, flat, folded = takes or "either", True, channels
             made = _plain(name, layer)
         elif kind in (nn.Linear, nn.BatchNorm1d):
             if flat is False or (folded is not None and kind is nn.BatchNorm1d):
-                raise _refused(name, layer, "on images")
+                raise _not_converted(name, layer, "on images")
             takes, flat = takes or "vectors", True
             made = _dense(name, layer, folded) if kind is nn.Linear else _batch_norm(name, layer)
             folded = None
         else:
             made = _plain(name, layer)
         if any(not value.requires_grad for value in layer.parameters()):
-            raise _refused(name, layer, "with parameters that are not trained")
+            raise _not_converted(name, layer, "with parameters that are not trained")
         steps.append(made)
     return Chain(tuple(steps), takes or "either")
 
 
 def _layers(module: Any) -> Iterator[tuple[str, Any]]:
-    """The layers in an `nn.Sequential`, and in those inside it, by name."""
+    """The layers of an `nn.Sequential` and of those inside it, by name."""
     nn = pytorch().nn
-    met: set[int] = set()
+    visited: set[int] = set()
 
     def walk(part: Any, name: str) -> Iterator[tuple[str, Any]]:
         if part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks:
-            raise _refused(name, part, "with hooks")
-        if id(part) in met:
-            raise _refused(name, part, "for a second time")
-        met.add(id(part))
+            raise _not_converted(name, part, "with hooks")
+        if id(part) in visited:
+            raise _not_converted(name, part, "used twice")
+        visited.add(id(part))
         if isinstance(part, nn.Sequential) and type(part).forward is nn.Sequential.forward:
             for key, inner in part._modules.items():
                 yield from walk(inner, _joined(name, key))
@@ -153,7 +175,7 @@ def _joined(*names: str) -> str:
     return ".".join(name for name in names if name)
 
 
-def _refused(name: str, layer: Any, why: str = "") -> NotConverted:
+def _not_converted(name: str, layer: Any, why: str = "") -> NotConverted:
     what = f"layer {name!r}" if name else "it"
     return NotConverted(f"{what} is {type(layer).__name__}{' ' if why else ''}{why}")
 
@@ -165,7 +187,7 @@ def _channels(layer: Any, before: int | None) -> int | None:
     return before
 
 
-def _of_images(name: str, layer: Any) -> Step:
+def _image_layer(name: str, layer: Any) -> Step:
     nn = pytorch().nn
     if type(layer) is nn.Conv2d:
         return _conv(name, layer)
@@ -191,7 +213,7 @@ def _conv(name: str, layer: Any) -> Step:
 
 def _dense(name: str, layer: Any, channels: int | None) -> Step:
     def reordered(array: Array, *, last: int) -> Array:
-        """Columns of (channels, places) as (places, channels), or the other way round."""
+        """Columns in the order (channels, places) → (places, channels), or the reverse."""
         rows = len(array)
         return array.reshape(rows, -1, last).transpose(0, 2, 1).reshape(rows, -1)
 
@@ -211,7 +233,7 @@ def _bias(layer: Any) -> tuple[Leaf, ...]:
     return () if layer.bias is None else (Leaf("bias", ("bias",)),)
 
 
-#: Arrays of a normalization.
+#: Arrays of normalization layers.
 _NORM = (Leaf("weight", ("scale",)), Leaf("bias", ("shift",)))
 _RUNNING = (Leaf("running_mean", ("stats", "mean")), Leaf("running_var", ("stats", "variance")))
 
@@ -219,7 +241,7 @@ _RUNNING = (Leaf("running_mean", ("stats", "mean")), Leaf("running_var", ("stats
 def _batch_norm(name: str, layer: Any) -> Step:
     _only(name, layer, affine=True, eps=1e-5, track_running_stats=True)
     if layer.momentum is None:
-        raise _refused(name, layer, "without momentum")
+        raise _not_converted(name, layer, "without momentum")
     return Step(name, BatchNorm(layer.momentum), _NORM + _RUNNING)
 
 
@@ -229,7 +251,7 @@ def _plain(name: str, layer: Any) -> Step:
     import jax.numpy as jnp
 
     nn = pytorch().nn
-    # Not the ReLU of Coterie's own models, whose slope at 0 is a half; PyTorch's is 0.
+    # Not the ReLU of Coterie's own models, whose derivative at 0 is 1/2; PyTorch's is 0.
     functions = {nn.ReLU: jax.nn.relu, nn.Tanh: jnp.tanh, nn.Sigmoid: jax.nn.sigmoid, nn.Identity: lambda x: x}
     if type(layer) in functions:
         return Step(name, Plain(functions[type(layer)]))
@@ -238,19 +260,19 @@ def _plain(name: str, layer: Any) -> Step:
         return Step(name, Plain(lambda x: x.reshape(x.shape[0], -1)))
     if type(layer) is nn.Dropout and layer.p < 1:
         return Step(name, Dropout(layer.p))
-    raise _refused(name, layer)
+    raise _not_converted(name, layer)
 
 
 def _only(name: str, layer: Any, **settings: Any) -> None:
-    """Refuse a layer with other settings than these."""
+    """Raise NotConverted if a layer has other settings than these."""
     for key, value in settings.items():
         if getattr(layer, key) != value:
-            raise _refused(name, layer, f"with {key}={getattr(layer, key)!r}")
+            raise _not_converted(name, layer, f"with {key}={getattr(layer, key)!r}")
 
 
 def _square(name: str, layer: Any, sides: Any) -> int:
     if isinstance(sides, int):
         return sides
     if sides[0] != sides[1]:
-        raise _refused(name, layer, f"that is not square: {tuple(sides)}")
+        raise _not_converted(name, layer, f"that is not square: {tuple(sides)}")
     return int(sides[0])

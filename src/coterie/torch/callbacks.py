@@ -1,16 +1,15 @@
-"""Compiled code that calls PyTorch: outputs, their gradients, and losses of a user's own.
+"""Callbacks from compiled code to PyTorch: outputs and gradients of modules, and custom losses.
 
-A compiled loop hands over buffers and gets them back filled (`buffer_callback`); nothing in between waits for JAX, so
-that however many loops run at a time, none waits for another. (`jax.pure_callback` puts its arguments on the device
-first, which waits for one of XLA's threads; where calls hold all of those, everything stands still.) Of the module each
-call has a copy to itself. PyTorch keeps no graph between the two calls of a step, so the gradient's call computes the
-outputs once more.
+A compiled loop passes buffers that the callback fills (`buffer_callback`). The callback never waits for JAX, so that
+any number of loops can run in parallel. (`jax.pure_callback` first puts its arguments on the device, which needs one of
+XLA's threads; if callbacks occupy all threads, the program deadlocks.) Each call has its own copy of the module.
+PyTorch keeps no graph between the two calls of a step, so the call for the gradient computes the outputs again.
 
-While a client trains, the module sees the examples of the batch and no filling. Batch normalization of one number a
-channel, which PyTorch refuses, gives what Coterie's own layer gives: the shift, and 0 as the variance of the batch.
+In training, the module sees only the examples of a batch and no padding. PyTorch rejects batch normalization of a
+single value per channel; here it result the same as Coterie's own layer: the shift, with a batch variance of 0.
 
-What is raised on PyTorch's side leaves compiled code as a text. It is kept here (`Faults`), and the federation raises
-its own error from it.
+Compiled code reports only the text of an exception raised in PyTorch. `Faults` stores the exception, and the federation
+raises its own error from it.
 """
 
 from __future__ import annotations
@@ -24,46 +23,46 @@ from typing import Any
 
 import numpy as np
 
-from coterie.torch.modules import Seen, at, nested, path_of, tensors
+from coterie.torch.modules import ModuleInfo, at, nested, path_of, tensors
 from coterie.torch.pytorch import one_thread, pytorch, seeded
 from coterie.types import Array, Params
 
 
 class Faults:
-    """What was raised on PyTorch's side."""
+    """Exceptions raised in callbacks."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
-        self._met: list[BaseException] = []
+        """Start without exceptions."""
+        self._raised: list[BaseException] = []
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Keep what is raised in here, and let it go on."""
+    def recorded(self) -> Iterator[None]:
+        """A context that records an exception and raises it again."""
         try:
             yield
         except BaseException as fault:
-            self._met.append(fault)
+            self._raised.append(fault)
             raise
 
     def first(self) -> BaseException | None:
-        """What was raised first since the last time that anybody asked, or None."""
-        met, self._met = self._met, []
-        return met[0] if met else None
+        """The first exception since the last call of this method, or None."""
+        raised, self._raised = self._raised, []
+        return raised[0] if raised else None
 
 
 @dataclass(frozen=True, eq=False)
 class Host:
-    """The side on which PyTorch runs.
+    """Callbacks that run a module in PyTorch.
 
     Attributes:
-        seen: The module.
-        arranged: Inputs as they come → as the module wants them.
-        classes: How many, or None for numbers.
-        faults: Where to keep what the module raises.
-        free: Copies of the module in nobody's hands.
+        info: The module.
+        arranged: Inputs of the task → inputs of the module.
+        classes: Number of classes; None: regression.
+        faults: Record of the module's exceptions.
+        free: Copies of the module that are not in use.
     """
 
-    seen: Seen
+    info: ModuleInfo
     arranged: Callable[[Array], Array]
     classes: int | None
     faults: Faults
@@ -72,18 +71,18 @@ class Host:
     def forward(
         self, context: Any, out: Any, params: Sequence[Any], stats: Sequence[Any], x: Any, key: Any, weight: Any
     ) -> None:
-        """Fill in outputs and new statistics; outputs of filling are 0."""
-        outputs, fresh = np.asarray(out[0]), [np.asarray(each) for each in out[1]]
+        """Write outputs and new statistics to `out`; outputs of padding are 0."""
+        outputs, new_stats = np.asarray(out[0]), [np.asarray(each) for each in out[1]]
         outputs[...] = 0
-        for new, old in zip(fresh, stats, strict=True):
+        for new, old in zip(new_stats, stats, strict=True):
             new[...] = np.asarray(old)
         rows = _examples(weight)
         if rows is not None and not len(rows):
             return
         training = weight is not None
-        with self.faults.kept(), pytorch().no_grad(), self._at(params, stats, key, training) as (module, held):
+        with self.faults.recorded(), pytorch().no_grad(), self._at(params, stats, key, training) as (module, held):
             outputs[slice(None) if rows is None else rows] = self._outputs(module, x, rows).numpy()
-            for new, name in zip(fresh, self.seen.stats, strict=True):
+            for new, name in zip(new_stats, self.info.stats, strict=True):
                 new[...] = held[name].numpy()
 
     def backward(
@@ -95,17 +94,17 @@ class Host:
         x: Any,
         key: Any,
         weight: Any,
-        slope: Any,
+        cotangent: Any,
     ) -> None:
-        """Fill in the gradient of Σ slope · outputs with respect to the parameters."""
+        """Write the gradient of Σ cotangent · outputs with respect to the parameters to `out`."""
         rows = _examples(weight)
         grads: Sequence[Any] = [None] * len(out)
         if rows is None or len(rows):
-            with self.faults.kept(), self._at(params, stats, key, weight is not None) as (module, held):
+            with self.faults.recorded(), self._at(params, stats, key, weight is not None) as (module, held):
                 outputs = self._outputs(module, x, rows)
                 if outputs.requires_grad:
-                    along = [held[name] for name in self.seen.params]
-                    grads = pytorch().autograd.grad(outputs, along, _tensor(slope, rows), allow_unused=True)
+                    along = [held[name] for name in self.info.params]
+                    grads = pytorch().autograd.grad(outputs, along, _tensor(cotangent, rows), allow_unused=True)
         for into, grad in zip(out, grads, strict=True):
             np.asarray(into)[...] = 0 if grad is None else grad.numpy()
 
@@ -116,34 +115,34 @@ class Host:
 
     @contextmanager
     def _at(self, params: Sequence[Any], stats: Sequence[Any], key: Any, training: bool) -> Iterator[Any]:
-        """The module with these parameters, and its tensors by name."""
+        """A context with a copy of the module that has these parameters, and its tensors by name."""
         torch = pytorch()
         with one_thread(), nullcontext() if key is None else seeded(int(np.asarray(key).view(np.uint64)[0])):
             try:
                 module, held = self.free.pop()
             except IndexError:
-                module = _able(copy.deepcopy(self.seen.module))
+                module = _with_single_value_norm(copy.deepcopy(self.info.module))
                 held = tensors(module)
             try:
                 with torch.no_grad():
-                    for name, value in zip((*self.seen.params, *self.seen.stats), (*params, *stats), strict=True):
+                    for name, value in zip((*self.info.params, *self.info.stats), (*params, *stats), strict=True):
                         held[name].copy_(_tensor(value))
                 yield module.train(training), held
             finally:
                 self.free.append((module, held))
 
 
-def _able(module: Any) -> Any:
-    """The module, whose batch normalization takes one number a channel, too."""
+def _with_single_value_norm(module: Any) -> Any:
+    """The module, with batch normalization that also accepts a single value per channel."""
     plain = pytorch().nn.modules.batchnorm._BatchNorm.forward
     for layer in module.modules():
         if getattr(type(layer), "forward", None) is plain:
-            layer.forward = partial(_normalised, layer, layer.forward)
+            layer.forward = partial(_normalized, layer, layer.forward)
     return module
 
 
-def _normalised(layer: Any, forward: Callable[[Any], Any], x: Any) -> Any:
-    """What a layer of batch normalization gives; of one number a channel, whose mean it is, with a variance of 0."""
+def _normalized(layer: Any, forward: Callable[[Any], Any], x: Any) -> Any:
+    """The outputs of a batch normalization layer; a single value per channel is its own mean, with variance 0."""
     if x.dim() < 2 or x.numel() != x.shape[1] or not (layer.training or layer.running_mean is None):
         return forward(x)
     if layer.running_mean is not None:
@@ -156,7 +155,7 @@ def _normalised(layer: Any, forward: Callable[[Any], Any], x: Any) -> Any:
 
 
 def _examples(weight: Any) -> Array | None:
-    """The places of examples among filling; None for all."""
+    """Positions of the rows that are not padding; None: all rows."""
     return None if weight is None else np.flatnonzero(np.asarray(weight))
 
 
@@ -165,13 +164,13 @@ def _tensor(value: Any, rows: Array | None = None) -> Any:
     return pytorch().from_numpy(array)
 
 
-def called(host: Host) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What a task needs of a module that PyTorch runs: `apply` and `learn`."""
+def callback_functions(host: Host) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The functions `apply` and `learn` of a task whose module runs in PyTorch."""
     import jax
     from jax.experimental.buffer_callback import buffer_callback
 
-    seen = host.seen
-    paths = [path_of(name, False) for name in seen.params], [path_of(name, True) for name in seen.stats]
+    info = host.info
+    paths = [path_of(name, False) for name in info.params], [path_of(name, True) for name in info.stats]
 
     def like(value: Any) -> Any:
         return jax.ShapeDtypeStruct(value.shape, value.dtype)
@@ -179,15 +178,15 @@ def called(host: Host) -> tuple[Callable[..., Any], Callable[..., Any]]:
     @jax.custom_vjp
     def run(params: Any, stats: Any, x: Any, key: Any, weight: Any) -> Any:
         shape = (len(x),) if host.classes is None else (len(x), host.classes)
-        gives = jax.ShapeDtypeStruct(shape, np.float32), [like(value) for value in stats]
-        return buffer_callback(host.forward, gives, vmap_method="sequential")(params, stats, x, key, weight)
+        result = jax.ShapeDtypeStruct(shape, np.float32), [like(value) for value in stats]
+        return buffer_callback(host.forward, result, vmap_method="sequential")(params, stats, x, key, weight)
 
-    def forward(*given: Any) -> Any:
-        return run(*given), given
+    def forward(*arguments: Any) -> Any:
+        return run(*arguments), arguments
 
-    def backward(given: Any, slope: Any) -> Any:
-        gives = [like(value) for value in given[0]]
-        grads = buffer_callback(host.backward, gives, vmap_method="sequential")(*given, slope[0])
+    def backward(arguments: Any, cotangent: Any) -> Any:
+        result = [like(value) for value in arguments[0]]
+        grads = buffer_callback(host.backward, result, vmap_method="sequential")(*arguments, cotangent[0])
         return grads, None, None, None, None  # statistics, inputs, key and weights have no gradient
 
     run.defvjp(forward, backward)
@@ -201,13 +200,13 @@ def called(host: Host) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
     def learn(params: Params, x: Any, key: Any, weight: Any) -> Any:
         outputs, stats = on_tree(params, x, key, weight)
-        return outputs, nested(dict(zip(seen.stats, stats, strict=True)), seen.stats)
+        return outputs, nested(dict(zip(info.stats, stats, strict=True)), info.stats)
 
     return apply, learn
 
 
-def called_loss(per_example: Callable[[Any, Any], Any], faults: Faults) -> Callable[[Any, Any], Any]:
-    """A loss that PyTorch computes, of each example: (outputs, labels or numbers) → losses."""
+def callback_loss(per_example: Callable[[Any, Any], Any], faults: Faults) -> Callable[[Any, Any], Any]:
+    """A function (outputs, labels or targets) → loss of each example, computed by PyTorch."""
     import jax
     from jax.experimental.buffer_callback import buffer_callback
 
@@ -216,23 +215,23 @@ def called_loss(per_example: Callable[[Any, Any], Any], faults: Faults) -> Calla
         return pytorch().from_numpy(array.astype(np.int64) if array.dtype.kind in "iu" else array)
 
     def value(context: Any, out: Any, outputs: Any, y: Any) -> None:
-        with faults.kept(), one_thread(), pytorch().no_grad():
+        with faults.recorded(), one_thread(), pytorch().no_grad():
             np.asarray(out)[...] = per_example(_tensor(outputs), labels(y)).numpy()
 
-    def slopes(context: Any, out: Any, outputs: Any, y: Any, slope: Any) -> None:
-        with faults.kept(), one_thread():
+    def gradient(context: Any, out: Any, outputs: Any, y: Any, cotangent: Any) -> None:
+        with faults.recorded(), one_thread():
             at_outputs = _tensor(outputs).requires_grad_(True)
             losses = per_example(at_outputs, labels(y))
-            np.asarray(out)[...] = pytorch().autograd.grad(losses, at_outputs, _tensor(slope))[0].numpy()
+            np.asarray(out)[...] = pytorch().autograd.grad(losses, at_outputs, _tensor(cotangent))[0].numpy()
 
     @jax.custom_vjp
     def run(outputs: Any, y: Any) -> Any:
-        gives = jax.ShapeDtypeStruct((len(outputs),), np.float32)
-        return buffer_callback(value, gives, vmap_method="sequential")(outputs, y)
+        result = jax.ShapeDtypeStruct((len(outputs),), np.float32)
+        return buffer_callback(value, result, vmap_method="sequential")(outputs, y)
 
-    def backward(given: Any, slope: Any) -> Any:
-        gives = jax.ShapeDtypeStruct(given[0].shape, given[0].dtype)
-        return buffer_callback(slopes, gives, vmap_method="sequential")(*given, slope), None
+    def backward(arguments: Any, cotangent: Any) -> Any:
+        result = jax.ShapeDtypeStruct(arguments[0].shape, arguments[0].dtype)
+        return buffer_callback(gradient, result, vmap_method="sequential")(*arguments, cotangent), None
 
-    run.defvjp(lambda *given: (run(*given), given), backward)
+    run.defvjp(lambda *arguments: (run(*arguments), arguments), backward)
     return run

@@ -1,4 +1,4 @@
-"""Modules that PyTorch runs inside the compiled loop: outputs, gradients, statistics, draws, threads."""
+"""Modules that PyTorch runs inside the compiled loop: outputs, gradients, statistics, random numbers, threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ nn = torch.nn
 
 
 class Net(nn.Module):
-    """A way past a layer, which no chain of layers has; with batch normalization and a layer that is never used."""
+    """A skip connection, which cannot be converted, with batch normalization and an unused layer."""
 
     def __init__(self, dropout=0.0):
         super().__init__()
@@ -41,7 +41,7 @@ class Net(nn.Module):
 
 def clients():
     draw = np.random.default_rng(0)
-    # Of 11, 9 and 13 examples in batches of 4, some batches are short.
+    # With 11, 9 and 13 examples in batches of 4, some batches are smaller.
     return coterie.data.from_arrays(
         {
             name: (draw.normal(size=(n, 2, 6, 6)).astype(np.float32), draw.integers(0, 3, n))
@@ -56,7 +56,7 @@ def task_of(module, **options):
     return coterie.torch.task(module, nn.CrossEntropyLoss(), shape=(2, 6, 6), classes=3, **options)
 
 
-# Shared, so that little is compiled.
+# Shared by the tests, to compile less.
 PLAIN, DROPPING = task_of(Net()), task_of(Net(0.4))
 
 
@@ -66,7 +66,7 @@ def trained(task, federation=Sequential, **local):
 
 
 def by_hand(client, local):
-    """The same training as PyTorch's users write it."""
+    """The same training as a plain PyTorch loop."""
     net = coterie.torch.load(Net(), PLAIN.init(Seed(3)))
     start = {name: value.detach().clone() for name, value in net.named_parameters()}
     optimizer = torch.optim.SGD(net.parameters(), local.learning_rate, local.momentum, weight_decay=local.weight_decay)
@@ -83,7 +83,7 @@ def by_hand(client, local):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("local", [{}, {"momentum": 0.9, "mu": 0.1}])
-def test_training_is_that_of_a_loop_in_pytorch(local):
+def test_training_equals_a_plain_pytorch_loop(local):
     got = trained(PLAIN, epochs=2, rate=0.1, **local)
     start = coterie.torch.load(Net(), PLAIN.init(Seed(3))).state_dict()
     for place, client in enumerate(got.clients):
@@ -96,7 +96,7 @@ def test_training_is_that_of_a_loop_in_pytorch(local):
         assert far <= 1e-5**2 * moved  # statistics included
 
 
-def test_a_layer_that_is_never_used_stays():
+def test_an_unused_layer_does_not_change():
     spare = PLAIN.init(Seed(3))["spare"]
     got = trained(PLAIN)["params"]["spare"]
     assert all(tree.same(tree.row(got, row), spare) for row in range(3))
@@ -104,7 +104,7 @@ def test_a_layer_that_is_never_used_stays():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", [PLAIN, DROPPING], ids=["plain", "dropout"])
-def test_the_bytes_are_the_same_in_both_federations_and_with_any_number_of_threads(task):
+def test_the_bytes_are_the_same_in_both_backends_and_with_any_number_of_threads(task):
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
@@ -118,7 +118,7 @@ def test_the_bytes_are_the_same_in_both_federations_and_with_any_number_of_threa
         torch.set_num_threads(before)
 
 
-def test_dropout_draws_by_the_seed_and_in_training_alone():
+def test_dropout_depends_on_the_seed_and_is_active_only_in_training():
     assert (DROPPING.random, PLAIN.random) == (True, False)
     state = torch.get_rng_state()
     first = trained(DROPPING)["params"]
@@ -132,24 +132,24 @@ def test_dropout_draws_by_the_seed_and_in_training_alone():
 
 
 def line(**options):
-    """One number through batch normalization alone."""
+    """Batch normalization of one number."""
     return coterie.torch.task(
         nn.Sequential(nn.BatchNorm1d(1, momentum=0.5)), nn.MSELoss(), shape=(1,), classes=None, convert=False, **options
     )
 
 
-def test_the_module_sees_no_filling():
+def test_the_module_sees_no_padding():
     task = line()
     x, weight = np.array([[1.0], [100.0], [3.0], [100.0]], np.float32), np.array([1.0, 0, 1, 0], np.float32)
     outputs, stats = task.training_outputs(task.init(Seed(0)), x, None, weight)
     # Of 1 and 3 the mean is 2 and the variance 1: outputs ∓1, up to the 1e-5 in the root. Running: half of 0 and 2;
-    # half of 1 and 2, the variance over one less.
+    # half of 1 and 2, with the unbiased variance.
     assert np.asarray(outputs) == pytest.approx([-1, 0, 1, 0], abs=1e-5)
     assert np.asarray(stats["0"]["stats"]["running_mean"]).tolist() == [1]
     assert np.asarray(stats["0"]["stats"]["running_var"]).tolist() == [1.5]
 
 
-def test_a_row_of_filling_alone_changes_nothing():
+def test_a_row_of_only_padding_changes_nothing():
     task, weight = line(), np.zeros(2, np.float32)
     start = task.init(Seed(0))
 
@@ -163,7 +163,7 @@ def test_a_row_of_filling_alone_changes_nothing():
     assert not any(leaf.any() for leaf in tree.leaves(grads))
 
 
-def test_inputs_that_a_module_changes_in_place_are_its_own():
+def test_a_module_may_change_its_inputs_in_place():
     task = coterie.torch.task(
         nn.Sequential(nn.ReLU(inplace=True), nn.Linear(1, 1)), nn.MSELoss(), shape=(1,), classes=None, convert=False
     )
@@ -174,7 +174,7 @@ def test_inputs_that_a_module_changes_in_place_are_its_own():
 
 
 class Picky(nn.Linear):
-    """Takes any number of examples but two."""
+    """Fails on a batch of two examples."""
 
     def __init__(self, fault=None):
         super().__init__(1, 1)
@@ -187,26 +187,26 @@ class Picky(nn.Linear):
 
 
 def numbers(**sizes):
-    """Clients with so many examples of one number."""
+    """Clients with these numbers of examples of one feature."""
     given = {name: (np.arange(n, dtype=np.float32)[:, None], np.ones(n, np.float32)) for name, n in sizes.items()}
     return coterie.data.from_arrays(given, test={}, classes=None)
 
 
 @pytest.mark.parametrize("federation", [Sequential, Vectorized])
-def test_what_a_module_raises_fails_the_client_and_is_its_cause(federation):
+def test_an_exception_in_a_module_fails_the_client_and_is_the_cause_of_the_error(federation):
     fault = ValueError("two is not a number of examples")
     task = coterie.torch.task(Picky(fault), nn.MSELoss(), shape=(1,), classes=None)
     server, start = Server(federation(numbers(a=3, b=5), task)), task.init(Seed(0))
     server.ask(["a"], fit, Seed(0), start=start, local=LocalSGD(batch_size=3))
     with pytest.raises(ClientFailed) as caught:
-        server.ask(["a", "b"], fit, Seed(0), start=start, local=LocalSGD(batch_size=3))  # of 5, two are left
+        server.ask(["a", "b"], fit, Seed(0), start=start, local=LocalSGD(batch_size=3))  # the last batch of 5 has two
     assert str(caught.value) == "Model Picky failed in 'fit' with ValueError: two is not a number of examples"
     assert str(caught.value.__cause__) == str(fault)
-    assert task.fault() is None  # told once
+    assert task.fault() is None  # reported once
     server.ask(["a"], fit, Seed(0), start=start, local=LocalSGD(batch_size=3))
 
 
-def test_what_a_loss_raises_is_told_too():
+def test_an_exception_in_a_loss_is_reported():
     def loss(outputs, targets):
         if bool((targets < 0).any()):
             raise ArithmeticError("no root of a negative number")
@@ -219,20 +219,20 @@ def test_what_a_loss_raises_is_told_too():
         server.ask(["a"], fit, Seed(0), start=task.init(Seed(0)), local=LocalSGD(batch_size=2))
 
 
-def test_an_interrupt_inside_a_module_stays_one():
+def test_a_keyboard_interrupt_in_a_module_is_raised_as_such():
     task = coterie.torch.task(Picky(KeyboardInterrupt()), nn.MSELoss(), shape=(1,), classes=None)
     server = Server(Sequential(numbers(a=2), task))
     with pytest.raises(KeyboardInterrupt):
         server.ask(["a"], fit, Seed(0), start=task.init(Seed(0)), local=LocalSGD(batch_size=2))
 
 
-def test_an_error_outside_of_a_federation_is_told_by_its_text():
+def test_an_exception_outside_of_a_federation_keeps_its_text():
     task = coterie.torch.task(Picky(), nn.MSELoss(), shape=(1,), classes=None)
     with pytest.raises(Exception, match="two is not a number of examples"):
         task.outputs(task.init(Seed(0)), np.zeros((2, 1), np.float32))
 
 
-def test_batch_normalisation_takes_one_example_as_the_layer_of_our_own_does():
+def test_batch_normalization_of_one_example_equals_that_of_coteries_own_layer():
     # One number 4: its mean is 4, its variance 0, so that the output is the shift. Running, with a momentum of ½: half
     # of 0 and 4; half of 1 and 0. The gradient: 1 for the shift, 0 for the scale, whose factor is 4 - 4.
     results = []
@@ -266,14 +266,14 @@ def test_a_last_batch_of_one_example_trains_like_the_converted_module():
             net, nn.CrossEntropyLoss(), shape=(3,), classes=2, convert=convert, start="given", name=f"{convert}"
         )
         server = Server(Sequential(data, task))
-        local = LocalSGD(epochs=3, batch_size=4, learning_rate=0.1)  # of 5, one is left
+        local = LocalSGD(epochs=3, batch_size=4, learning_rate=0.1)  # the last batch of 5 has one
         got = server.ask(["a"], fit, Seed(0), start=task.init(Seed(0)), local=local)["params"]
         found.append(coterie.torch.load(copy.deepcopy(net), got, row=0).state_dict())
     for name, value in found[0].items():
         assert torch.allclose(value, found[1][name], atol=1e-6), name
 
 
-def test_ids_of_tokens_reach_the_module_as_whole_numbers():
+def test_token_ids_are_passed_as_integers():
     class Words(nn.Module):
         def __init__(self):
             super().__init__()
@@ -292,8 +292,8 @@ def test_ids_of_tokens_reach_the_module_as_whole_numbers():
         assert np.allclose(task.outputs(params, x), net(torch.from_numpy(x)), atol=1e-6)
 
 
-def test_many_loops_at_a_time_do_not_wait_for_each_other():
-    # Arrays above 100 KB and more loops than XLA has threads: with `jax.pure_callback` they stand still for ever.
+def test_many_parallel_loops_do_not_deadlock():
+    # Arrays above 100 KB and more loops than XLA has threads: with `jax.pure_callback` they deadlock.
     task = coterie.torch.task(
         nn.Sequential(nn.Linear(64, 800), nn.Sigmoid(), nn.Linear(800, 1)),
         nn.MSELoss(),
