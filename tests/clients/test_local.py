@@ -25,7 +25,7 @@ from coterie.models import from_flax, from_functions, mclr, mlp
 from coterie.seeds import Seed
 
 RATE = 0.25
-#: float32 rounds by 6e-8; numbers of size 1, tens of roundings a step, a dozen steps.
+#: float32 rounds by 6e-8; numbers of size 1, tens of roundings per step, a dozen steps.
 CLOSE = 1e-5
 
 
@@ -114,7 +114,7 @@ def sgd_by_hand(local, client, l2=0.0):
         pytest.param("few", {"epochs": 2, "batch_size": 10}, id="a batch larger than the client"),
         pytest.param("few", {"epochs": 2, "batch_size": 0}, id="all examples in a batch"),
         pytest.param("many", {"epochs": 2, "batch_size": 0}, id="all of many examples in a batch"),
-        pytest.param("many", {"epochs": 2, "batch_size": 600}, id="batches beyond 512 and a short last one"),
+        pytest.param("many", {"epochs": 2, "batch_size": 600}, id="batches beyond 512 and a smaller last one"),
         pytest.param("many", {"steps": 4, "batch_size": 600}, id="steps of batches beyond 512"),
         pytest.param("many", {"epochs": 2, "batch_size": 512}, id="batches of 512"),
         pytest.param("few", {"epochs": 3, "batch_size": 3, "momentum": 0.5}, id="momentum"),
@@ -336,7 +336,9 @@ def test_a_plan_has_each_example_once_per_pass_and_padding_only_at_the_end_of_a_
     in_pass = math.ceil(n / size)
     assert len(planned) == (local.steps or local.epochs * in_pass)
     for i, batch in enumerate(planned):
-        held = n - (in_pass - 1) * size if i % in_pass == in_pass - 1 else size  # the last of a pass may be short
+        held = (
+            n - (in_pass - 1) * size if i % in_pass == in_pass - 1 else size
+        )  # the last batch of a pass may be smaller
         assert (batch[:held] >= 0).all()
         assert (batch[held:] == -1).all()
     for first in range(0, len(planned), in_pass):

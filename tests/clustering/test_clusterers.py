@@ -20,8 +20,8 @@ def similarities(n: int, seed: int) -> np.ndarray:
     return (half + half.T) / 2
 
 
-def across(alike: np.ndarray, labels: np.ndarray) -> float:
-    return float(alike[np.ix_(labels == 0, labels == 1)].max())
+def across(similarity: np.ndarray, labels: np.ndarray) -> float:
+    return float(similarity[np.ix_(labels == 0, labels == 1)].max())
 
 
 def test_kmeans_numbers_clusters_by_smallest_member_and_returns_their_means() -> None:
@@ -121,25 +121,25 @@ def test_components_are_single_linkage_cut_at_the_threshold(n: int, seed: int, t
 @pytest.mark.parametrize("sizes", [(5, 5), (2, 9), (1, 4)])
 def test_a_matrix_of_two_blocks_is_split_into_the_blocks(sizes: tuple[int, int]) -> None:
     truth = np.repeat([0, 1], sizes)
-    alike = np.where(truth[:, None] == truth, 0.9, -0.1)
-    np.testing.assert_array_equal(bipartition(alike), truth)
-    np.testing.assert_array_equal(bipartition(alike, linkage="complete"), truth)
+    similarity = np.where(truth[:, None] == truth, 0.9, -0.1)
+    np.testing.assert_array_equal(bipartition(similarity), truth)
+    np.testing.assert_array_equal(bipartition(similarity, linkage="complete"), truth)
 
 
 @given(st.integers(2, 9), st.integers(0, 10_000))
 @settings(max_examples=40, deadline=None)
 def test_no_other_bipartition_has_a_lower_similarity_between_its_parts(n: int, seed: int) -> None:
-    alike = similarities(n, seed)
+    similarity = similarities(n, seed)
     every = (np.array([0, *rest]) for rest in itertools.product((0, 1), repeat=n - 1) if any(rest))
-    labels = bipartition(alike)
+    labels = bipartition(similarity)
     assert set(labels) == {0, 1}
-    assert across(alike, labels) == min(across(alike, each) for each in every)
+    assert across(similarity, labels) == min(across(similarity, each) for each in every)
 
 
 def test_complete_linkage_does_not_give_the_optimal_bipartition() -> None:
     found = [
-        across(alike, bipartition(alike)) < across(alike, bipartition(alike, linkage="complete"))
-        for alike in (similarities(8, seed) for seed in range(10))
+        across(similarity, bipartition(similarity)) < across(similarity, bipartition(similarity, linkage="complete"))
+        for similarity in (similarities(8, seed) for seed in range(10))
     ]
     assert any(found)
 

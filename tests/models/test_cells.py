@@ -90,11 +90,11 @@ def test_without_sequences_the_output_is_that_of_the_last_time_step():
 def test_a_bidirectional_layer_is_one_forward_layer_and_one_on_the_reversed_sequence():
     layer, params, x = drawn("gru", sequences=True, both_ways=True)
     one = Recurrent("gru", UNITS, sequences=True)
-    forth, back = called(one, params["forward"], x), called(one, params["backward"], x[:, ::-1])
-    np.testing.assert_allclose(called(layer, params, x), np.concatenate([forth, back[:, ::-1]], axis=2), rtol=1e-6)
+    forward, back = called(one, params["forward"], x), called(one, params["backward"], x[:, ::-1])
+    np.testing.assert_allclose(called(layer, params, x), np.concatenate([forward, back[:, ::-1]], axis=2), rtol=1e-6)
     last = called(Recurrent("gru", UNITS, both_ways=True), params, x)
     # The last output of the backward direction is at the first time step.
-    np.testing.assert_allclose(last, np.concatenate([forth[:, -1], back[:, -1]], axis=1), rtol=1e-6)
+    np.testing.assert_allclose(last, np.concatenate([forward[:, -1], back[:, -1]], axis=1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
@@ -116,10 +116,10 @@ def test_values_and_gradients_equal_those_of_pytorch(kind):
         out = layer.apply(params, x, Context(), "", None)
         return jnp.sum(out * weight), out
 
-    (slopes, slope), out = jax.jit(jax.grad(summed, argnums=(0, 1), has_aux=True))(params, x)
+    (grads, grad), out = jax.jit(jax.grad(summed, argnums=(0, 1), has_aux=True))(params, x)
     np.testing.assert_allclose(out, expected.detach().numpy(), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(slope, inputs.grad.numpy(), rtol=1e-4, atol=1e-5)
-    for way, own in {"": slopes["forward"], "_reverse": slopes["backward"]}.items():
+    np.testing.assert_allclose(grad, inputs.grad.numpy(), rtol=1e-4, atol=1e-5)
+    for way, own in {"": grads["forward"], "_reverse": grads["backward"]}.items():
         for name, leaf in own.items():
             there = getattr(theirs, f"{names[name]}_l0{way}").grad.numpy()
             np.testing.assert_allclose(leaf, there, rtol=1e-4, atol=1e-5, err_msg=f"{name}{way}")
@@ -147,10 +147,10 @@ def test_the_custom_gradient_equals_jaxs_own(kind, backwards):
     given = [draw.normal(size=shape).astype(np.float32) for shape in shapes]
     weight = draw.normal(size=(TIME, ROWS, UNITS)).astype(np.float32)
 
-    def slopes(run):
+    def grads(run):
         return jax.jit(jax.grad(lambda *given: jnp.sum(run(*given) * weight), argnums=range(5)))(*given)
 
-    for ours, theirs in zip(slopes(_layer(CELLS[kind], backwards)), slopes(plainly(kind, backwards)), strict=True):
+    for ours, theirs in zip(grads(_layer(CELLS[kind], backwards)), grads(plainly(kind, backwards)), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
@@ -202,8 +202,8 @@ def test_an_embedding_returns_the_vector_of_each_id():
     assert shape == (2, 3)
     np.testing.assert_array_equal(called(layer, params, ids), params["vectors"][ids])
     # Id 3 occurs twice, ids 1, 2, 4 and 5 do not occur.
-    slope = jax.grad(lambda params: layer.apply(params, ids, Context(), "", None).sum())(params)["vectors"]
-    assert np.asarray(slope)[:, 0].tolist() == [1, 0, 0, 2, 0, 0, 1]
+    grad = jax.grad(lambda params: layer.apply(params, ids, Context(), "", None).sum())(params)["vectors"]
+    assert np.asarray(grad)[:, 0].tolist() == [1, 0, 0, 2, 0, 0, 1]
 
 
 def test_embedding_vectors_are_standard_normal():

@@ -64,9 +64,9 @@ def test_dropout_is_active_only_in_training():
     task = models.build("bigru", (3, 4), 2)
     params, x = task.init(Seed(0)), np.ones((2, 3, 4), np.float32)
     outputs = jax.jit(task.outputs)
-    for key, alike in ((None, True), (Seed(1).key(), False)):
+    for key, equal in ((None, True), (Seed(1).key(), False)):
         first, second = np.asarray(outputs(params, x, key))
-        assert np.array_equal(first, second) == alike
+        assert np.array_equal(first, second) == equal
     assert [models.build(name, TWEET, 2).random for name in ("bigru", "bilstm", "lstm", "rnn")] == [
         True,
         True,

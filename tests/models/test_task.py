@@ -33,8 +33,8 @@ def test_the_loss_of_large_logits_is_their_difference():
 
 def test_the_gradient_of_the_loss_is_probabilities_minus_the_label():
     # probabilities 3/4 and 1/4 at logits log 3 and 0; label 1
-    slope = jax.grad(lambda z: TWO.losses_of(z, jnp.array([1]))[0])(jnp.array([[math.log(3), 0.0]]))
-    assert np.asarray(slope)[0] == pytest.approx([0.75, 0.25 - 1], rel=1e-6)  # float32
+    grad = jax.grad(lambda z: TWO.losses_of(z, jnp.array([1]))[0])(jnp.array([[math.log(3), 0.0]]))
+    assert np.asarray(grad)[0] == pytest.approx([0.75, 0.25 - 1], rel=1e-6)  # float32
 
 
 def test_the_loss_of_a_regression_is_half_the_squared_error():

@@ -306,8 +306,8 @@ def test_many_parallel_loops_do_not_deadlock():
 
     @jax.jit
     def descend(params):
-        slope = jax.grad(lambda at: task.losses(at, x, np.zeros(8, np.float32)).sum())
-        return jax.lax.fori_loop(0, 10, lambda _, at: tree.map(lambda w, g: w - 1e-3 * g, at, slope(at)), params)
+        grad = jax.grad(lambda at: task.losses(at, x, np.zeros(8, np.float32)).sum())
+        return jax.lax.fori_loop(0, 10, lambda _, at: tree.map(lambda w, g: w - 1e-3 * g, at, grad(at)), params)
 
     wanted = tree.host(descend(params))
     found = {}

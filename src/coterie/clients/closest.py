@@ -14,17 +14,19 @@ from coterie.clients.schema import Model, Schema, Settings, Values
 from coterie.clients.scores import full_gradient, mean_losses, whole_pass, whole_pass_lengths
 from coterie.clients.work import Client, Work
 from coterie.models import Task
-from coterie.types import Bank, Params
+from coterie.types import Bank, Params, TracedArray
 
 
-def _losses(task: Task, x: Any, y: Any, *, base: Params, heads: Bank, **_: Any) -> dict[str, Any]:
+def _losses(
+    task: Task, x: TracedArray, y: TracedArray, *, base: Params, heads: Bank, **_: Any
+) -> dict[str, TracedArray]:
     import jax
     import jax.numpy as jnp
 
     return {"losses": jnp.transpose(jax.vmap(lambda head: task.losses({**base, **head}, x, y))(heads))}
 
 
-def _chosen(client: Client, base: Params, heads: Bank) -> tuple[Any, Any, Params]:
+def _chosen(client: Client, base: Params, heads: Bank) -> tuple[TracedArray, TracedArray, Params]:
     """The losses, the index of the model with the lowest loss, and that model."""
     import jax.numpy as jnp
 
@@ -44,7 +46,7 @@ def _gradient_closest(task: Task, client: Client, *, base: Params, heads: Bank) 
     return {"losses": losses, "choice": choice, "gradient": gradient, "loss": loss}
 
 
-def _closest(task: Task, client: Client, *, base: Params, heads: Bank) -> dict[str, Any]:
+def _closest(task: Task, client: Client, *, base: Params, heads: Bank) -> dict[str, TracedArray]:
     losses, choice, _ = _chosen(client, base, heads)
     return {"losses": losses, "choice": choice}
 

@@ -15,7 +15,7 @@ from coterie.clients.local import LocalSGD, lengths, plan, train
 from coterie.clients.schema import Model, Settings, Values
 from coterie.clients.work import Client, Work
 from coterie.models import Task, trainable
-from coterie.types import Bank, Params
+from coterie.types import Bank, Params, TracedArray
 
 
 def _local_update(task: Task, client: Client, w0: Params, local: LocalSGD) -> Params:
@@ -31,10 +31,11 @@ def _choose(task: Task, client: Client, *, w0: Params, directions: Bank, local: 
 
     delta = trainable(_local_update(task, client, w0, local))
 
-    def inner_product(one: Any, other: Any) -> Any:
+    def inner_product(one: Bank, other: Bank) -> TracedArray:
         """Σ over all parameters. Products and sums, because XLA splits dot products by the number of cores."""
         parts = tree.map(lambda a, b: (a * b).reshape(a.shape[0], -1).sum(axis=1), one, other)
-        return sum(tree.leaves(parts))
+        total: TracedArray = sum(tree.leaves(parts))
+        return total
 
     mine = tree.map(lambda leaf: leaf[None], delta)
     norms = jnp.sqrt(inner_product(directions, directions))  # (m,)
@@ -45,7 +46,7 @@ def _choose(task: Task, client: Client, *, w0: Params, directions: Bank, local: 
     return {"choice": choice.astype(jnp.int32), "cosines": cosines}
 
 
-def _keep(task: Task, client: Client, *, directions: Bank) -> dict[str, Any]:
+def _keep(task: Task, client: Client, *, directions: Bank) -> dict[str, TracedArray]:
     import jax.numpy as jnp
 
     return {"kept": jnp.ones((), jnp.int32)}

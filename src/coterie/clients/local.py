@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
@@ -24,8 +24,11 @@ from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Params, TracedArray
 
+#: State of an optimizer: of optax, or the velocity of SGD with momentum.
+OptimizerState: TypeAlias = Any
+
 #: Width of the rows of a batch that spans several rows.
-WIDE = 128
+ROW_WIDTH = 128
 
 
 @state
@@ -82,7 +85,7 @@ class LocalSGD:
         if self.batch_size and self.batch_size <= CHUNK:
             return self.batch_size, -(-n // self.batch_size)
         batch = min(self.batch_size or n, n)
-        return WIDE, -(-n // batch) * -(-batch // WIDE) if n else 0
+        return ROW_WIDTH, -(-n // batch) * -(-batch // ROW_WIDTH) if n else 0
 
 
 def lengths(n: int, *, local: LocalSGD, **_: Any) -> dict[str, int]:
@@ -129,11 +132,11 @@ def plan(n: int, seed: Seed, effort: float, *, local: LocalSGD, **_: Any) -> dic
         wide[:, :batch] = batches
         return {"local": Steps(wide)}
     # A batch spans several rows: gradients are added up and applied after the last row.
-    in_batch = -(-batch // WIDE)
-    spread = np.full((len(batches), in_batch * WIDE), -1, np.int32)
+    in_batch = -(-batch // ROW_WIDTH)
+    spread = np.full((len(batches), in_batch * ROW_WIDTH), -1, np.int32)
     spread[:, :batch] = batches
     last = np.tile(np.arange(in_batch) == in_batch - 1, len(batches))
-    return {"local": Steps(spread.reshape(-1, WIDE), last)}
+    return {"local": Steps(spread.reshape(-1, ROW_WIDTH), last)}
 
 
 def train(
@@ -161,40 +164,41 @@ def train(
     import jax.numpy as jnp
 
     batches = client.batches[name]
-    step, fresh = optimizer(start, local)
+    step, first_state = optimizer(start, local)
     per_pass = _rows_per_pass(client.n, local)
     gradient = jax.value_and_grad(summed_loss(task, client, batches), has_aux=True)
 
-    def update(params: Params, grads: Params, kept: Any) -> Any:
-        return step(params, penalized(task, local, params, grads, start if anchor is None else anchor, pull), kept)
+    def update(params: Params, grads: Params, state: OptimizerState) -> tuple[Params, OptimizerState]:
+        return step(params, penalized(task, local, params, grads, start if anchor is None else anchor, pull), state)
 
-    def whole(row: Any, carried: Any) -> Any:
-        params, kept, seen = carried
+    def row_is_batch(row: TracedArray, carry: Any) -> Any:
+        params, state, last_pass = carry
         (loss, (weight, stats)), grads = gradient(params, row)
-        params, kept = update(params, tree.map(lambda g: g / weight, grads), kept)
+        params, state = update(params, tree.map(lambda g: g / weight, grads), state)
         params = tree.merge(params, stats)
-        return params, kept, _seen(seen, loss, weight, row, batches.count - per_pass)
+        return params, state, _last_pass(last_pass, loss, weight, row, batches.count - per_pass)
 
-    def spread(row: Any, carried: Any) -> Any:
-        params, (kept, total, count), seen = carried
+    def batch_spans_rows(row: TracedArray, carry: Any) -> Any:
+        params, (state, total, count), last_pass = carry
         (loss, (weight, stats)), grads = gradient(params, row)
         params = tree.merge(params, stats)
         total, count = tree.map(jnp.add, total, grads), count + weight
 
         def apply() -> Any:
-            moved, state = update(params, tree.map(lambda g: g / count, total), kept)
-            return moved, (state, tree.map(jnp.zeros_like, total), jnp.zeros_like(count))
+            moved, new_state = update(params, tree.map(lambda g: g / count, total), state)
+            return moved, (new_state, tree.map(jnp.zeros_like, total), jnp.zeros_like(count))
 
-        params, rest = jax.lax.cond(batches.last(row), apply, lambda: (params, (kept, total, count)))  # type: ignore[misc]
-        return params, rest, _seen(seen, loss, weight, row, batches.count - per_pass)
+        params, rest = jax.lax.cond(batches.last(row), apply, lambda: (params, (state, total, count)))  # type: ignore[misc]
+        return params, rest, _last_pass(last_pass, loss, weight, row, batches.count - per_pass)
 
-    seen = (jnp.float32(0), jnp.float32(0))
+    last_pass = (jnp.float32(0), jnp.float32(0))  # sums of losses and of weights
     if batches.last is None:
-        params, _, seen = batches.fold(whole, (start, fresh, seen))
+        params, _, last_pass = batches.fold(row_is_batch, (start, first_state, last_pass))
     else:
         zeros = tree.map(jnp.zeros_like, start)
-        params, _, seen = batches.fold(spread, (start, (fresh, zeros, jnp.float32(0)), seen))
-    loss = seen[0] / jnp.maximum(seen[1], 1.0)
+        sums = (first_state, zeros, jnp.float32(0))
+        params, _, last_pass = batches.fold(batch_spans_rows, (start, sums, last_pass))
+    loss = last_pass[0] / jnp.maximum(last_pass[1], 1.0)
     return {
         "params": params,
         "loss": loss,
@@ -202,12 +206,14 @@ def train(
     }
 
 
-def summed_loss(task: Task, client: Client, batches: Batches) -> Callable[[Params, Any], Any]:
+def summed_loss(
+    task: Task, client: Client, batches: Batches
+) -> Callable[[Params, TracedArray], tuple[TracedArray, tuple[TracedArray, Params]]]:
     """A function (parameters, row) → (summed data loss of the row, (number of examples, new running statistics))."""
     import jax
     import jax.numpy as jnp
 
-    def summed(params: Params, row: Any) -> tuple[Any, Any]:
+    def summed(params: Params, row: TracedArray) -> tuple[TracedArray, tuple[TracedArray, Params]]:
         batch = batches.take(row)
         key = jax.random.fold_in(client.key, row) if task.random else None
         outputs, stats = task.training_outputs(params, batch.x, key, batch.weight)
@@ -237,30 +243,35 @@ def penalized(
     return grads
 
 
-def _seen(seen: Any, loss: Any, weight: Any, row: Any, first: Any) -> Any:
+def _last_pass(
+    sums: tuple[TracedArray, TracedArray], loss: TracedArray, weight: TracedArray, row: TracedArray, first: TracedArray
+) -> tuple[TracedArray, TracedArray]:
+    """Add the loss and weight of a row that belongs to the last pass."""
     import jax.numpy as jnp
 
     counts = row >= first
-    return seen[0] + jnp.where(counts, loss, 0.0), seen[1] + jnp.where(counts, weight, 0.0)
+    return sums[0] + jnp.where(counts, loss, 0.0), sums[1] + jnp.where(counts, weight, 0.0)
 
 
-def rows_per_batch(n: Any, local: LocalSGD) -> Any:
+def rows_per_batch(n: TracedArray, local: LocalSGD) -> TracedArray | int:
     """Number of rows of a batch in the plan of a client with n examples."""
     import jax.numpy as jnp
 
     if local.batch_size and local.batch_size <= CHUNK:
         return 1
-    return -(-jnp.maximum(jnp.minimum(local.batch_size, n) if local.batch_size else n, 1) // WIDE)
+    return -(-jnp.maximum(jnp.minimum(local.batch_size, n) if local.batch_size else n, 1) // ROW_WIDTH)
 
 
-def _rows_per_pass(n: Any, local: LocalSGD) -> Any:
+def _rows_per_pass(n: TracedArray, local: LocalSGD) -> TracedArray:
     import jax.numpy as jnp
 
     batch = jnp.maximum(jnp.minimum(local.batch_size, n) if local.batch_size else n, 1)
     return -(-n // batch) * rows_per_batch(n, local)
 
 
-def optimizer(start: Params, local: LocalSGD) -> tuple[Any, Any]:
+def optimizer(
+    start: Params, local: LocalSGD
+) -> tuple[Callable[[Params, Params, OptimizerState], tuple[Params, OptimizerState]], OptimizerState]:
     """The update function (parameters, gradients, state) → (parameters, state), and the initial state."""
     import jax
     import jax.numpy as jnp
@@ -279,13 +290,13 @@ def optimizer(start: Params, local: LocalSGD) -> tuple[Any, Any]:
     if local.optimizer != "sgd":
         made = optax_optimizer(local.optimizer, local.learning_rate)
 
-        def by_optax(params: Params, grads: Params, state: Any) -> Any:
+        def by_optax(params: Params, grads: Params, state: OptimizerState) -> tuple[Params, OptimizerState]:
             moves, state = made.update(grads, state, params)
             return moved(params, tree.map(jnp.add, params, moves)), state
 
         return by_optax, made.init(start)
 
-    def by_sgd(params: Params, grads: Params, state: Any) -> Any:
+    def by_sgd(params: Params, grads: Params, state: OptimizerState) -> tuple[Params, OptimizerState]:
         if off(local.momentum):
             return moved(params, tree.map(lambda w, g: w - local.learning_rate * g, params, grads)), state
         state = tree.map(lambda v, g: local.momentum * v + g, state, grads)

@@ -188,7 +188,12 @@ def cnn_fedsim(
 ) -> Task:
     """FedSim's CNN, and with 62 classes LEAF's: two convolutions, each with pooling, dense 2048.
 
-    FedSim's paper and code differ: `form` "code" has 5×5 kernels (32, 64 filters), "paper" 3×3 kernels (64, 64).
+    Args:
+        shape: Shape of one input.
+        classes: Number of classes.
+        form: FedSim's `code` has 5×5 kernels and 32 and 64 filters, its `paper` 3×3 kernels and 64 and 64 filters.
+        normalize: Function of the inputs; None: none.
+        l2: Coefficient of the l2 penalty on kernels in training.
     """
     if form not in ("code", "paper"):
         raise SpecError(f"cnn-fedsim.form must be 'code' or 'paper', got {form!r}")
@@ -200,9 +205,24 @@ def cnn_fedsim(
 def lenet5(
     shape: tuple[int, ...], classes: int | None, /, *, width: float = 1.0, normalize: Any = None, l2: float = 0.0
 ) -> Task:
-    """LeNet-5: two 5×5 convolutions (6, 16 filters) with pooling, dense 120 and 84; `width` scales the filters."""
-    few, many = max(1, round(6 * width)), max(1, round(16 * width))
-    layers: list[Layer] = [Conv(few, 5, padding="valid"), relu, pool(), Conv(many, 5, padding="valid"), relu, pool()]
+    """LeNet-5: two 5×5 convolutions (6, 16 filters), each with pooling, dense 120 and 84.
+
+    Args:
+        shape: Shape of one input.
+        classes: Number of classes.
+        width: Factor on the numbers of filters.
+        normalize: Function of the inputs; None: none.
+        l2: Coefficient of the l2 penalty on kernels in training.
+    """
+    first, second = max(1, round(6 * width)), max(1, round(16 * width))
+    layers: list[Layer] = [
+        Conv(first, 5, padding="valid"),
+        relu,
+        pool(),
+        Conv(second, 5, padding="valid"),
+        relu,
+        pool(),
+    ]
     layers += [Dense(120), relu, Dense(84), relu, Dense(classes or 1)]
     return network("lenet5", shape, classes, layers, normalize=normalize, l2=l2, scheme="torch")
 

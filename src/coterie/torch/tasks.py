@@ -169,12 +169,12 @@ def _by_layers(made: Chain, classes: int | None, channels: Channels) -> _Parts:
         outputs = call(params, x, context)
         return outputs, made.learned(context.stats)
 
-    kinds = {type(step.layer) for step in made.steps}
+    layer_types = {type(step.layer) for step in made.steps}
     return _Parts(
         made.from_torch,
         lambda params, x, key: call(params, x, Context(key)),
-        learn if BatchNorm in kinds else None,
-        Dropout in kinds,
+        learn if BatchNorm in layer_types else None,
+        Dropout in layer_types,
     )
 
 
