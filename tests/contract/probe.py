@@ -14,7 +14,7 @@ import numpy as np
 
 from coterie import tree
 from coterie.clients import Client, LocalSGD, Model, Ragged, Settings, Values, Work, fit, losses_of, score, train
-from coterie.clients.local import lengths, plan
+from coterie.clients.local_training import lengths, plan
 from coterie.codec import state
 from coterie.federation.protocol import Adapt, Cached, Mean, PerClient
 from coterie.methods.protocol import Placement, Round

@@ -12,7 +12,7 @@ import pytest
 import coterie
 from coterie import tree
 from coterie.clients import LocalSGD, fit
-from coterie.clients.local import plan
+from coterie.clients.local_training import plan
 from coterie.errors import ClientFailed
 from coterie.federation import Sequential, Server, Vectorized
 from coterie.seeds import Seed

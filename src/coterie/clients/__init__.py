@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.clients.local import TRAINED, LocalSGD, fit, train
+from coterie.clients.local_training import TRAINED, LocalSGD, fit, train
 from coterie.clients.schema import Model, Ragged, Settings, Values
 from coterie.clients.scores import gradient, label_counts, label_errors, losses_of, score
 from coterie.clients.work import Batches, Client, Steps, Work, known_work

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Any
 
 from coterie import tree
-from coterie.clients.local import TRAINED, LocalSGD, lengths, plan, train
+from coterie.clients.local_training import TRAINED, LocalSGD, lengths, plan, train
 from coterie.clients.schema import Model, Schema, Settings, Values
 from coterie.clients.scores import full_gradient, mean_losses, whole_pass, whole_pass_lengths
 from coterie.clients.work import Client, Work

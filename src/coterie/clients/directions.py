@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from coterie import tree
-from coterie.clients.local import LocalSGD, lengths, plan, train
+from coterie.clients.local_training import LocalSGD, lengths, plan, train
 from coterie.clients.schema import Model, Settings, Values
 from coterie.clients.work import Client, Work
 from coterie.models import Task, trainable

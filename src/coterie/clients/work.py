@@ -25,7 +25,7 @@ With `each` alone, the sums over examples are the reply. The number of correct a
     replies["correct"]  # (replies,), one sum per client
 
 With `plan` and `body`: local training that also returns the distance from the initial model. `plan` and `lengths` of
-`coterie.clients.local` draw the batches that `train` uses:
+`coterie.clients.local_training` draw the batches that `train` uses:
 
     def _fit(task, client, *, start, local):
         trained = train(task, start, client, local)

@@ -39,7 +39,7 @@ import numpy as np
 from coterie import tree
 from coterie.bounds import Bound, check
 from coterie.clients import TRAINED, Client, LocalSGD, Model, Settings, Steps, Work, fit, train
-from coterie.clients.local import lengths, plan
+from coterie.clients.local_training import lengths, plan
 from coterie.clients.scores import full_gradient, whole_pass, whole_pass_lengths
 from coterie.clustering import kmeans, principal_scores
 from coterie.federation.protocol import Cohort, Federation, Replies

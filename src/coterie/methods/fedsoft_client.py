@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from coterie import tree
 from coterie.clients import TRAINED, Client, LocalSGD, Model, Settings, Values, Work, train
-from coterie.clients.local import lengths, plan
+from coterie.clients.local_training import lengths, plan
 from coterie.clients.scores import losses_per_example
 from coterie.methods.local import empty_memory, memory_of, own_model
 from coterie.models import Task

@@ -15,7 +15,7 @@ import numpy as np
 
 from coterie import tree
 from coterie.clients import Client, LocalSGD, Model, Settings, Values, Work, train
-from coterie.clients.local import lengths, plan
+from coterie.clients.local_training import lengths, plan
 from coterie.codec import state
 from coterie.federation.protocol import Adapt, Cached, Cohort, Federation
 from coterie.methods.fedavg import loss_of

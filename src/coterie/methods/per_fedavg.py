@@ -34,7 +34,7 @@ import numpy as np
 from coterie import tree
 from coterie.bounds import Bound, check
 from coterie.clients import TRAINED, Client, LocalSGD, Model, Settings, Steps, Work, fit
-from coterie.clients import local as training
+from coterie.clients import local_training as training
 from coterie.codec import state
 from coterie.federation.protocol import Adapt, Cohort, Federation, Mean
 from coterie.methods.fedavg import distances_of, loss_of, move_groups, one_model

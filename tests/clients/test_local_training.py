@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from coterie import tree
 from coterie.clients import TRAINED, LocalSGD, Model, Settings, Values, Work, fit, train
-from coterie.clients.local import lengths, optax_optimizer, plan
+from coterie.clients.local_training import lengths, optax_optimizer, plan
 from coterie.data import from_arrays
 from coterie.errors import SpecError
 from coterie.federation import Cohort, Mean, sequential
