@@ -17,7 +17,7 @@ receives them. The server learns the directions, and from their number how many 
 Departures. The default angle is the paper's smallest principal angle; the code's is `pairwise_signed`, and its
 "average" linkage is `weighted` here. β is in degrees and depends on the data: 4.9 for CIFAR-10, about 4.5 for
 Fashion-MNIST and 10 for MNIST with two labels per client. By default the number of clusters is therefore chosen by the
-silhouette of D against data without clusters (`clustering.choose`); it is one if there are no clusters. `budget`
+silhouette of D against data without clusters (`choose_n_clusters`); it is one if there are no clusters. `budget`
 distributes a total number of vectors over the classes, as the code does for Dirichlet partitions, and always uses all
 of them; the code rounds for each class separately and leaves a client with many equal classes without any. The
 published accuracies are those after further local training of each client: `finetuned`.
