@@ -42,7 +42,7 @@ class Example:
         ({"trim": 0.5}, "s.trim must be at least 0 and below 0.5, got 0.5"),
         ({"limit": -math.inf}, "s.limit must be above 0, got -inf"),
         ({"clusters": 0}, "s.clusters must be at least 1, got 0"),
-        ({"clusters": "many"}, "s.clusters must be a whole number of at least 1 or one of 'auto', got 'many'"),
+        ({"clusters": "many"}, "s.clusters must be a whole number of at least 1 or 'auto', got 'many'"),
         ({"optional": -1}, "s.optional must be at least 0, got -1"),
         ({"rounds": (3, -1)}, "s.rounds must be at least 0, got (3, -1)"),
         ({"rounds": (3, "x")}, "s.rounds must be a list, each item a whole number of at least 0, got (3, 'x')"),

@@ -106,7 +106,8 @@ def _problem(annotation: Any, value: Any) -> str | None:
         infinite = any(each == math.inf and not bound.infinite for bound in bounds for each in values)
         return _with_range("a finite number", bounds) if infinite else _range(bounds)
     if origin is Literal:
-        return None if value in arguments else f"one of {', '.join(map(repr, arguments))}"
+        allowed = ", ".join(map(repr, arguments))
+        return None if value in arguments else f"one of {allowed}" if len(arguments) > 1 else allowed
     if origin in (Union, types.UnionType):
         problems = [_problem(argument, value) for argument in arguments]
         if None in problems:

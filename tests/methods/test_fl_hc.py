@@ -298,7 +298,7 @@ def test_clients_without_examples_are_not_clustered(tiny, cohort, clustered):
         ({"clusters": -1}, "clusters must be at least 0"),
         ({"max_clusters": 0}, "max_clusters must be at least 1"),
         ({"threshold": -1.0}, "threshold must be at least 0, got -1.0"),
-        ({"threshold": "widest"}, "threshold must be a number at least 0 or one of 'auto', got 'widest'"),
+        ({"threshold": "widest"}, "threshold must be a number of at least 0 or 'auto', got 'widest'"),
         ({"threshold": float("nan")}, "threshold must be at least 0, got nan"),
         ({"threshold_quantile": 1.5}, "threshold_quantile must be between 0 and 1, got 1.5"),
         ({"threshold": 1.0, "clusters": 2}, "Give one of method.threshold, method.threshold_quantile and"),

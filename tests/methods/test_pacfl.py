@@ -211,7 +211,7 @@ def test_only_directions_are_sent_before_training(groups, run_rounds):
         ({"max_clusters": 0}, "max_clusters must be at least 1"),
         ({"angle": "largest"}, "angle must be one of 'subspace', 'sum', .*, got 'largest'"),
         ({"threshold": -1.0}, "threshold must be at least 0, got -1.0"),
-        ({"threshold": "gap"}, "threshold must be a number at least 0 or one of 'auto', got 'gap'"),
+        ({"threshold": "gap"}, "threshold must be a number of at least 0 or 'auto', got 'gap'"),
         ({"linkage": "ward"}, "linkage must be one of"),
         ({"inputs": "pixels"}, "inputs must be one of 'raw', 'model'"),
     ],

@@ -499,7 +499,7 @@ def test_traffic_counts_every_model_sent_to_every_client(blobs):
         ({"beta": 0.5}, "beta must be at least 0 and below 0.5, got 0.5"),
         ({"refines": 0}, "refines must be at least 1, got 0"),
         ({"members": -1}, "members must be at least 0, got -1"),
-        ({"mu": math.inf}, "mu must be at least 0, got inf"),
+        ({"mu": math.inf}, "mu must be a finite number of at least 0, got inf"),
         ({"refine_rounds": 26}, "needs run.rounds of at least 52, got 50"),
         ({"refine_rounds": 25, "final": "fedavg"}, "needs run.rounds of at least 51, got 50"),
         ({"rounds": 1}, "needs run.rounds of at least 2, got 1"),
