@@ -374,7 +374,7 @@ def test_traffic_equals_the_formula_of_the_papers(assign, blobs, run_rounds):
     ("settings", "text"),
     [
         ({"clusters": 0}, "clusters must be at least 1, got 0"),
-        ({"clusters": "many"}, "clusters must be a whole number at least 1 or one of 'auto', got 'many'"),
+        ({"clusters": "many"}, "clusters must be a whole number of at least 1 or 'auto', got 'many'"),
         ({"clusters": "auto", "centers": "random"}, "clusters must be a number with centers='random', got 'auto'"),
         ({"alpha": 0}, "alpha must be at least 1"),
         ({"measure": "emd"}, "measure must be one of 'edc', 'madc', got 'emd'"),

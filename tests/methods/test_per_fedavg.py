@@ -307,7 +307,7 @@ def test_a_round_sends_one_model_down_and_one_up_and_scoring_is_not_counted(blob
         ({"variant": "so"}, "method.variant must be one of 'fo', 'hf', got 'so'"),
         ({"weights": "equal"}, "method.weights must be one of 'uniform', 'samples', got 'equal'"),
         ({"beta": -1.0}, "method.beta must be at least 0, got -1.0"),
-        ({"beta": np.inf}, "method.beta must be at least 0, got inf"),
+        ({"beta": np.inf}, "method.beta must be a finite number of at least 0, got inf"),
         ({"delta": 0.0}, "method.delta must be above 0, got 0.0"),
         ({"adapt_epochs": 0}, "method.adapt_epochs must be at least 1, got 0"),
         ({"adapt_steps": -1}, "method.adapt_steps must be at least 0, got -1"),
