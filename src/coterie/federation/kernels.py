@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -138,7 +138,7 @@ def gather(examples: Examples, index: Array | JaxArray, transform: JaxArray, nam
         inputs = transforms.apply(names[0], inputs)
     if examples.table is not None:
         inputs = examples.table.at[inputs].get(mode="promise_in_bounds")
-    return Batch(inputs, labels, (index >= 0).astype(np.float32))
+    return Batch(inputs, labels, cast("JaxArray", (index >= 0).astype(np.float32)))
 
 
 @lru_cache(maxsize=128)
@@ -195,7 +195,8 @@ def compiled_body(
                 return Batches(counts[name][c], take, (lambda row: lasts[name][start + row]) if name in lasts else None)
 
             planned = {name: batches(name) for name in pages}
-            client = Client(call.n[c], call.keys[c], planned, tree.row(call.sums, c), tree.row(call.memory, c))
+            sums = tree.row(cast("Mapping[str, JaxArray]", call.sums), c)  # traced here
+            client = Client(call.n[c], call.keys[c], planned, sums, tree.row(call.memory, c))
             return body(task, client, **fixed, **_own(call.sent, c))
 
         return _loop(one, call.live, len(call.n))

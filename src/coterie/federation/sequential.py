@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -172,10 +172,14 @@ def _compiled_body(work: Work, task: Task, structure: Hashable) -> Callable[[Inp
                 places = index[row]
                 return Batch(inputs.x[places], inputs.y[places], (places >= 0).astype(np.float32))
 
-            return Batches(count, take, None if lasts is None else lambda row: lasts[row])
+            return Batches(cast("JaxArray", count), take, None if lasts is None else lambda row: lasts[row])
 
-        client = Client(
-            inputs.n, inputs.key, {name: batches(name) for name in inputs.pages}, inputs.sums, inputs.memory
+        client = Client(  # all inputs are traced here
+            cast("JaxArray", inputs.n),
+            cast("JaxArray", inputs.key),
+            {name: batches(name) for name in inputs.pages},
+            cast("Mapping[str, JaxArray]", inputs.sums),
+            inputs.memory,
         )
         return body(task, client, **inputs.sent, **setting.join_all(structure, inputs.numbers))
 
