@@ -38,11 +38,12 @@ setup: $(DEV_READY) ## create .venv with Coterie and the development tools
 run: $(RUN_READY) ## the demonstration: compare seven methods on 40 clients in four true clusters
 	$(BIN)/coterie compare
 
-check: $(DEV_READY) ## format, lint, types, import contracts
+check: $(DEV_READY) ## format, lint, types, import contracts, wording
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest -q -p no:cacheprovider tests/architecture/test_wording.py
 
 quick: $(DEV_READY) ## unit tests only, about a minute
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network"

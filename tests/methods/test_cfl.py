@@ -405,13 +405,13 @@ def digits(seed, **how):
 
 
 @pytest.mark.slow
-def test_rotated_digits_are_recovered(run_rounds):
+def test_rotated_digits_are_recovered(run_rounds, seeds):
     scores = []
-    for seed in range(10):
+    for seed in seeds:
         images, task, truth = digits(seed)
         state, _ = run_rounds(CFL(), vectorized(images, task), 50, seed=seed)
         scores.append(adjusted_rand(state_rows(state, images.clients), truth))
-    assert scores.count(1.0) >= 9, scores
+    assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores
 
 
 @pytest.mark.slow

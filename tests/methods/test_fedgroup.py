@@ -429,15 +429,15 @@ def _truth(images):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("measure", ["edc", "madc"])
-def test_rotated_digits_are_recovered(measure, run_rounds):
+def test_rotated_digits_are_recovered(measure, run_rounds, seeds):
     task = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
     scores = []
-    for seed in range(10):
+    for seed in seeds:
         images = data.load("digits", clients=40, clusters=4, seed=seed)
         # Five initial clients per group, so that half of the clients join by (9).
         state, _ = run_rounds(FedGroup(clusters=4, alpha=5, measure=measure), vectorized(images, task), 0, seed=seed)
         scores.append(adjusted_rand(dict(state.assignment), _truth(images)))
-    assert scores.count(1.0) >= 9, scores
+    assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores
 
 
 @pytest.mark.slow

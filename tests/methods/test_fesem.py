@@ -202,16 +202,16 @@ def test_a_warm_start_costs_each_client_one_exchange(blobs, run_rounds):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("members", ["cohort", "all"])
-def test_distant_populations_are_separated_after_a_warm_start(members, tiny, run_rounds, step):
+def test_distant_populations_are_separated_after_a_warm_start(members, tiny, run_rounds, step, seeds):
     scores = []
-    for seed in range(10):
+    for seed in seeds:
         noise = Seed(seed).fold("x").uniform(16)
         truth = {f"{i:02}": i % 2 for i in range(16)}
         fed = tiny(kind="vectorized", **{client: [40 * truth[client] + noise[int(client)]] for client in truth})
         method = FeSEM(step(0.5), clusters=2, warm_start=True, members=members)
         state, _ = run_rounds(method, fed, 4, size=12, seed=seed)
         scores.append(adjusted_rand(state.nearest(state.models), {c: truth[c] for c in state.models}))
-    assert scores.count(1.0) >= 9, scores
+    assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores
 
 
 # Identities ----------------------------------------------------------------------------------------------------------

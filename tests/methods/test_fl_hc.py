@@ -322,13 +322,13 @@ def _truth(images):
 
 
 @pytest.mark.slow
-def test_rotated_digits_are_recovered(run_rounds):
+def test_rotated_digits_are_recovered(run_rounds, seeds):
     scores = []
-    for seed in range(10):
+    for seed in seeds:
         images = data.load("digits", clients=40, clusters=4, seed=seed)
         state, _ = run_rounds(FLHC(rounds=11), vectorized(images, TASK), 10, size=10, seed=seed)
         scores.append(adjusted_rand(dict(state.assignment), _truth(images)))
-    assert scores.count(1.0) >= 9, scores
+    assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores
 
 
 @pytest.mark.slow

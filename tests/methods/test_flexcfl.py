@@ -282,13 +282,13 @@ def test_traffic_has_the_ratio_of_the_paper_in_its_setting(two_classes):
 
 
 @pytest.mark.slow
-def test_rotated_digits_are_recovered(run_rounds):
+def test_rotated_digits_are_recovered(run_rounds, seeds):
     task = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
     scores = []
-    for seed in range(10):
+    for seed in seeds:
         images = data.load("digits", clients=40, clusters=4, seed=seed)
         truth = {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
         state, _ = run_rounds(FlexCFL(clusters=4, alpha=5), vectorized(images, task), 1, seed=seed)
         assert len(state.assignment) == 40
         scores.append(adjusted_rand(dict(state.assignment), truth))
-    assert scores.count(1.0) >= 9, scores
+    assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores

@@ -572,11 +572,11 @@ def test_near_the_true_models_clients_are_assigned_at_once_and_the_error_decays_
 
 
 @pytest.mark.parametrize("options", [{"restarts": 3}, {"balanced_share": 0.25}])
-def test_planted_clusters_are_found_in_six_rounds(options, blobs, run_rounds, accuracy):
+def test_planted_clusters_are_found_in_six_rounds(options, blobs, run_rounds, accuracy, seeds):
     # Adjusted Rand index 1 on at least 9 of the seeds 0..9.
     method = IFCA(LocalSGD(epochs=2, batch_size=8, learning_rate=0.1), clusters=2, **options)
     found = 0
-    for seed in range(10):
+    for seed in seeds:
         fed, truth = blobs(seed)
         state, rounds = run_rounds(method, fed, 6, seed=seed)
         placement = method.place(state, fed, fed.clients, Seed(0))
@@ -585,4 +585,4 @@ def test_planted_clusters_are_found_in_six_rounds(options, blobs, run_rounds, ac
             assert placement.row == rounds[-1].assignment
             assert rounds[-1].counts == {"empty_clusters": 0}
             assert accuracy(method, state, fed) > 0.9
-    assert found >= 9
+    assert found >= len(seeds) - len(seeds) // 10

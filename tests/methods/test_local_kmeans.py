@@ -195,12 +195,12 @@ def test_invalid_settings_are_rejected(settings, text):
 
 
 @pytest.mark.slow
-def test_rotated_digits_are_recovered_from_a_common_initial_model(run_rounds):
+def test_rotated_digits_are_recovered_from_a_common_initial_model(run_rounds, seeds):
     task = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
     scores = []
-    for seed in range(10):
+    for seed in seeds:
         images = data.load("digits", clients=40, clusters=4, seed=seed)
         truth = {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
         state, _ = run_rounds(LocalKMeans(rounds=1), vectorized(images, task), 0, seed=seed)
         scores.append(adjusted_rand(dict(state.assignment), truth))
-    assert scores.count(1.0) >= 9, scores
+    assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores

@@ -231,13 +231,13 @@ def test_a_task_without_classes_is_rejected(quadratic):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clients", [20, 40])
-def test_label_clusters_and_their_number_are_recovered(clients, groups, run_rounds):
+def test_label_clusters_and_their_number_are_recovered(clients, groups, run_rounds, seeds):
     scores = []
-    for seed in range(10):
+    for seed in seeds:
         fed, truth = groups(seed, clients)
         state, _ = run_rounds(PACFL(), fed, 0, seed=seed)
         scores.append(adjusted_rand(dict(state.assignment), truth))
-    assert scores.count(1.0) >= 9, scores
+    assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores
 
 
 @pytest.mark.slow

@@ -556,15 +556,15 @@ def test_parts_of_one_true_cluster_merge_and_different_true_clusters_do_not(blob
 
 
 @pytest.mark.slow
-def test_rotated_digits_are_recovered_without_the_number_of_clusters():
+def test_rotated_digits_are_recovered_without_the_number_of_clusters(seeds):
     task = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
     scores = []
-    for seed in range(10):
+    for seed in seeds:
         images = data.load("digits", clients=40, clusters=4, seed=seed)
         truth = {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
         state, _ = finish(SRFCA(rounds=20), vectorized(images, task), seed=seed)
         scores.append(adjusted_rand(dict(state.assignment), truth))
-    assert scores.count(1.0) >= 9, scores
+    assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores
 
 
 @pytest.mark.slow

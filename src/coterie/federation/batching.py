@@ -43,7 +43,7 @@ class Capacity:
     steps: dict[str, int]
 
 
-class Block(NamedTuple):
+class ExampleBlock(NamedTuple):
     """Examples of clients with the same transform and the same sent values.
 
     Attributes:
@@ -200,7 +200,7 @@ def call_values(
 
 
 def group_clients(request: Request, clients: list[Member]) -> dict[tuple[int, ...], list[Member]]:
-    """Clients with the same transform and the same sent values, by `Block.key`."""
+    """Clients with the same transform and the same sent values, by `ExampleBlock.key`."""
     groups: dict[tuple[int, ...], list[Member]] = {}
     for member in clients:
         rows = (int(row[member.place]) for _, row in request.per_client.values())
@@ -208,17 +208,17 @@ def group_clients(request: Request, clients: list[Member]) -> dict[tuple[int, ..
     return groups
 
 
-def split_blocks(groups: dict[tuple[int, ...], list[Member]], width: int) -> list[Block]:
+def split_blocks(groups: dict[tuple[int, ...], list[Member]], width: int) -> list[ExampleBlock]:
     """The examples of each group in blocks of at most `width`."""
     blocks = []
     for key, members in groups.items():
         rows = np.concatenate([member.rows for member in members])
-        blocks += [Block(key, rows[first : first + width]) for first in range(0, len(rows), width)]
+        blocks += [ExampleBlock(key, rows[first : first + width]) for first in range(0, len(rows), width)]
     return blocks
 
 
 def block_values(
-    request: Request, blocks: list[Block], count: int, max_rows: int
+    request: Request, blocks: list[ExampleBlock], count: int, max_rows: int
 ) -> tuple[dict[str, Bank | Array], dict[str, Array]]:
     """Values sent per client, of some blocks: the rows in use, and which of them each block uses.
 

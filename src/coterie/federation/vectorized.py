@@ -24,8 +24,8 @@ from coterie.data import transforms
 from coterie.data.federated import FederatedData
 from coterie.federation import compilation
 from coterie.federation.batching import (
-    Block,
     Capacity,
+    ExampleBlock,
     Member,
     add_blocks,
     block_values,
@@ -156,7 +156,7 @@ class Vectorized(SimulatedTransport):
         blocks = split_blocks(groups, width)
         run = compiled_each(request.work, self._task, structure, self._data.transforms)
 
-        def call(some: list[Block]) -> dict[str, Array]:
+        def call(some: list[ExampleBlock]) -> dict[str, Array]:
             index = np.full((count, width), -1, np.int32)
             for place, block in enumerate(some):
                 index[place, : len(block.rows)] = block.rows

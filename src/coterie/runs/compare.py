@@ -113,9 +113,9 @@ def compare(
         out: Folder for the records of all runs.
         on_step: Called after each step; with several jobs, for all steps of a run when it is finished.
     """
-    labelled = _labelled(specs)
+    labeled = _labeled(specs)
     plan: list[tuple[str, Spec, str | None]] = []
-    for label, spec in labelled.items():
+    for label, spec in labeled.items():
         fill_defaults(spec)  # an error in any spec is reported before the first run
         first = spec.run.seed
         for seed in range(first, first + seeds) if isinstance(seeds, int) else seeds:
@@ -127,7 +127,7 @@ def compare(
         records = _in_processes(plan, jobs, on_step)
     else:
         records = [_run(label, spec, folder, _on_round(on_step, label)) for label, spec, folder in plan]
-    groups: dict[str, list[RunRecord]] = {label: [] for label in labelled}
+    groups: dict[str, list[RunRecord]] = {label: [] for label in labeled}
     for (label, _, _), record in zip(plan, records, strict=True):
         groups[label].append(record)
     reference = next(iter(groups))
@@ -169,17 +169,17 @@ def _folder_name(label: str) -> str:
     return re.sub(r"[^A-Za-z0-9._=-]+", "_", label)
 
 
-def _labelled(specs: Iterable[SpecLike] | Mapping[str, SpecLike]) -> dict[str, Spec]:
+def _labeled(specs: Iterable[SpecLike] | Mapping[str, SpecLike]) -> dict[str, Spec]:
     if isinstance(specs, Mapping):
         return {str(label): Spec.of(spec) for label, spec in specs.items()}
-    labelled: dict[str, Spec] = {}
+    labeled: dict[str, Spec] = {}
     for given in specs:
         spec = Spec.of(given)
         label, number = spec.method.name, 2
-        while label in labelled:
+        while label in labeled:
             label, number = f"{spec.method.name}-{number}", number + 1
-        labelled[label] = spec
-    return labelled
+        labeled[label] = spec
+    return labeled
 
 
 def _row(label: str, group: list[RunRecord]) -> JsonObject:

@@ -34,7 +34,7 @@ SHIFTS: dict[str, str] = {
 }
 
 #: Row numbers of examples.
-Rows = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 
 _ROTATIONS = ("identity", "rot90", "rot180", "rot270")
 _RELEASES = (0, 50, 100, 150)
@@ -176,7 +176,7 @@ class DriftingData:
         )
         return tuple(sorted(now.clients[place] for place in changed))
 
-    def _exchange(self, fit: list[Rows], test: list[Rows], one: int, other: int, seed: Seed) -> bool:
+    def _exchange(self, fit: list[Indices], test: list[Indices], one: int, other: int, seed: Seed) -> bool:
         """Exchange one class of each client that the other does not have, in training and in test examples."""
         y = self.data.y
         present = [set(y[fit[i]].tolist()) & set(y[test[i]].tolist()) for i in (one, other)]
