@@ -38,16 +38,17 @@ IDENTIFIERS = set(
 MODULES = set(
     re.findall(
         r"\w+",
-        "kept desk order intake homes dealing fused attacked faulty compiling vectorised crossing principal choose bases "
-        "given likeness grouping centring centering sketches trials card convert received suggest play stand world "
-        "utils helpers manager base",
+        "kept desk order intake homes dealing fused attacked faulty compiling vectorised crossing principal choose "
+        "bases given likeness grouping centring centering sketches trials card convert received suggest play stand "
+        "world utils helpers manager base",
     )
 )
 
 #: Words and phrases that a reader from the field stumbles over, and British spellings.
 PHRASES = re.compile(
     r"\b(nobody|whoever|whomever|cannot be meant|of which there are none|took its bearings|"
-    r"take their bearings|kinds of clients|numbers that are none|from which every draw comes|clients that lie|liars?|founders?|to be scored, nobody|"
+    r"take their bearings|kinds of clients|numbers that are none|from which every draw comes|"
+    r"clients that lie|liars?|founders?|to be scored, nobody|"
     r"(?:re)?normalis\w+|optimis\w+|vectoris\w+|initialis\w+|standardis\w+|minimis\w+|maximis\w+|regularis\w+|"
     r"personalis\w+|penalis\w+|recognis\w+|behaviou?rs?(?<!behavior)(?<!behaviors)|neighbours?|neighbouring|colou?rs?(?<!color)(?<!colors)|"
     r"centres?|centred|labelled|catalogue|licence|artefacts?)\b",
