@@ -94,5 +94,5 @@ def test_a_client_without_a_weight_is_never_drawn():
 
 def test_invalid_weights_raise():
     for bad in (-1.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match="must be finite and not negative"):
+        with pytest.raises(ValueError, match="must be finite and at least 0"):
             cohort().draw(CLIENTS, 2, weights={"c04": bad}, name="a")
