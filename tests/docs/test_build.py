@@ -27,7 +27,7 @@ def build():
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.exhaustive) for name in METHODS]
 )
 def test_the_shipped_card_of_a_method_equals_a_measured_one(name):
     assert shipped_card(name) == measure_card(name), "run: make docs"

@@ -257,7 +257,7 @@ def test_invalid_settings_are_refused(quadratic):
 # Traffic -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_traffic_has_the_ratio_of_the_paper_in_its_setting(two_classes):
     # MNIST in the paper: K = 20, T = 300, m = 3, N = 1000, α = 20: (12000 + 3000 + 120) / 12000 = 1.26.
     n, k, t, m, alpha = 1000, 20, 300, 3, 20

@@ -12,7 +12,7 @@ from coterie.data import load
 from coterie.data.loading import available
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.data
 def test_the_model_beats_predicting_the_most_frequent_character():
     if not available("shakespeare"):
