@@ -9,17 +9,17 @@ import coterie
 from coterie.data.catalog import CATALOG
 from coterie.data.loading import available, loader_options
 
-LOADERS = {CATALOG[name].loader: name for name in sorted(CATALOG, reverse=True)}
+#: One data set of each family and set of files; `make test-all` runs the others too.
+FAMILIES = {
+    (CATALOG[name].loader.partition(":")[0], CATALOG[name].files): name for name in sorted(CATALOG, reverse=True)
+}
 
 
 @pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name in LOADERS.values() else pytest.mark.exhaustive)  # one per loader suffices
-        for name in sorted(CATALOG)
-    ],
+    [pytest.param(name, marks=() if name in FAMILIES.values() else pytest.mark.exhaustive) for name in sorted(CATALOG)],
 )
 def test_a_preset_runs_three_rounds(name):
     if not available(name):
