@@ -112,8 +112,8 @@ def test_help_teaches_by_examples(coterie):
         (["--set", "method.thrshold=3"], "No setting of method srfca 'thrshold'. Did you mean 'threshold'?"),
         (["--data", "digitz"], "No data set 'digitz'. Did you mean 'digits'?"),
         (["--set", "method.min_size=0"], "method.min_size must be at least 1, got 0"),
-        (["--set", "method.min_size=41"], "asks for clusters of 41 clients where method.grouping is 'components', but"),
-        (["--data", "blobs", *ONE], "Clients are compared with each other, for which at least 2 are needed, got 1"),
+        (["--set", "method.min_size=41"], "needs clusters of 41 clients with method.grouping = 'components', but"),
+        (["--data", "blobs", *ONE], "ONE_SHOT compares clients with each other and needs at least 2, got 1"),
     ],
 )
 def test_wrong_input_is_an_error(args, message, coterie):

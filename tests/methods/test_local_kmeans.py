@@ -186,7 +186,7 @@ def test_without_rounds_newcomers_join_at_the_end_of_the_run():
         ({"init_steps": 0}, "init_steps must be at least 1, got 0"),
         ({"finetune_rounds": -1}, "finetune_rounds must be at least 0, got -1"),
         ({"init": "random"}, "init must be one of 'common', 'own', got 'random'"),
-        ({"finetune_rounds": 11}, "finetune_rounds = 11 needs run.rounds of at least as many, got 10"),
+        ({"finetune_rounds": 11}, "finetune_rounds = 11 needs at least as many run.rounds, got 10"),
     ],
 )
 def test_invalid_settings_are_rejected(settings, text):

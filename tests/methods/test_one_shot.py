@@ -46,9 +46,9 @@ def test_a_late_model_is_scored_by_all_clients_and_its_client_scores_only_that_m
 @pytest.mark.parametrize(
     ("clients", "settings", "text"),
     [
-        ("a", {}, "at least 2 are needed, got 1"),
-        ("abc", {"min_size": 4}, "min_size = 4 asks for clusters of 4 clients .* there are 3; take 3 or less"),
-        ("abc", {"min_size": 3, "grouping": "pivot"}, "asks for clusters of 4 clients .* 'pivot', .* take 2 or less"),
+        ("a", {}, "needs at least 2, got 1"),
+        ("abc", {"min_size": 4}, "min_size = 4 needs clusters of 4 clients .* there are 3; use 3 or less"),
+        ("abc", {"min_size": 3, "grouping": "pivot"}, "needs clusters of 4 clients .* 'pivot', .* use 2 or less"),
     ],
 )
 def test_too_few_clients_are_rejected_before_any_client_is_asked(clients, settings, text, tiny, cohort, step):
@@ -73,9 +73,9 @@ def test_too_few_replies_from_enough_clients_raise_too_few_replies(numbers, quad
 @pytest.mark.parametrize(
     ("threshold", "advice"),
     [
-        (0.1, "Take a larger one; coterie suggest-threshold proposes one"),
-        ("gap", "Take a smaller method.min_size, or more method.init_steps"),
-        ("quantile", "Take a larger method.quantile, a smaller method.min_size, or more method.init_steps"),
+        (0.1, "Use a larger one; coterie suggest-threshold proposes one"),
+        ("gap", "Use a smaller method.min_size, or more method.init_steps"),
+        ("quantile", "Use a larger method.quantile, a smaller method.min_size, or more method.init_steps"),
     ],
 )
 def test_the_advice_without_a_cluster_depends_on_how_the_threshold_was_chosen(threshold, advice, tiny, cohort, step):

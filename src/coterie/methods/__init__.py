@@ -1,4 +1,4 @@
-"""The methods by name, one file each. Method objects and entry points (`coterie.methods`) need no row in the table."""
+"""The methods by name, one file each. Other packages add methods by the entry point group `coterie.methods`."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ METHODS: dict[str, str] = {
     "srfca": "coterie.methods.srfca:SRFCA",
 }
 
-#: Methods that only change the defaults of another one. Their class has its own documentation.
+#: Methods that differ from another one only in their defaults; the docstring of their class documents them.
 _PRESETS = frozenset({"fedgrouprox"})
 
 
 def names() -> list[str]:
-    """The names of all methods, including entry points of other packages."""
+    """The names of all methods, including those of other packages."""
     return sorted({*METHODS, *(point.name for point in metadata.entry_points(group="coterie.methods"))})
 
 
@@ -59,14 +59,14 @@ def descriptions() -> dict[str, str]:
 
 def documentation(name: str) -> str:
     """The text about a method: the docstring of its module, or of its class for a preset."""
-    kind = method_class(name)
+    method_type = method_class(name)
     if name in _PRESETS:
-        return inspect.cleandoc(kind.__doc__ or "").partition("\n\nAttributes:\n")[0]
-    return inspect.cleandoc(importlib.import_module(kind.__module__).__doc__ or kind.__doc__ or "")
+        return inspect.cleandoc(method_type.__doc__ or "").partition("\n\nAttributes:\n")[0]
+    return inspect.cleandoc(importlib.import_module(method_type.__module__).__doc__ or method_type.__doc__ or "")
 
 
 def method_class(name: str) -> type[Any]:
-    """The class of this name; the table takes precedence over entry points."""
+    """The class of the method with this name; the table takes precedence over entry points."""
     if name in METHODS:
         module, attribute = METHODS[name].split(":")
         found: type[Any] = getattr(importlib.import_module(module), attribute)
@@ -78,10 +78,12 @@ def method_class(name: str) -> type[Any]:
     raise SpecError(unknown("method", name, names()))
 
 
-def settings_of(kind: type[Any]) -> dict[str, dataclasses.Field[Any]]:
+def settings_of(method_type: type[Any]) -> dict[str, dataclasses.Field[Any]]:
     """The settings of a method: all fields except `local` and those that come from the run."""
     return {
-        field.name: field for field in dataclasses.fields(kind) if field.name != "local" and "run" not in field.metadata
+        field.name: field
+        for field in dataclasses.fields(method_type)
+        if field.name != "local" and "run" not in field.metadata
     }
 
 
@@ -94,11 +96,11 @@ def build(name: str, local: LocalSGD, given: Mapping[str, object], /, **options:
         given: Values from the run: `truth`, `rounds`, `clients_per_round`, `clients`.
         options: Settings of the method.
     """
-    kind = method_class(name)
-    known = settings_of(kind)
+    method_type = method_class(name)
+    known = settings_of(method_type)
     for option in options:
         if option not in known:
             raise SpecError(unknown(f"setting of method {name}", option, known))
-    injected = {f.name: given[f.metadata["run"]] for f in dataclasses.fields(kind) if "run" in f.metadata}
-    method: Method[Any] = kind(local=local, **options, **injected)
+    injected = {f.name: given[f.metadata["run"]] for f in dataclasses.fields(method_type) if "run" in f.metadata}
+    method: Method[Any] = method_type(local=local, **options, **injected)
     return method

@@ -1,4 +1,4 @@
-"""CFL: train one model; split its clients by their updates when it converges while their updates remain large.
+"""CFL: train one model; split its clients in two by their updates if it has converged but their updates remain large.
 
 Sattler, Müller, Samek, "Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization Under Privacy
 Constraints", IEEE TNNLS 2021, arXiv:1910.01991. For each cluster c with model θ_c, in every round:
@@ -11,21 +11,22 @@ Constraints", IEEE TNNLS 2021, arXiv:1910.01991. For each cluster c with model �
     separated:  B/W ≥ s,  B = n1 n2/n ‖Δ̄_1 - Δ̄_2‖²,  W = Σ_i ‖Δ_i - Δ̄_part(i)‖² / (n - 2)
     newcomer:  descend from the root, see methods/cluster_tree.py
 
-If γ_max is above all γ_i, clients of one distribution have α_ij ≥ 1 - 2γ_max². For a certified split that is above
-α_cross, so that no two of them are separated. θ_c is a row of `bank`, ε1 `eps1`, ε2 `eps2`, γ_max `gamma_max`, s
-`separation`; 0 switches either of the last two off. The record shows for each cluster its two norms and, where (16) was
-solved, the cosines, α_cross, the bound on γ, B/W, and the γ_max that the part means suggest.
+If γ_max is above all γ_i, two clients of the same distribution have cos(Δ_i, Δ_j) ≥ 1 - 2γ_max². In a certified split
+α_cross is below that, so no such pair is separated. θ_c is a row of `bank`, ε1 `eps1`, ε2 `eps2`, γ_max `gamma_max`, s
+`separation`; each of the last two is off if it is 0. For each cluster, the record holds the two norms and, if (16) was
+solved, the cosines, α_cross, the bound on γ_max, B/W, and an estimate of the largest γ_i, with the means of the parts
+as E Δ_i.
 
-Departures. The authors' ε1 and ε2 fit one model and one learning rate; `units="relative"` measures both norms relative
-to the largest ‖Σ p_i Δ_i‖ so far, with each Δ_i scaled to the first round's rate. The updates of a client with few
-examples stay large, so that ε2 cannot tell it from a client of another true cluster, and its γ is above 1, where the
-theorem does not apply. "Separated" is our addition: the pseudo-F of Caliński and Harabasz (1974), a rule of thumb
-without a guarantee; late in a run it may accept a split of one true cluster. Defaults were tuned on rotated digits and
-MNIST. Both parts continue from the cluster's new model, as in the paper; the authors' code gives each the mean of its
-own members at once. It also uses complete linkage, which does not solve (16), available as `linkage`; and it takes
-positions within a cluster for client ids, so that from the second split on it moves the wrong clients. With
-`participation="cohort"` only the cohort trains, and a cluster may split when each member has an update from its current
-node that is at most `max_age` rounds old.
+Departures from the paper. The authors' values of ε1 and ε2 fit only their model and learning rate; `units="relative"`
+measures both norms relative to the largest ‖Σ p_i Δ_i‖ so far, with each Δ_i scaled to the learning rate of the first
+round. The updates of a client with few examples stay large, so that ε2 cannot distinguish it from a client of another
+true cluster, and its γ is above 1, where the theorem does not apply. "Separated" is our addition: the pseudo-F of
+Caliński and Harabasz (1974), a rule of thumb without a guarantee; late in a run it may accept a split of one true
+cluster. Defaults were tuned on rotated digits and MNIST. Both parts continue from the cluster's new model, as in the
+paper; in the authors' code each part starts from the mean of its own members. That code also uses complete linkage
+(`linkage="complete"`), which does not solve (16); and it uses positions within a cluster as client ids, so that from
+the second split on it moves the wrong clients. With `participation="cohort"` only the cohort trains, and a cluster may
+be split only if every member has an update of this cluster's model that is at most `max_age` rounds old.
 """
 
 from __future__ import annotations
@@ -53,27 +54,29 @@ from coterie.models import Task, trainable
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId
 
-#: Cluster → client → the update that a split is decided on.
+#: Cluster → client → the update used to decide about a split.
 Basis = Mapping[int, Mapping[ClientId, LastUpdate]]
 
 
 @dataclass(frozen=True)
 class CFL:
-    """A tree of clusters; a cluster is split in two when its model is stationary and its clients disagree.
+    """A tree of clusters; a cluster is split in two when its model is stationary but its clients' updates are large.
 
     Attributes:
         local: Settings of local training.
-        eps1: ε1: a cluster's mean update is small below it.
-        eps2: ε2: a member's update is large above it.
+        eps1: ε1: a cluster is stationary if the norm of its mean update is below it.
+        eps2: ε2: a cluster is incongruent if the norm of some member's update is above it.
         units: Unit of ε1 and ε2: relative to the largest mean update so far, or absolute norms.
         warmup: Number of rounds before the first split.
-        min_size: Only clusters of more clients than this are split.
-        gamma_max: γ_max, a bound on the relative noise of updates: splits must be certified; 0: no certificate.
-        separation: s, minimum B/W of a split's parts; 0: no minimum.
-        linkage: The exact bipartition, or that of the authors' code.
+        min_size: Only clusters with more clients than this are split.
+        gamma_max: γ_max, an assumed bound on the relative noise of updates; only certified splits are made. 0: splits
+            need no certificate.
+        separation: s, minimum B/W of a split; 0: no minimum.
+        linkage: Bipartition by single linkage, the exact solution of (16), or by complete linkage, as in the authors'
+            code.
         weights: Client weight: number of samples, or uniform.
         participation: Every client trains in every round, as in the paper, or only the cohort.
-        max_age: With cohorts: maximum age in rounds of an update that a split is decided on.
+        max_age: With participation `cohort`: maximum age, in rounds, of the updates used to decide about a split.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
@@ -102,9 +105,9 @@ class CFL:
         return "train"
 
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
-        """Clients left at a split descend, all clients train their cluster's model, and clusters may split."""
+        """Clients left at a split descend, clients train their cluster's model, and clusters may be split."""
         active = (cohort.of(cohort.available) if self.participation == "all" else cohort).active()
-        min_replies = 0 if now.clusters(active) else None  # others can train even if all that descend are lost
+        min_replies = 0 if now.clusters(active) else None  # the others can train even if all of these are lost
         now = dataclasses.replace(now, nodes=now.nodes.set(self._descend(now, fed, active, seed, min_replies)))
         row = {client: now.rows[node] for client, node in now.clusters(active).items()}
         got = fed.ask(active.of(row), fit, seed, start=PerClient(now.bank, row), local=self.local.at(cohort.t))
@@ -129,7 +132,7 @@ class CFL:
     def _descend(
         self, now: State, fed: Federation, clients: Clients, seed: Seed, min_replies: int | None = None
     ) -> dict[ClientId, int]:
-        """New nodes of the clients that are at a split: a cluster, or the split where they did not reply."""
+        """New nodes of the clients that are at a split: a cluster, or a lower split at which their reply was lost."""
         nodes = {client: now.nodes.get(client, ROOT) for client in clients}
         moved = {}
         for node in sorted(now.splits):  # the parts of a split have higher numbers
@@ -171,7 +174,7 @@ class CFL:
         return counts if self.weights == "samples" else (counts > 0).astype(np.float64)
 
     def _basis(self, after: State, cohort: Cohort, new: Mapping[ClientId, LastUpdate]) -> Basis:
-        """The updates of each cluster that may be split: of the members that replied; with cohorts, of all members."""
+        """The updates of each cluster that may be split: of members that replied or, with cohorts, of all members."""
         known: Mapping[ClientId, LastUpdate] = new if self.participation == "all" else after.updates
         basis: dict[int, dict[ClientId, LastUpdate]] = {}
         incomplete = set()
@@ -184,7 +187,7 @@ class CFL:
         return {n: basis[n] for n in sorted(basis) if self.participation == "all" or n not in incomplete}
 
     def _split(self, now: State, after: State, basis: Basis, t: int) -> tuple[State, dict[str, object]]:
-        """The tree after this round, and the evidence of each cluster."""
+        """The tree after this round, and the evidence for each cluster."""
         scaled = {node: self._scaled(members.values()) for node, members in basis.items()}
         norms = {node: self._norms(scaled[node], members.values()) for node, members in basis.items()}
         after = dataclasses.replace(after, largest=max([now.largest, *(mean for mean, _ in norms.values())]))
@@ -204,7 +207,7 @@ class CFL:
         return after, evidence
 
     def _scaled(self, members: Collection[LastUpdate]) -> Array:
-        """Δ_i; with relative norms at the first round's rate, since its decay does not make a cluster stationary."""
+        """Δ_i; with relative units, scaled to the first round's learning rate: its decay is not convergence."""
         decay = self.local.lr_decay if self.units == "relative" else 1.0
         if decay == 1:
             return np.stack([last.update for last in members])

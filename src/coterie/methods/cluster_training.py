@@ -2,7 +2,7 @@
 
     joining:   z = argmin_z mean_{i∈z} D(j, i)              newcomer j; over the initial clients i of cluster z
     training:  w_z ← Σ_i n_i LocalUpdate_i(w_z) / Σ_i n_i   over the members of cluster z in the cohort
-    serving:   each client gets its cluster's model; a newcomer that of the cluster that it would join
+    serving:   each client gets its cluster's model; a newcomer gets that of the cluster it would join
 
 The initial clients are those that took part in the clustering; a newcomer is any client without a cluster. D is the
 method's own distance between clients, w_z is row z of `bank`.
@@ -34,7 +34,7 @@ Clients: TypeAlias = Cohort | list[ClientId]
 class Clustered(Protocol):
     """A state with clusters; a frozen dataclass."""
 
-    # The type of every dataclass; dataclasses.replace asks for it.
+    # Every dataclass has this attribute; the type of dataclasses.replace requires it.
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     @property
@@ -95,7 +95,7 @@ def subset(clients: Clients, chosen: Iterable[ClientId]) -> Clients:
 
 
 def draw_members(cohort: Cohort, assignment: Mapping[ClientId, int], clusters: int, size: int, *, name: str) -> Cohort:
-    """At most `size` available members of each cluster, 0 for all; `name` is that of the draws."""
+    """Up to `size` random available members of each cluster (0: all); `name` is the name of the random stream."""
     pools: list[list[ClientId]] = [[] for _ in range(clusters)]
     for client in cohort.available:
         if client in assignment:
@@ -110,7 +110,7 @@ def equal_models(w0: Params, labels: Array) -> Bank:
 
 
 def nearest_clusters(distances: Array, labels: Array) -> tuple[list[int], Array]:
-    """The cluster with the smallest mean distance, for each newcomer, and all means (newcomers, clusters).
+    """For each newcomer the cluster with the smallest mean distance, and all mean distances, (newcomers, clusters).
 
     Args:
         distances: D, (newcomers, initial clients).
@@ -122,7 +122,7 @@ def nearest_clusters(distances: Array, labels: Array) -> tuple[list[int], Array]
 
 
 def join_nearest(newcomers: Sequence[ClientId], distances: Array, labels: Array, *, name: str) -> Joined:
-    """Each newcomer joins the cluster with the smallest mean distance; `name` is that of the means in the record."""
+    """Each newcomer joins the cluster with the smallest mean distance; `name` is the record key of the means."""
     rows, means = nearest_clusters(distances, labels)
     return Joined(dict(zip(newcomers, rows, strict=True)), {"clients": list(newcomers), name: means})
 
@@ -166,7 +166,7 @@ def train_clusters(
 def place_in_clusters(
     now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed, join: Join[State]
 ) -> Placement:
-    """Serve each client its cluster's model, a newcomer that of the cluster it would join; the state stays as it is."""
+    """Serve each client its cluster's model, and newcomers that of the cluster they would join; the state stays."""
     asked = list(clients)
     row = {client: now.assignment[client] for client in asked if client in now.assignment}
     newcomers = [client for client in asked if client not in row]

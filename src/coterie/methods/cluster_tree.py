@@ -1,10 +1,10 @@
 """CFL's tree of clusters: inner nodes are clusters that were split, leaves are the current clusters.
 
-A split stores what newcomers need to descend: the model that the updates started from, the updates, and the side of
-each of these clients. It is decided on the members that replied in that round. The other members stay at the split, and
-descend like newcomers when they reply again: before they train, or when they are served.
+A split stores what newcomers need to descend: the model that the updates started from, the updates, and the part that
+each of these clients went to. It is decided by the updates of the members that replied in that round. The other members
+stay at the split, and descend like newcomers when they reply again: before they train, or when they are served.
 
-    descend:  at each split, Δ from its model, then to the side of the client with the most similar update
+    descend:  at each split, compute Δ from its model and follow the client with the most similar update
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Split:
     Attributes:
         parts: The nodes of its two parts.
         model: The model that the updates started from.
-        updates: The updates of the clients that the split was decided on, one per row.
-        sides: The part of each of them, 0 or 1.
-        t: The round.
+        updates: The updates that decided the split, one client per row.
+        sides: The part of each of these clients, 0 or 1.
+        t: Round of the split.
     """
 
     parts: tuple[int, int]
@@ -46,7 +46,7 @@ class Split:
     t: int
 
     def sides_of(self, updates: Bank) -> list[int]:
-        """The side of the client with the most similar update, for each of these updates; ties go to the first side."""
+        """For each of these updates, the part of the client with the most similar update; ties go to the first part."""
         both = np.concatenate([self.updates, tree.flatten_rows(trainable(updates))])
         similarities = cosine(both)[len(self.updates) :, : len(self.updates)]  # (newcomers, clients of the split)
         first, second = (similarities[:, self.sides == side].max(axis=1) for side in (0, 1))
@@ -60,8 +60,8 @@ class LastUpdate:
     """A client's last update.
 
     Attributes:
-        node: The node whose model it started from.
-        t: The round.
+        node: The node whose model the update started from.
+        t: Round of the update.
         update: Δ_i.
         samples: Number of examples.
     """
@@ -81,7 +81,7 @@ class State:
         bank: The clusters' models.
         rows: Node → row of its model; the first part of a split takes over the row.
         splits: Node → its split; the other nodes are the clusters.
-        nodes: Client → node, of the clients that ever replied.
+        nodes: Client → node, for the clients that have ever replied.
         largest: The largest norm of a mean update so far.
         updates: With cohorts: the last update of each client.
     """
@@ -94,18 +94,18 @@ class State:
     updates: ClientMap[LastUpdate] = field(default_factory=ClientMap)
 
     def clusters(self, clients: Iterable[ClientId]) -> dict[ClientId, int]:
-        """Client → node, of the clients that are not at a split."""
+        """Client → node, for the clients that are not at a split."""
         nodes = {client: self.nodes.get(client, ROOT) for client in clients}
         return {client: node for client, node in nodes.items() if node not in self.splits}
 
     def with_split(self, node: int, model: Params, basis: Mapping[ClientId, LastUpdate], sides: Array, t: int) -> State:
-        """The tree with this cluster in two parts: the first takes over its row, the second gets a new one.
+        """The tree after this cluster is split: the first part takes over its row, the second gets a new one.
 
         Args:
             node: The cluster.
             model: The model that the updates started from.
-            basis: The updates that the split was decided on.
-            sides: The part of each of them.
+            basis: The updates that decided the split.
+            sides: The part of each of their clients, 0 or 1.
             t: The round.
         """
         row, parts = self.rows[node], (len(self.rows), len(self.rows) + 1)

@@ -8,7 +8,7 @@ Decentralized Data", AISTATS 2017, arXiv:1602.05629. Algorithm 1:
 
 w is the state; a_k is set by `weights` and normalized over the cohort, not over the federation.
 
-Departures from the paper: stragglers are dropped, as FedAvg is described in the FedProx paper.
+Departures from the paper: stragglers are dropped, as in the FedProx paper's description of FedAvg.
 """
 
 from __future__ import annotations
@@ -90,6 +90,6 @@ def loss_of(got: Replies) -> float | None:
 
 
 def distances_of(got: Replies) -> Mapping[ClientId, float]:
-    """Client → distance of its model to the mean of its group; empty if not measured."""
+    """Client → distance of its model to its group's mean; empty if the distances were not measured."""
     spread: Array | None = got.spread
     return {} if spread is None else dict(zip(got.clients, spread.tolist(), strict=True))

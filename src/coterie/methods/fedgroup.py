@@ -8,18 +8,18 @@ Clustering", ISPA 2021, arXiv:2010.06870. Algorithms 2 and 3:
     d_j = mean of Δ_i over group j,   w_j = w_0 + d_j        server: uniform weights; d_j does not change afterwards
     (9)  g_i = argmin_j (1 - cos(d_j, Δ_i)) / 2              client: the group that it joins
     w_j ← FedAvg (FedGrouProx: FedProx) on the cohort's members of group j, weighted by samples
-    w_j ← (w_j + η_g Σ_{l≠j} w_l/‖w_l‖) / (1 + η_g Σ_{l≠j} 1/‖w_l‖)          server: mixing, `mix` for the printed form
+    w_j ← (w_j + η_g Σ_{l≠j} w_l/‖w_l‖) / (1 + η_g Σ_{l≠j} 1/‖w_l‖)          server: mixing; `mix` selects the form
 
 w_0 is `w0`, w_j row j of `bank`, d_j row j of `directions`, m `clusters`, α `alpha`, η_g `eta_g`, μ of FedGrouProx
 `mu`. RCC is `centers="random"`, RAC is `assignment="random"`. The α·m pre-trained clients are the initial clients.
 
-Departures from the paper. Line 16 of Algorithm 3 averages updates into models; models are averaged here. Pre-training
-takes 50 steps, as in both published implementations, where the text says one epoch. It starts from w_0 for late clients
-too, as in FlexCFL's code, and has no proximal term, no learning rate decay and no stragglers. Ties in (9) go to the
-lowest j. A group without initial clients has model w_0 and direction zero, and is never joined. Groups are numbered by
-their first initial client. A group without replies keeps its model to the bit before mixing. Initial clients are sent
-the directions too, as in the papers' cost formula: 2KT + mN + 2αm models, plus w_0 for the other clients under the
-purpose `base`. Mixing happens on the server and sends nothing.
+Departures from the paper. Line 16 of Algorithm 3 averages updates where models are meant; here models are averaged.
+Pre-training takes 50 steps, as in both published implementations; the text says one epoch. It starts from w_0 for late
+clients too, as in FlexCFL's code, and has no proximal term, no learning rate decay and no stragglers. Ties in (9) go to
+the lowest j. A group without initial clients has model w_0 and direction zero, and is never joined. Groups are numbered
+by their first initial client. A group without replies keeps its model to the bit before mixing. Initial clients are
+sent the directions too, as in the papers' cost formula for T rounds with K of N clients: 2KT + mN + 2αm models. w_0 for
+the other clients is counted in addition, as traffic `base`. Mixing happens on the server and sends nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class State:
     Attributes:
         w0: The common initial model.
         bank: The models of the groups.
-        directions: The first updates of the groups, without running statistics; zeros before the groups are formed.
+        directions: d_j of each group, without running statistics; zeros before the groups are formed.
         assignment_seed: Seed of random assignments.
         assignment: Client → group, for clients that have one.
         initial_clients: The clients whose updates formed the groups.
@@ -223,7 +223,7 @@ def closest_groups(
     local: LocalSGD,
     min_replies: int | None = None,
 ) -> tuple[dict[ClientId, int], dict[str, object]]:
-    """(9): clients pre-train, stragglers in full, and choose a group; their groups and the cosines."""
+    """(9): clients pre-train, stragglers completely, and choose a group. Returns their groups, and the cosines."""
     asked = dataclasses.replace(clients, efforts={}) if isinstance(clients, Cohort) else clients
     w0, directions = Cached(state.w0), Cached(state.directions)
     got = fed.ask(asked, choose_group, seed, w0=w0, directions=directions, local=local, min_replies=min_replies)

@@ -18,8 +18,8 @@ class FedGroupSettings:
 
     Attributes:
         local: Settings of local training.
-        clusters: Number of groups (m); `auto`: chosen from the updates of the initial clients, 1 if they do not
-            cluster.
+        clusters: Number of groups (m); `auto`: chosen from the updates of the initial clients, 1 if these show no
+            clusters.
         max_clusters: With `auto`: the largest number of groups to consider.
         rule: With `auto`: the score that decides the number of groups.
         alpha: Pre-training clients per group (α).

@@ -14,18 +14,20 @@ of its code, assign a shuffled cohort to the clusters in turn (round robin): `cl
 sends its gradient along with its model, in one exchange: 1 model down, 2 up (1 up in round-robin rounds). With one
 cluster it is FedAvg to the bit.
 
-A robust rule of the federation takes both means. Malicious clients with similar gradients form a cluster of their own,
-within which no other client contradicts them; in a plain mean it would have weight 1/|𝒞|, however few they are. The
-robust rule then leaves out whole clusters, and cannot tell a malicious one from a rare true cluster: it withstands its
-share of |𝒞| clusters, and of two clusters it cannot tell which one is malicious.
+With a robust aggregation rule, both means use that rule. Malicious clients with similar gradients form a cluster of
+their own, in which there are no other models to outvote them; in a plain mean of clusters it would have weight 1/|𝒞|,
+however few clients it has. The robust mean of clusters leaves out whole clusters. It cannot distinguish a malicious
+cluster from a rare true one, it tolerates only `byzantine_fraction` of the |𝒞| clusters, and of two clusters it cannot
+tell which one is malicious.
 
-Departures. Equation (13) is printed with the n of all clients, which would make w̄_c a fraction of a model: we divide
-within the cluster, as the authors' code does. (14) divides by the number of non-empty clusters, not by C. Line 6 of
-Algorithm 2 clusters the gradients themselves: we cluster their PCA scores, as text and code do. Gradients are taken at
-w_t; the code takes them at the last cluster's model of the previous round. The code's round robin takes the cohort in
-its order; ours is ordered by client id, which may follow the true clusters, and is shuffled first. With fewer than C
-distinct gradients there is one cluster for each; with one or two replies there is one cluster. Stragglers are dropped,
-as in FedAvg, and clients without examples are in no cluster; if no reply is left, the model stays.
+Departures from the paper. Equation (13) is printed with the n of all clients, which would make w̄_c a fraction of a
+model: we divide within the cluster, as the authors' code does. (14) divides by the number of non-empty clusters, not by
+C. Line 6 of Algorithm 2 clusters the gradients themselves: we cluster their PCA scores, as text and code do. Gradients
+are taken at w_t; the code takes them at the last cluster's model of the previous round. The code's round robin takes
+the cohort in its given order; here cohorts are ordered by client id, which may follow the true clusters, so the cohort
+is shuffled first. With fewer than C distinct gradients, each distinct gradient is a cluster; one or two replies are one
+cluster. Stragglers are dropped, as in FedAvg, and clients without examples are in no cluster; if no reply is left, the
+model is unchanged.
 """
 
 from __future__ import annotations
@@ -86,8 +88,9 @@ class FedSim:
         local: Settings of local training.
         clusters: C, number of clusters of each round's cohort; 1: FedAvg.
         variance: Share of the gradients' variance that PCA keeps for clustering.
-        clustering: By gradients; or by a shuffled round robin, the ablation that the paper calls random.
-        first_round: The same for round 0; the authors' code has no gradients then and uses a round robin.
+        clustering: Clustering of the cohort: by gradients, or by a shuffled round robin, the ablation that the paper
+            calls random.
+        first_round: Clustering in round 0, where the authors' code has no gradients yet and uses a round robin.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
@@ -128,7 +131,7 @@ class FedSim:
         return one_model(w, clients)
 
     def _round_robin(self, replies: int, seed: Seed) -> tuple[Array, dict[str, object]]:
-        """The cluster of each reply, at random, in clusters of equal size; there is no evidence."""
+        """A random cluster for each reply, in clusters of equal size, and no evidence."""
         labels = np.zeros(replies, np.int64)
         labels[seed.fold("deal").permutation(replies)] = np.arange(replies) % self.clusters
         return labels, {}

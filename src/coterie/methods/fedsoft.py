@@ -5,7 +5,7 @@ arXiv:2112.06053. Algorithm 1, with S centers c_s and a model w_k of each client
 
     every τ rounds, all clients:
     n_ks = #{samples whose smallest loss over the centers is at s},  σ n_k where that is 0
-    u_ks = n_ks / n_k                                             client: n_ks; server: the rest
+    u_ks = n_ks / n_k                                             client: n_ks; server: u_ks
     v_sk = u_ks n_k / Σ_j u_js n_j                                server: for each center, sums to 1
     in every round:
     Sel_s = K clients without replacement, drawn by v_s           server
@@ -15,15 +15,17 @@ arXiv:2112.06053. Algorithm 1, with S centers c_s and a model w_k of each client
 S is `clusters`, c_s row s of `bank`, u_k is `weights[k]`, σ `sigma`, τ `estimate_every`, λ `mu`, K `members`. The
 client half is in `fedsoft_client.py`. Σ_s u_ks is slightly above 1 where σ replaces zeros; `renormalize` makes it 1.
 
-A client is served its own model w_k; with `serve="center"` the center with its largest weight. Traffic: S models down
-for each counting client, S for each training client, w_0 once (`base`); S counts up, and 1 model.
+A client is served its own model w_k; with `serve="center"` the center with its largest weight. Traffic: a client that
+counts receives S models and sends S numbers; a client that trains receives S models, the first time also w_0 (`base`),
+and sends 1 model.
 
 Departures from the paper. A client that has never trained is served the center with its largest weight, not w_0. Ties
 between losses go to the lowest s. A center without replies keeps its model to the bit, and a client whose counts are
 lost keeps its weights. If an estimating round is skipped, the next one estimates. Stragglers are dropped. A robust
 aggregation rule gives all models the same weight, and every client has a weight on every center, so with
-`selection="all"` all centers would become equal; there, the model of a client enters the center with its largest weight
-only. The baseline called FedSoft in SR-FCA's paper is another algorithm, without proximal terms and client models.
+`selection="all"` all centers would become equal; in this case, the model of a client enters only the center with its
+largest weight. The baseline called FedSoft in SR-FCA's paper is a different algorithm, without proximal terms or client
+models.
 """
 
 from __future__ import annotations
@@ -87,17 +89,17 @@ class State:
 
 @dataclass(frozen=True)
 class FedSoft:
-    """S centers; every client trains one model between them.
+    """S centers; every client trains its own model, with a proximal term to all of them.
 
     Attributes:
         local: Settings of local training; its `mu` is not used.
         clusters: Number of centers (S).
         mu: Weight of the proximal terms (λ).
-        sigma: Weight of a center that fits no sample best (σ).
+        sigma: A client's weight for a center that fits none of its samples best (σ).
         estimate_every: Number of rounds between estimates of the weights by all clients (τ).
         selection: Training clients: drawn for each center by their weights, or all.
         members: Clients drawn for each center (K); 0: an equal share of the cohort, rounded up.
-        renormalize: Whether the weights of a client are normalized to the sum 1.
+        renormalize: Whether the weights of a client are normalized to sum to 1.
         serve: Model served: the client's own, or the center with its largest weight.
     """
 
@@ -150,7 +152,7 @@ class FedSoft:
         return Round(after, assignment, loss_of(got), distances, evidence, {"empty_clusters": empty})
 
     def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """Each client's own model, or the center with its largest weight; newcomers count first."""
+        """Each client's own model, or the center with its largest weight; newcomers count their samples first."""
         asked = list(clients)
         row = state.largest(asked)
         got = fed.ask([client for client in asked if client not in row], count_nearest, seed, centers=state.bank)

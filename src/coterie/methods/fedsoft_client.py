@@ -3,8 +3,8 @@
     n_ks = #{samples whose smallest loss over the centers is at s}
     w_k ≈ argmin_w f_k(w) + (λ/2) Σ_s u_ks ||w - c_s||²           from its own w_k
 
-The S proximal terms add up to one: λ U (w - m) with U = Σ_s u_ks and m = Σ_s u_ks c_s / U. w_k is kept in the client's
-memory and sent to the server after each training.
+The gradients of the S proximal terms add up to λ U (w - m) with U = Σ_s u_ks and m = Σ_s u_ks c_s / U. w_k is kept in
+the client's memory and sent to the server after each training.
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ FedGroup and FlexCFL compare with it. Minimizes Σ_i min_k ||w_i - c_k||², alte
 
 c_k is row k of `bank`, w_i is `models[i]`, flat and kept on the server, so that traffic equals that of FedAvg.
 `members="all"` averages over all clients whose local model is known, as in the original paper, whose λ is `local.mu`.
-With `recluster_every` above 1, the E-step is done only every so many rounds, for all clients whose local model is
-known; in between clients keep their center. `agg="first_only"` is the rule of FlexCFL's published code.
+With `recluster_every` above 1, there is an E-step only every `recluster_every` rounds, for all clients whose local
+model is known; in between, clients keep their center. `agg="first_only"` is the rule of FlexCFL's published code.
 
 Departures from the paper: ties go to the lowest k, and a center without clients keeps its model to the bit. All clients
 start with w_i = w_0, so the whole first cohort chooses the same center and FeSEM tends to stay there; the papers report
-this, and it is kept. With `warm_start` a client trains one epoch from w_0 before its first E-step, and the first
-centers are the means of k-means over these models.
+this, and it is not changed here. With `warm_start` a client trains one epoch from w_0 before its first E-step, and the
+first centers are the means of k-means over these models.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class FeSEMSettings:
         local: Settings of local training.
         clusters: Number of centers (m).
         members: Clients over which a center is averaged: those in the cohort, or all with a known model.
-        warm_start: One epoch from w_0 before a client's first E-step, and the first centers by k-means.
+        warm_start: Whether a client trains one epoch from w_0 before its first E-step, and k-means of these models
+            gives the first centers.
         layers: Parameters that enter distances: all trainable ones, or those of the last layer.
         weights: Client weight: uniform, or number of samples.
         recluster_every: Number of rounds between E-steps.
@@ -185,7 +186,7 @@ class FeSEM(FeSEMSettings):
         return fed.average(tree.stack(tree.unflatten(state.models[c], state.w0) for c in clients), weights)
 
     def _warm(self, state: State, fed: Federation, cohort: Cohort, seed: Seed) -> State:
-        """A first local model for clients that have none; at the first call also the first centers."""
+        """Train a first local model for clients that have none; the first call also sets the first centers."""
         new = cohort.of(client for client in cohort if client not in state.models)
         if not len(new):
             return state

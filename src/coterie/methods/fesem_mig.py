@@ -1,8 +1,8 @@
 """FeSEM-MIG: FeSEM that detects drifted clients and assigns them again.
 
 Duan, Liu, Ji, Wu, Liang, Chen, Tan, Ren, "Flexible Clustered Federated Learning for Client-Level Data Distribution
-Shift", IEEE TPDS 2022, arXiv:2108.09749, where it is a baseline. A round of FeSEM (see there), and before it, for every
-client that has taken part before:
+Shift", IEEE TPDS 2022, arXiv:2108.09749, where it is a baseline. A round of FeSEM (methods/fesem.py), and before it,
+for every client that has taken part before:
 
     D(h, h_ref) > τ n / L:   z_i = argmin_k ||w_i - c_k||       FlexCFL's detector, then an E-step for this client
 

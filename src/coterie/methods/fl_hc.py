@@ -13,7 +13,7 @@ data", IJCNN 2020, arXiv:2004.11791:
 
 n is `warm_rounds`, T the run's `rounds`, λ `threshold`, w_j is row j of `bank`. The clustering step comes between two
 rounds and is not counted as one; it trains at the learning rate of the next round. Before it, all clients are served w.
-A skipped round is not one of the n. A client that did not reply in the clustering step is a newcomer: it joins a
+A skipped round does not count toward n. A client that did not reply in the clustering step is a newcomer: it joins a
 cluster when it is in a cohort, or when it is served.
 
 The paper sweeps λ, metric and linkage for each data set: λ is a distance between updates of one model at one learning
@@ -87,7 +87,7 @@ class FLHC:
         warm_rounds: n, number of FedAvg rounds before the clustering.
         metric: Distance between updates.
         linkage: Distance between clusters: mean, largest or smallest of their pairs; `ward` with L2 only.
-        threshold: λ, up to which clusters merge; or `auto`: the number of clusters is chosen by the eigengap.
+        threshold: λ: clusters up to this distance are merged; `auto`: the number of clusters is chosen by the eigengap.
         threshold_quantile: Above 0: λ is this quantile of all pairwise distances.
         clusters: Above 0: the number of clusters, instead of λ.
         max_clusters: With `auto`: the largest number of clusters to consider.
@@ -131,7 +131,7 @@ class FLHC:
         return State(w, tree.stack([w]), no_updates, np.zeros(0, np.int64))
 
     def stage(self, now: State) -> Stage:
-        """N rounds, then the clustering step as a preparation step, then the other rounds."""
+        """The warm rounds, then the clustering as a preparation step, then the other rounds."""
         return "prepare" if now.warmed >= self.warm_rounds and not now.clustered else "train"
 
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:

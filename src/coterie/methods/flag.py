@@ -16,21 +16,22 @@ is reconstructed from its equations and sentences:
 n_ic are sent with U_c^i (`counts`), t_g is `update_epochs`, s `threshold_step`, |Q| = m' `validation_clients`, w_z row
 z of `bank`; all clusters start at the same w_0. Inputs are taken as the model receives them, normalized by the task,
 uncentered; `inputs="raw"` takes them as stored. β = 1 asks for no updates, β = 0 for no subspaces. With `privacy`, or
-δ = 0, all classes have the same weight and no counts leave a client; p still reveals them to within 1/share, unless
-`vectors` fixes it.
+δ = 0, all classes have the same weight and no counts leave a client; p still reveals the class sizes to within 1/share,
+unless `vectors` fixes it.
 
-Departures, where the text says nothing or contradicts itself. t_g is 20 epochs (elsewhere 2 or 3 rounds of 10), m' 30
-(25), s 0.1 (0.01); linkage is average, as in PACFL. The last α is 0, where every client is a cluster of its own: the
-elbow scales the number of clusters by the largest one tried, and if clients of one true cluster are closer than s, the
-last α above 0 leaves hardly more clusters than there are true ones (of 5 true clusters and at most 7 found, it takes
-2); `singletons` off stops above 0. Trial runs train E = 10 epochs a round, as the paper's clients do, and all layers,
-whatever `local` says. Validation takes a tenth of a client's training examples; clients with none to spare do not
-validate. Clusters with the same members in Q in several partitions are trained once: they would end at the same model.
-(8) is over the cohort, not over all members. A newcomer, which the paper does not consider, gets its row of A with the
-ranges of the initial clients, and joins the cluster with the smallest mean; it has to train from w_0 for that.
+Departures, where the text says nothing or contradicts itself. t_g is 20 epochs (elsewhere in the text 2 or 3 rounds of
+10 epochs), m' is 30 (elsewhere 25), s is 0.1 (elsewhere 0.01); linkage is average, as in PACFL. The last α is 0, where
+every client is a cluster of its own: the elbow scales the number of clusters by the largest one tried, and if clients
+of one true cluster are closer than s, the last α above 0 leaves hardly more clusters than there are true ones (with 5
+true clusters and at most 7 clusters tried, the elbow is at 2); `singletons=False` stops above 0. Trial runs train
+E = 10 epochs a round, as the paper's clients do, and all layers, regardless of `local`. Validation takes a tenth of a
+client's training examples; clients with none to spare do not validate. Clusters with the same members in Q in several
+partitions are trained once: they would end at the same model. (8) is over the cohort, not over all members. A newcomer,
+which the paper does not consider, gets its row of A with the ranges of the initial clients, and joins the cluster with
+the smallest mean; it has to train from w_0 for that.
 
-Limitation: a class that one of two clients lacks counts 180°, even if it is missing by chance. With 36 images of ten
-classes per client, a fifth of the clients lack a class, and these angles outweigh the angle between two rotations.
+Limitation: a class that only one of two clients has counts as 180°, even if it is missing by chance. With 36 images of
+ten classes per client, a fifth of the clients lack a class, and these angles outweigh the angle between two rotations.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class State:
 
 @dataclass(frozen=True)
 class FLAG:
-    """Clusters by angles of data and updates, their number by trial runs; one model per cluster.
+    """Clusters from the angles between data and between updates, their number from trial runs; one model per cluster.
 
     Attributes:
         local: Settings of local training.
@@ -108,7 +109,8 @@ class FLAG:
         vectors: Subspace dimension p, the same for all classes; 0: use `share`.
         inputs: Subspaces of inputs as the model receives them, or as stored.
         update_epochs: t_g, epochs of the update that is compared.
-        scale: Whether the zeros on the diagonal count when angles are scaled to [0, 1].
+        scale: Entries whose minimum and maximum scale the angles to [0, 1]: the whole matrix with the zeros on its
+            diagonal, or only those off the diagonal.
         linkage: Distance between clusters.
         threshold_step: s, the step from one threshold to the next.
         singletons: Whether to try the threshold 0, where every client is a cluster of its own; the paper does not.
@@ -169,7 +171,7 @@ class FLAG:
         return State(w0, tree.stack([w0]), seed.fold("trials"))
 
     def stage(self, now: State) -> Stage:
-        """One preparation step computes the proximity, one more per partition tries it."""
+        """One preparation step computes the proximity, and one step for each partition tries it."""
         return "train" if len(now.labels) else "prepare"
 
     def round(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:

@@ -1,11 +1,12 @@
-"""FLAG's sketches: what each client sends once about its data and its update, and the proximity of clients by it.
+"""FLAG's sketches: what each client sends once about its data and its update; and the proximity computed from them.
 
     U_c^i, n_ic     the class subspaces of client i, and its class sizes        `bases`, `counts`
     Δ^i             its update from the common initial model                   `updates`
     A = β V̂ + (1-β) Ĝ                                                           `Proximity`, by clustering/proximity.py
 
-A is computed for all initial clients at once. A newcomer gets its row of A later, scaled by the ranges found then:
-w_min and w_max of (5), and the smallest and largest values of V and G. Values outside a range count as its nearest end.
+A is computed for all initial clients at once. A newcomer gets its row of A later, scaled by the ranges of the initial
+clients: w_min and w_max of (5), and the smallest and largest values of V and G. Values outside a range count as its
+nearest end.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class SketchRequest:
     def ask(
         self, w0: Params, fed: Federation, clients: Clients, seed: Seed, min_replies: int | None = None
     ) -> Sketches:
-        """The sketches of the clients that reply to everything; stragglers do all of the work."""
+        """The sketches of the clients that reply to all requests; stragglers do the full work."""
         asked = dataclasses.replace(clients, efforts={}) if isinstance(clients, Cohort) else clients
         updates = bases = counts = None
         # Updates first: evaluation never trains, and a client without an update needs no subspaces either.
@@ -105,7 +106,7 @@ class Proximity:
 
     Attributes:
         beta: β, the share of the data angles.
-        delta: δ, how far class weights lie from 1.
+        delta: δ, the largest difference of a class weight from 1.
         log: Logarithm of class sizes.
         scale: The entries of V and G that give their ranges.
     """

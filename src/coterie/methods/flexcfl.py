@@ -1,23 +1,23 @@
 """FlexCFL: FedGroup whose clients detect changes of their data and migrate to another group.
 
 Duan, Liu, Ji, Wu, Liang, Chen, Tan, Ren, "Flexible Clustered Federated Learning for Client-Level Data Distribution
-Shift", IEEE TPDS 2022, arXiv:2108.09749. FedGroup (see there) with a lazy cold start, and before each round:
+Shift", IEEE TPDS 2022, arXiv:2108.09749. FedGroup (methods/fedgroup.py) with a lazy cold start, and before each round:
 
     D(h, h_ref) = (1/L) Σ_c |h[c] - h_ref[c]|                client: h counts its training labels, L classes
-    D > τ n / L:   h_ref ← h, and a new cold start           client: n samples when the server first asked it
+    D > τ n / L:   h_ref ← h, and a new cold start           client: n samples when it was first asked
     (8)  g_i = argmin_j (1 - cos(d_j, Δ_i)) / 2              client: with its stored w_0 and d_j
 
-h_ref and n are kept in the client's memory, τ is `tau`. All clients that have a group check for drift, in the cohort or
-not. w_0 and d_j are sent once, so a migration downloads nothing. A round reports the drifted clients and counts
+h_ref and n are kept in the client's memory, τ is `tau`. All clients that have a group check for drift, also outside the
+cohort. w_0 and d_j are sent once, so a migration downloads nothing. A round reports the drifted clients and counts
 migrations.
 
 Departures from the paper. The published code compares the sorted counts, `detector="sorted_counts"`, which cannot
 distinguish a client with digit 1 from one with digit 7; the default compares class by class, as the text describes it.
-h_ref is set when the client is first asked, again at its first cold start, and after each drift; a drift below the
-threshold adds up until it is detected. A client whose reply to the new cold start is lost has no group until it is in a
-cohort again. A migration is never random, also with RAC. "FedGroup" in the paper's tables is `migration=False`. The
-published code scores clients with the model that they last received instead of the model of their group,
-`run.eval_model="last_received"`.
+h_ref is set when the client is first asked, again at its first cold start, and after each drift; drifts below the
+threshold accumulate until they exceed it. A client whose reply to the new cold start is lost has no group until it is
+in a cohort again. A migration is never random, not even with RAC. "FedGroup" in the paper's tables is
+`migration=False`. The published code scores clients with the model that they last received instead of the model of
+their group, `run.eval_model="last_received"`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Global: one model for all clients with uniform weights, the lower bound in the tables of SR-FCA.
+"""Global: one model for all clients, averaged with uniform weights; a baseline of SR-FCA.
 
-This is FedAvg with uniform weights (`local_global` in the papers' comparisons); stragglers are dropped.
+This is FedAvg with uniform weights, as in the comparisons of SR-FCA (arXiv:2210.11538, section 5). Stragglers are
+dropped.
 """
 
 from __future__ import annotations

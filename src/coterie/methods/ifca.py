@@ -83,17 +83,18 @@ class IFCA:
         averaging: Option II of the paper, `models`, or option I, `gradients`, which uses the learning rate of `local`
             only.
         weights: With `models`: client weight, uniform or number of samples.
-        agg: With `models`: mean of a cluster's clients, or the first client only, as in FlexCFL's published code.
+        agg: With `models`: model of a cluster: the mean over its clients, or the model of its first client only, as in
+            FlexCFL's published code.
         normalizer: With `gradients`: divide by the size of the cohort, as in the paper, or of the cluster.
         first_round: Assignment in the first round: by loss, or random with clusters of equal size.
         members: Training clients per cluster: all clients choose, and this number of each cluster trains. 0: the cohort
             chooses and trains.
-        shared: Lower layers: own ones for each cluster, averaged over the whole cohort, or frozen after preparation.
-        head_layers: With shared layers: the number of last layers that each cluster has of its own.
+        shared: Lower layers: separate for each cluster, averaged over the whole cohort, or frozen after preparation.
+        head_layers: With shared layers: number of layers, counted from the output, that are not shared.
         balanced_share: Redraw the initial models until each is the best for at least this fraction of the clients;
             0: never.
-        warm_rounds: Steps of FedAvg with all clients before the first round: in k random groups of equal size, or in
-            one with frozen layers.
+        warm_rounds: Steps of FedAvg with all clients before the first round: in k random groups of equal size or, with
+            frozen layers, in one group.
         restarts: Number of independent runs side by side; the one with the lowest training loss is served.
     """
 
@@ -198,7 +199,7 @@ class IFCA:
 
     def _mean(self, by: Mapping[ClientId, int] | str) -> Mean:
         weights = "first" if self.agg == "first_only" else self.weights
-        # With averaged layers a cluster's model is not the mean of its replies, so distances to the mean are wrong.
+        # With averaged layers a cluster's model is not the mean of its replies: distances to the mean would be wrong.
         return Mean("params", self.clusters, by, weights, spread=self.shared != "averaged")
 
     def average(self, bank: Bank, got: Replies, layers: tuple[str, ...]) -> Bank:

@@ -1,14 +1,14 @@
-"""IFCA-MIG: IFCA whose clients choose their cluster again as soon as their labels drift, in the cohort or not.
+"""IFCA-MIG: IFCA whose clients choose their cluster again as soon as their labels drift, even outside the cohort.
 
 Duan, Liu, Ji, Wu, Liang, Chen, Tan, Ren, "Flexible Clustered Federated Learning for Client-Level Data Distribution
-Shift", IEEE TPDS 2022, arXiv:2108.09749, where it is a baseline. A round of IFCA (see there), and before it, for every
-client that has taken part before:
+Shift", IEEE TPDS 2022, arXiv:2108.09749, where it is a baseline. A round of IFCA (methods/ifca.py), and before it, for
+every client that has taken part before:
 
-    D(h, h_ref) > τ n / L:   ĵ_i = argmin_j F_i(θ_j)        client: FlexCFL's detector, then all m models down
+    D(h, h_ref) > τ n / L:   ĵ_i = argmin_j F_i(θ_j)        client: FlexCFL's detector, then all k models down
 
 IFCA's clients choose their cluster whenever they train, so the models equal those of IFCA to the bit. The assignment
-between two trainings differs, and each drift costs a download of m models. Weights within a cluster are uniform, as
-the paper states; its code uses the first client of each cluster only, `agg="first_only"`.
+between two trainings differs, and each drift costs a download of k models. Weights within a cluster are uniform, as the
+paper states; its code uses the first client of each cluster only, `agg="first_only"`.
 """
 
 from __future__ import annotations

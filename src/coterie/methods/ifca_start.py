@@ -47,8 +47,8 @@ def balanced(method: IFCA, state: State, r: int, fed: Federation, cohort: Cohort
             return bank
         bank = method.initial(fed.task, attempt_seed)
     raise SpecError(
-        f"ifca drew {ATTEMPTS} starts and none gave each cluster a share of {method.balanced_share}; lower "
-        "method.balanced_share"
+        f"ifca drew {ATTEMPTS} sets of initial models, but none gave each cluster a share of "
+        f"{method.balanced_share} of the clients; lower method.balanced_share"
     )
 
 

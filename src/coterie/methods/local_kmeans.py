@@ -1,4 +1,4 @@
-"""Local-KMeans: every client trains alone, k-means clusters the models, and each client is served its centroid.
+"""Local-KMeans: every client trains alone, k-means clusters the models, and a client is served its cluster's centroid.
 
 Ghosh, Hong, Yin, Ramchandran, "Robust Federated Learning in a Heterogeneous Environment", arXiv:1906.06629; the
 baseline of that name in SR-FCA, arXiv:2210.11538, section 5:
@@ -11,9 +11,9 @@ I is `init_steps`, k `clusters`, ω_c is row c of `bank`. There is no further tr
 for rounds of FedAvg in each cluster from its centroid. A client that missed the clustering trains alone and joins the
 cluster of the nearest centroid: when it is in the cohort of such a round, or when it is served.
 
-Departures. All clients start from one w_0. With `init="own"` each starts from its own random model; the mean of models
-whose units are in different orders is then useless. SR-FCA's code fills every layer of a centroid from the beginning of
-the vector, which explains its 10 % accuracy; the partition is not affected.
+Departures from the paper. All clients start from one w_0. With `init="own"` each starts from its own random model; the
+mean of such models is useless, because their units are in different orders. SR-FCA's code fills every layer of a
+centroid from the beginning of the flat vector, which explains its 10 % accuracy; the partition is not affected.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class LocalKMeans:
         check(self, "method")
         if self.finetune_rounds > self.rounds:
             raise SpecError(
-                f"localkmeans with finetune_rounds = {self.finetune_rounds} needs run.rounds of at least as many, got "
+                f"localkmeans with finetune_rounds = {self.finetune_rounds} needs at least as many run.rounds, got "
                 f"{self.rounds}"
             )
 

@@ -4,11 +4,11 @@ Shared by FlexCFL, IFCA-MIG and FeSEM-MIG. Duan, Liu, Ji, Wu, Liang, Chen, Tan, 
 Learning for Client-Level Data Distribution Shift", IEEE TPDS 2022, arXiv:2108.09749, section on client migration:
 
     D(h, h_ref) = (1/L) Σ_c |h[c] - h_ref[c]|                client: h counts its training labels, L classes
-    D > τ n / L:   h_ref ← h, and the client drifted         client: n samples when the server first asked it
+    D > τ n / L:   h_ref ← h, and the client drifted         client: n samples when it was first asked
 
 h_ref and n are kept in the client's memory; only the decision is sent. τ is `tau`. All clients that have a cluster are
-asked, in the cohort or not. h_ref is set when the client is first asked and after each drift; clients that are about to
-get their first cluster set it again. A drift below the threshold adds up until it is detected.
+asked, also those outside the cohort. h_ref is set when the client is first asked and after each drift; clients that are
+about to get their first cluster set it again. Drifts below the threshold accumulate until they exceed it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Migration:
     chosen: dict[ClientId, int]
 
     def added_to(self, round: Round[State], before: Mapping[ClientId, int] | None = None) -> Round[State]:
-        """The round with the drifted clients, their new clusters and their counts.
+        """The round, with the drifted clients, their new clusters and the event counts added.
 
         Args:
             round: The round that followed.

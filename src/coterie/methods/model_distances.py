@@ -36,7 +36,7 @@ class LocalModels:
         clients: The clients.
         models: w_i, one row per client; empty once they are no longer needed.
         losses: With cross losses: f_i(w_j), one row per client i and one column per model j.
-        known: Which of these losses are known.
+        known: Mask of the losses that are known.
     """
 
     clients: tuple[ClientId, ...]

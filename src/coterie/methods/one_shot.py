@@ -12,10 +12,10 @@ arXiv:2210.11538, Algorithm 1:
 For the cross loss every client receives all models and replies with their losses. w_0 is `w0`, T_init `init_steps`, λ
 `threshold`, t `min_size`, f_i(w_j) is `losses[i, j]`; dist is in methods/model_distances.py.
 
-Departures. λ may be found from the distances: in the widest gap (see `clustering.widest_gap`), or as a quantile, as in
-the published code. That code forms clusters around random pivots and keeps those of more than t clients, which is
-`grouping="pivot"`. A client also receives its own model: m² transfers where the paper has m (m - 1). A client that
-trained but did not reply with losses takes part with the half of each distance that other clients know.
+Departures from the paper. λ may be found from the distances: in the widest gap (see `clustering.widest_gap`), or as a
+quantile, as in the published code. That code forms clusters around random pivots and keeps those of more than t
+clients, which is `grouping="pivot"`. A client also receives its own model: m² transfers where the paper has m (m - 1).
+A client that trained but did not reply with losses takes part with the half of each distance that other clients know.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class OneShot:
     Attributes:
         local: Settings of local training.
         distance: Distance between models: the loss of each on the other client's examples, or l2.
-        threshold: λ, the largest distance within a cluster, in units of the mean loss or of l2; or found from the
-            distances: `gap`: the widest gap between distances at which clusters join; `quantile`: of all pairs.
+        threshold: λ, the longest edge within a cluster, a mean loss or an l2 distance; or found from the distances:
+            `gap`: the widest gap between distances at which clusters join; `quantile`: of all pairs.
         quantile: With threshold `quantile`: the quantile.
         min_size: t, minimum number of clients in a cluster.
-        grouping: Connected components; or random pivots with their neighbors, of more than t clients.
+        grouping: Clusters are connected components, or random pivots with their neighbors (more than t clients).
         init_steps: T_init, number of batches that every client trains alone.
     """
 
@@ -66,7 +66,7 @@ class OneShot:
 
     @property
     def init_training(self) -> LocalSGD:
-        """Training alone: the same at any time, so that late clients are comparable."""
+        """Settings of training alone: the same in all rounds, so that late clients are comparable."""
         return dataclasses.replace(self.local, steps=self.init_steps, mu=0.0, lr_decay=1.0)
 
     @property
@@ -91,54 +91,54 @@ class Clusters(NamedTuple):
     evidence: dict[str, object]
 
 
-def one_shot(how: OneShot, w0: Params, fed: Federation, cohort: Cohort, seed: Seed) -> Clusters:
+def one_shot(settings: OneShot, w0: Params, fed: Federation, cohort: Cohort, seed: Seed) -> Clusters:
     """ONE_SHOT.
 
     Raises:
         SpecError: If there are too few clients to compare, or no cluster is large enough.
         TooFewReplies: If there are enough clients, but too few of them replied.
     """
-    needed = _needed(how, len(cohort.available))
-    trained = train_alone(how, w0, fed, cohort, seed)
+    needed = _needed(settings, len(cohort.available))
+    trained = train_alone(settings, w0, fed, cohort, seed)
     if len(trained.clients) < needed:
         raise TooFewReplies(f"{len(trained.clients)} clients have trained alone, {needed} are needed to compare them")
-    distances = between_clients(how.distance, trained)
-    labels, threshold = cluster(how, distances, seed)
+    distances = between_clients(settings.distance, trained)
+    labels, threshold = cluster(settings, distances, seed)
     if labels.max() < 0:
         pairs = distances[np.triu_indices(len(distances), k=1)]
         raise SpecError(
-            f"No {how.smallest} clients form a cluster at method.threshold = {threshold:.4g}: their distances go from "
-            f"{pairs.min():.4g} to {pairs.max():.4g}. {_advice(how)}"
+            f"No {settings.smallest} clients form a cluster at method.threshold = {threshold:.4g}: their distances go from "
+            f"{pairs.min():.4g} to {pairs.max():.4g}. {_advice(settings)}"
         )
     assignment = {c: int(label) for c, label in zip(trained.clients, labels, strict=True) if label >= 0}
     evidence = {"clients": list(trained.clients), "labels": labels, "distances": distances, "threshold": threshold}
     return Clusters(trained, assignment, threshold, evidence)
 
 
-def train_alone(how: OneShot, w0: Params, fed: Federation, cohort: Cohort, seed: Seed) -> LocalModels:
+def train_alone(settings: OneShot, w0: Params, fed: Federation, cohort: Cohort, seed: Seed) -> LocalModels:
     """w_i of all clients, with cross losses if these are the distance."""
-    got = fed.ask(cohort, fit, seed, start=w0, local=how.init_training)
-    return add_models(how, NO_MODELS, got, fed, cohort, seed)
+    got = fed.ask(cohort, fit, seed, start=w0, local=settings.init_training)
+    return add_models(settings, NO_MODELS, got, fed, cohort, seed)
 
 
 def train_missing(
-    how: OneShot, w0: Params, trained: LocalModels, fed: Federation, cohort: Cohort, seed: Seed
+    settings: OneShot, w0: Params, trained: LocalModels, fed: Federation, cohort: Cohort, seed: Seed
 ) -> LocalModels:
     """The models so far and those of clients in the cohort that have none yet and train now."""
     missing = set(cohort).difference(trained.clients)
     if not missing:
         return trained
-    got = fed.ask(cohort.of(missing), fit, seed, start=w0, local=how.init_training, min_replies=0)
-    return add_models(how, trained, got, fed, cohort, seed) if len(got) else trained
+    got = fed.ask(cohort.of(missing), fit, seed, start=w0, local=settings.init_training, min_replies=0)
+    return add_models(settings, trained, got, fed, cohort, seed) if len(got) else trained
 
 
 def add_models(
-    how: OneShot, before: LocalModels, got: Replies, fed: Federation, cohort: Cohort, seed: Seed
+    settings: OneShot, before: LocalModels, got: Replies, fed: Federation, cohort: Cohort, seed: Seed
 ) -> LocalModels:
     """The models before and those in these replies; with cross losses, all clients in the cohort score the new ones."""
     clients = (*before.clients, *got.clients)
     models = tree.concatenate([before.models, got["params"]]) if before.models else got["params"]
-    if how.distance == "l2":
+    if settings.distance == "l2":
         return LocalModels(clients, models, before.losses, before.known)
     new, old = len(clients), len(before.clients)
     losses, known = np.zeros((new, new), np.float32), np.zeros((new, new), bool)
@@ -150,35 +150,35 @@ def add_models(
     return LocalModels(clients, models if before.models or not old else {}, losses, known)
 
 
-def cluster(how: OneShot, distances: Array, seed: Seed) -> tuple[Array, float]:
+def cluster(settings: OneShot, distances: Array, seed: Seed) -> tuple[Array, float]:
     """C_0, the cluster of each client or -1, and λ."""
-    if how.threshold == "gap":
-        threshold = widest_gap(distances, how.min_size).threshold
-    elif how.threshold == "quantile":
-        threshold = pairwise_quantile(distances, how.quantile)
+    if settings.threshold == "gap":
+        threshold = widest_gap(distances, settings.min_size).threshold
+    elif settings.threshold == "quantile":
+        threshold = pairwise_quantile(distances, settings.quantile)
     else:
-        threshold = float(how.threshold)
-    if how.grouping == "pivot":
-        return pivots(distances, threshold, seed, how.smallest), threshold
-    return components(distances, threshold, how.smallest), threshold
+        threshold = float(settings.threshold)
+    if settings.grouping == "pivot":
+        return pivots(distances, threshold, seed, settings.smallest), threshold
+    return components(distances, threshold, settings.smallest), threshold
 
 
-def _needed(how: OneShot, clients: int) -> int:
+def _needed(settings: OneShot, clients: int) -> int:
     """Number of clients that must train; raises SpecError if there are fewer, before any client is asked."""
     if clients < 2:
-        raise SpecError(f"Clients are compared with each other, for which at least 2 are needed, got {clients}")
-    if clients < how.smallest:
+        raise SpecError(f"ONE_SHOT compares clients with each other and needs at least 2, got {clients}")
+    if clients < settings.smallest:
         raise SpecError(
-            f"method.min_size = {how.min_size} asks for clusters of {how.smallest} clients where method.grouping is "
-            f"{how.grouping!r}, but there are {clients}; take {clients - how.smallest + how.min_size} or less"
+            f"method.min_size = {settings.min_size} needs clusters of {settings.smallest} clients with method.grouping = "
+            f"{settings.grouping!r}, but there are {clients}; use {clients - settings.smallest + settings.min_size} or less"
         )
-    return max(2, how.smallest)
+    return max(2, settings.smallest)
 
 
-def _advice(how: OneShot) -> str:
+def _advice(settings: OneShot) -> str:
     """What to change if no cluster is large enough."""
-    if how.threshold == "gap":
-        return "Take a smaller method.min_size, or more method.init_steps"
-    if how.threshold == "quantile":
-        return "Take a larger method.quantile, a smaller method.min_size, or more method.init_steps"
-    return "Take a larger one; coterie suggest-threshold proposes one"
+    if settings.threshold == "gap":
+        return "Use a smaller method.min_size, or more method.init_steps"
+    if settings.threshold == "quantile":
+        return "Use a larger method.quantile, a smaller method.min_size, or more method.init_steps"
+    return "Use a larger one; coterie suggest-threshold proposes one"

@@ -9,21 +9,21 @@ Federated Learning via Principal Angles Between Client Data Subspaces", AAAI 202
     w_z ← Σ_i n_i LocalUpdate_i(w_z) / Σ_i n_i              over the members of cluster z in the cohort
 
 p is `vectors`, β `threshold`, w_z row z of `bank`; all clusters start at the same w_0. A newcomer sends U_new and joins
-the cluster to whose members its mean angle is the smallest; it does not train for that.
+the cluster with the smallest mean angle to its members; it does not train for that.
 
 Inputs are taken as stored (raw pixels, as in the published code), uncentered; `inputs="model"` takes them as the model
 receives them. The server learns the directions, and from their number how many classes a client has.
 
-Departures. The default angle is the paper's smallest principal angle; the code's is `pairwise_signed`, and its
-"average" linkage is `weighted` here. β is in degrees and depends on the data: 4.9 for CIFAR-10, about 4.5 for
+Departures from the paper. The default angle is the paper's smallest principal angle; the code's is `pairwise_signed`,
+and its "average" linkage is `weighted` here. β is in degrees and depends on the data: 4.9 for CIFAR-10, about 4.5 for
 Fashion-MNIST and 10 for MNIST with two labels per client. By default the number of clusters is therefore chosen by the
 silhouette of D against data without clusters (`choose_n_clusters`); it is one if there are no clusters. `budget`
 distributes a total number of vectors over the classes, as the code does for Dirichlet partitions, and always uses all
-of them; the code rounds for each class separately and leaves a client with many equal classes without any. The
-published accuracies are those after further local training of each client: `finetuned`.
+of them; the code rounds for each class separately and leaves a client with many classes of equal size without any
+vector. The published accuracies are those after further local training of each client: `finetuned`.
 
 Limitation: the smallest angle between two subspaces is near 0 once their dimensions come near the number of inputs,
-whatever the data are. This is so for three vectors of each of ten classes of 8×8 images: 30 + 30 of 64 dimensions.
+regardless of the data. For example, three vectors for each of ten classes of 8×8 images span 30 + 30 of 64 dimensions.
 """
 
 from __future__ import annotations
@@ -82,12 +82,14 @@ class PACFL:
         vectors: p, number of directions per class.
         budget: Total number of directions, distributed over the classes by their sizes; 0: p per class.
         inputs: Directions of inputs as stored, or as the model receives them.
-        angle: Angle between two clients: the smallest principal angle, the sum of all, or that of two vectors.
-        threshold: β in degrees, up to which clusters merge; or `auto`: chooses the number of clusters from the angles.
+        angle: Angle between two clients: the smallest principal angle, the sum of all principal angles, or the smallest
+            angle between two of their vectors, without or with signs.
+        threshold: β: clusters up to this angle in degrees are merged; `auto`: the number of clusters is chosen from the
+            angles.
         max_clusters: With `auto`: the largest number of clusters to consider.
         rule: With `auto`: the score that chooses the number of clusters.
         linkage: Distance between clusters.
-        finetuned: Serve each client its cluster's model after further local training.
+        finetuned: Whether a client is served its cluster's model after further local training on its own examples.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)

@@ -35,7 +35,7 @@ class Round(Generic[State]):
         counts: Event counts, such as shifts and migrations.
         flagged: Clients whose data are considered drifted; None if the method does not detect drift.
         label: The phase of the method that this step belongs to, such as `one shot` or `refine 1`.
-        closes: Whether that phase ends with this step. If so, all clients are scored, also while preparing.
+        closes: Whether that phase ends with this step. If so, all clients are scored, also after a preparation step.
         skipped: The reason why no client trained, for methods that count a round with too few replies.
     """
 
@@ -86,10 +86,12 @@ class Method(Protocol[State]):
         """The model for each of these clients, including newcomers."""
 
 
-def with_settings_of(method: DataclassInstance, kind: type[Built]) -> Built:
-    """A method of class `kind` with those of its settings that `method` has under the same name."""
-    shared = {field.name for field in dataclasses.fields(kind)} & {field.name for field in dataclasses.fields(method)}
-    return kind(**{name: getattr(method, name) for name in shared})
+def with_settings_of(method: DataclassInstance, method_type: type[Built]) -> Built:
+    """A method of class `method_type`, with the values of the settings that it has in common with `method`."""
+    shared = {field.name for field in dataclasses.fields(method_type)} & {
+        field.name for field in dataclasses.fields(method)
+    }
+    return method_type(**{name: getattr(method, name) for name in shared})
 
 
 def from_run(what: Literal["truth", "rounds", "clients_per_round", "clients"]) -> Any:

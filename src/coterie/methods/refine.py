@@ -8,7 +8,7 @@ arXiv:2210.11538:
     join        C(i) = argmin_c dist(ω_c, w_i)                    a newcomer i, after training alone from w_0
 
 ω_c is row c of `bank`, w_i the model that client i trained alone, λ `threshold`; methods/srfca.py lists the departures
-from the paper. With cross losses, f_i(ω_c) is asked of the clients, and f_c(w_i) of the members of the clusters.
+from the paper. With cross losses, client i computes f_i(ω_c), and the members of cluster c compute f_c(w_i).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Refined(NamedTuple):
 
 
 def recluster_and_merge(
-    how: OneShot,
+    settings: OneShot,
     bank: Bank,
     assignment: Mapping[ClientId, int],
     trained: LocalModels,
@@ -59,7 +59,7 @@ def recluster_and_merge(
     """Move every client to the nearest cluster, then merge clusters that are close.
 
     Args:
-        how: The distance and t.
+        settings: The distance and t.
         bank: ω_c.
         assignment: The clusters before; clients without a cluster are missing.
         trained: w_i, and the losses f_i(w_j).
@@ -69,10 +69,10 @@ def recluster_and_merge(
     """
     before = np.array([assignment.get(client, -1) for client in trained.clients])
     # RECLUSTER
-    distances = clients_to_clusters(how.distance, bank, trained.models, trained.table, before, losses)
-    labels = nearest(distances, how.min_size)
+    distances = clients_to_clusters(settings.distance, bank, trained.models, trained.table, before, losses)
+    labels = nearest(distances, settings.min_size)
     # MERGE
-    between = between_clusters(how.distance, bank, labels, losses)
+    between = between_clusters(settings.distance, bank, labels, losses)
     merged, parts = merge(labels, between, threshold)
     sizes = np.bincount(labels, minlength=len(between)) if weighted else np.ones(len(between))
     models = tree.stack(weighted_mean(tree.take(bank, part), sizes[part]) for part in parts)
@@ -89,18 +89,18 @@ def recluster_and_merge(
 
 
 def losses_of_clusters(
-    how: OneShot, bank: Bank, trained: LocalModels, fed: Federation, cohort: Cohort, seed: Seed
+    settings: OneShot, bank: Bank, trained: LocalModels, fed: Federation, cohort: Cohort, seed: Seed
 ) -> Array:
     """f_i(ω_c) of the clients that trained alone, (clients, clusters); NaN if a client does not reply, or with l2."""
     losses = np.full((len(trained.clients), tree.rows(bank)), np.nan)
-    if how.distance == "cross":
+    if settings.distance == "cross":
         got = fed.ask(cohort.of(set(trained.clients).intersection(cohort)), losses_of, seed, centers=bank)
         losses[positions(trained.clients, got.clients)] = got["losses"]
     return losses
 
 
 def join(
-    how: OneShot,
+    settings: OneShot,
     w0: Params,
     bank: Bank,
     assignment: Mapping[ClientId, int],
@@ -111,7 +111,7 @@ def join(
     """The nearest cluster of each newcomer that replies.
 
     Args:
-        how: The distance and the training alone.
+        settings: The distance and the training alone.
         w0: The common initial model.
         bank: ω_c.
         assignment: Client → cluster.
@@ -120,12 +120,12 @@ def join(
             clusters, those available in a round, are asked for f_j(w_i).
         seed: Seed of the training.
     """
-    got = fed.ask(newcomers, fit, seed, start=w0, local=how.init_training, min_replies=0)
+    got = fed.ask(newcomers, fit, seed, start=w0, local=settings.init_training, min_replies=0)
     if not len(got):
         return {}
     by_members, labels = np.zeros((0, len(got))), np.zeros(0, np.int64)  # f_j(w_i), C(j)
     own = np.full((len(got), tree.rows(bank)), np.nan)  # f_i(ω_c)
-    if how.distance == "cross":
+    if settings.distance == "cross":
         reachable = set(newcomers.available) if isinstance(newcomers, Cohort) else assignment
         members = subset(newcomers, [client for client in assignment if client in reachable])
         scored = fed.ask(members, losses_of, seed.fold("others"), centers=got["params"], min_replies=0)
@@ -135,5 +135,5 @@ def join(
         own[positions(got.clients, replied.clients)] = replied["losses"].reshape(-1, own.shape[1])
         if not len(scored) and not len(replied):
             return {}
-    distances = clients_to_clusters(how.distance, bank, got["params"], by_members, labels, own)
+    distances = clients_to_clusters(settings.distance, bank, got["params"], by_members, labels, own)
     return dict(zip(got.clients, nearest(distances).tolist(), strict=True))

@@ -19,18 +19,19 @@ The record has these parts: `one shot`, evaluated with each client's own model, 
 evaluated as in the published code, before clients move and without clients that have no cluster yet (its acc_pre);
 `refine 1`, after MERGE, all clients with the merged models; and so on; `final`.
 
-Departures. In RECLUSTER a cluster of fewer than t clients is dissolved and its clients join the nearest remaining one
-(the code leaves them out); f_c is over the members before. MERGE uses the members after; the component size that the
-paper requires counts clients, which RECLUSTER ensures. Clusters are numbered as the rows of `bank`, and models and
-members are renumbered together (in the code MERGE may compare the wrong ones). A client that missed ONE_SHOT trains
-alone before the next RECLUSTER, or before a round of final training if it is in that cohort, and joins the nearest
-cluster. The projection is left out. With `start_from="continue"`, as in a variant of the code, training continues from
-the merged models, weighted by cluster sizes. A round without replies is not repeated; after a REFINE without any reply
-the clusters stay as they are. The means of REFINE are trimmed whatever rule the federation averages by, which applies
-if β = 0, and in `final`. Clients of a round train independently; in the code they share the arrays of their cluster's
-model and train it in turn, which makes its rounds K times as long. As the paper suggests, `final` trains the clusters
-without trimming. One λ serves clients and clusters: with l2, a cluster must train about as long as a single client, or
-its model stays nearer to the others than λ and MERGE joins them all.
+Departures from the paper. In RECLUSTER a cluster of fewer than t clients is dissolved and its clients join the nearest
+remaining one (the code leaves them out); f_c is the mean over the members before RECLUSTER; in MERGE it is over those
+after it. The paper's minimum size of a component counts clients here, and RECLUSTER already ensures it. Clusters are
+numbered as the rows of `bank`, and models and members are renumbered together (in the code MERGE may compare the wrong
+ones). A client that missed ONE_SHOT trains alone before the next RECLUSTER, or before a round of final training if it
+is in that cohort, and joins the nearest cluster. The projection of models onto a feasible set is left out. With
+`start_from="continue"`, as in a variant of the code, training continues from the merged models, weighted by cluster
+sizes. A round without replies is not repeated; after a REFINE without any reply the clusters stay as they are. The
+means of REFINE are trimmed regardless of the run's aggregation rule, which applies only if β = 0 and in `final`.
+Clients of a round train independently; in the code they share the arrays of their cluster's model and train it in turn,
+which makes its rounds K times as long. As the paper suggests, `final` trains the clusters without trimming. One λ
+serves clients and clusters: with l2, a cluster must train about as long as a single client, or its model stays nearer
+to the others than λ and MERGE joins them all.
 """
 
 from __future__ import annotations
@@ -93,9 +94,11 @@ class SRFCA(OneShot):
         refines: R, number of REFINE steps.
         refine_rounds: T, rounds of training in each REFINE; 0: divide the run's rounds evenly, final training included.
         members: K, number of clients per cluster that train in a round; 0: all.
-        mode: Average the models that clients train, or their gradients; gradients use only the rate of `local`.
-        beta: β, the share of values trimmed at each end, instead of [aggregation]; 0: a mean by the rule of that.
-        start_from: Each REFINE trains from w_0, or continues from the models before.
+        mode: Average the models that clients train, or their gradients; `gradients` uses only the learning rate of
+            `local`.
+        beta: β, the share of values trimmed at each end in REFINE, instead of the rule of [aggregation]; 0: that rule
+            applies.
+        start_from: Each REFINE trains from w_0, or continues from the merged models.
         final: Training of the clusters in the remaining rounds: none, FedAvg or FedProx.
         mu: With FedProx: weight of the proximal term (μ).
         rounds: Number of rounds of the run.
@@ -128,8 +131,8 @@ class SRFCA(OneShot):
 
     @property
     def own_mean(self) -> str:
-        """The means that do not use the federation's rule, in words; empty for none."""
-        return f"those of REFINE are trimmed by method.beta = {self.beta}, unless that is 0" if self.beta else ""
+        """A text about the means that do not use the run's aggregation rule; empty if all of them do."""
+        return f"those of REFINE are trimmed by method.beta = {self.beta} (0: use the rule)" if self.beta else ""
 
     def start(self, task: Task, seed: Seed) -> State:
         """w_0, before ONE_SHOT."""
@@ -156,7 +159,7 @@ class SRFCA(OneShot):
         return self._train(now, now.trained, fed, cohort, seed)
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """Serve each client its cluster's model, right after ONE_SHOT its own; newcomers train alone first."""
+        """Serve each client its cluster's model, or its own model right after ONE_SHOT; newcomers train alone first."""
         asked = list(clients)
         if now.trained is None:
             return Placement(now.bank, dict.fromkeys(asked, 0))
@@ -214,7 +217,7 @@ class SRFCA(OneShot):
         drawn = draw_members(cohort, now.assignment, tree.rows(bank), self.members, name="srfca")
         able = drawn if final and self.final == "fedprox" else drawn.active()
         if not len(able):
-            raise TooFewReplies(f"None of {len(drawn)} clients has time to train")
+            raise TooFewReplies(f"All {len(drawn)} clients that were drawn are stragglers")
         row, local = {client: now.assignment[client] for client in able}, self.local.at(cohort.t)
         if final:
             local = dataclasses.replace(local, mu=self.mu) if self.final == "fedprox" else local
@@ -230,9 +233,9 @@ class SRFCA(OneShot):
         done, label = now.refined + 1, f"refine {now.refined + 1}"
         if now.untrained:  # there are no trained models to compare
             return Round(dataclasses.replace(now, refined=done), dict(now.assignment), label=label, closes=True)
-        everyone = dataclasses.replace(cohort.of(cohort.available), efforts={})
-        trained = train_missing(self, now.w0, trained, fed, everyone, seed)
-        losses = losses_of_clusters(self, now.bank, trained, fed, everyone, seed.fold("recluster"))
+        all_clients = dataclasses.replace(cohort.of(cohort.available), efforts={})
+        trained = train_missing(self, now.w0, trained, fed, all_clients, seed)
+        losses = losses_of_clusters(self, now.bank, trained, fed, all_clients, seed.fold("recluster"))
         weighted = self.start_from == "continue"
         bank, row, evidence, counts = recluster_and_merge(
             self, now.bank, now.assignment, trained, losses, now.threshold, weighted=weighted

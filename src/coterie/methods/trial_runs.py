@@ -1,4 +1,4 @@
-"""FLAG's trial runs: the quality of a partition, by a few rounds of FedAvg with a small model in each of its clusters.
+"""FLAG's trial runs: measure a partition by a few rounds of FedAvg with a small model in each of its clusters.
 
 Clients train on nine tenths of their training examples and validate on the remaining tenth. The bytes of trial runs
 count as `trial` in the traffic.

@@ -3,11 +3,11 @@
 Vardhan, Ghosh, Mazumdar, "An Improved Federated Clustering Algorithm with Model-based Clustering", TMLR 2024,
 arXiv:2210.11538:
 
-    ω_c ← TrMean_β{LocalUpdate_i(ω_c)}              mode `models`: i of at most K members of cluster c
+    ω_c ← TrMean_β{LocalUpdate_i(ω_c)}              mode `models`: at most K members i of cluster c
     ω_c ← ω_c - η TrMean_β{∇f_i(ω_c)}               mode `gradients`
 
-ω_c is row c of `bank`, β `beta`, η `local.learning_rate`. TrMean is `aggregation.trimmed_mean`; with β = 0 the
-federation's own rule takes the mean. A cluster without replies keeps its model; clients without examples do not count.
+ω_c is row c of `bank`, β `beta`, η `local.learning_rate`. TrMean is `aggregation.trimmed_mean`; with β = 0 the run's
+aggregation rule is used. A cluster without replies keeps its model; clients without examples do not count.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def train_by_gradients(
 ) -> Trained:
     """One gradient step in every cluster; `row` is the cluster of each client."""
     got = fed.ask(cohort, gradient, seed, params=PerClient(bank, row))
-    slopes, replied = _trimmed(tree.map(np.zeros_like, bank), row, fed, got, "gradient", beta)
-    stepped = tree.map(lambda w, g: (w - rate * g.astype(np.float64)).astype(w.dtype), bank, slopes)
+    gradients, replied = _trimmed(tree.map(np.zeros_like, bank), row, fed, got, "gradient", beta)
+    stepped = tree.map(lambda w, g: (w - rate * g.astype(np.float64)).astype(w.dtype), bank, gradients)
     return Trained(tree.where_rows(replied, stepped, bank), got, {})
 
 
