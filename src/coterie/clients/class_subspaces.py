@@ -9,8 +9,9 @@ have no sign, so the largest entry of each is made positive. If all examples of 
 absent.
 
 A budget for all classes together is allocated in proportion to class sizes by largest remainder; ties go to the lowest
-class. If a class has fewer directions than its part, the other classes get the rest. So the whole budget is used as far
-as there are directions, and a client with any direction sends at least one. A class that gets none counts as absent.
+class. If a class has fewer directions than allocated, the other classes get the rest. So the whole budget is used if
+there are enough directions, and a client that has any direction sends at least one. A class without directions counts
+as absent.
 
 Class sizes are sent only by `counted_subspaces`. However, if p is derived from a share or a budget, p itself reveals
 the class size to within 1/share or n/budget examples. With a fixed number of `vectors` it reveals only the sizes of
@@ -45,10 +46,10 @@ class Subspaces:
     """Number of directions p of each class, and the inputs they are computed from.
 
     Attributes:
-        share: Directions as a share of the class size: p = max(1, round(share·n_c)). Ignored if `vectors` or `budget`
-            is set.
-        vectors: Directions of every class (p); 0: use `share`.
-        budget: Directions of all classes together, p close to budget·n_c/n; 0: no budget.
+        share: Number of directions as a share of the class size: p = max(1, round(share·n_c)). Ignored if `vectors` or
+            `budget` is set.
+        vectors: Number of directions of every class (p); 0: use `share`.
+        budget: Number of directions of all classes together, p close to budget·n_c/n; 0: no budget.
         inputs: `model`: inputs as the model receives them, normalized by the task. `raw`: inputs as stored.
     """
 

@@ -77,5 +77,5 @@ choose_group = Work(
     body=_choose,
 )
 
-#: Send directions that the client keeps for later requests.
+#: Send the directions, which the client stores for later requests.
 keep = Work("fedgroup.keep", takes={"directions": _DIRECTIONS}, gives={"kept": Values("int32")}, body=_keep)

@@ -27,7 +27,7 @@ from coterie.types import Params, TracedArray
 #: State of an optimizer: of optax, or the velocity of SGD with momentum.
 OptimizerState: TypeAlias = Any
 
-#: Width of the rows of a batch that spans several rows.
+#: Number of examples in a row of a batch that spans several rows.
 ROW_WIDTH = 128
 
 
@@ -77,7 +77,7 @@ class LocalSGD:
         return dataclasses.replace(self, learning_rate=self.learning_rate * self.lr_decay**t)
 
     def for_body(self) -> LocalSGD:
-        """The settings without those that only the plan uses, so that changing them does not recompile the body."""
+        """The settings with fixed `epochs` and `steps`: only the plan uses these, and the body is not recompiled for them."""
         return dataclasses.replace(self, epochs=1, steps=0)
 
     def rows(self, n: int) -> tuple[int, int]:

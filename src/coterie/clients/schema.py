@@ -1,8 +1,8 @@
 """Schemas: dtypes and shapes of the values that a work takes and returns.
 
 A dimension is a number or a name. The names `classes`, `inputs` and `parameters` are given by the task; any other name
-stands for the same number everywhere in one message. The federation checks each reply against its schema before a
-method sees it.
+has the same value everywhere in one message. The federation checks each reply against its schema before a method sees
+it.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ The simulator runs `body` for a whole cohort in one compiled call, and `each` on
 network client runs the same functions on its own examples. Functions receive the values sent by the method as keyword
 arguments (`plan` and `lengths` only the settings); `takes` and `gives` declare the values sent and returned.
 
-With `each` alone, the sums over examples are the reply. The number of correct answers of a model:
+With `each` alone, the sums over examples are the reply. For example, the number of correct answers of a model:
 
     def _correct(task, x, y, *, params):
         return {"correct": task.hits(task.outputs(params, x), y)}  # (rows,)

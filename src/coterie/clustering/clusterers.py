@@ -14,8 +14,9 @@ Labels are int64. Clusters are numbered by their smallest member: client 0 is al
 partition always has the same labels.
 
 Departures. The authors' code of CFL uses complete linkage, which does not solve (16); it is available as
-`linkage="complete"`. PACFL's code calls "average" what is "weighted" here: the mean of the distances of the two merged
-clusters regardless of their sizes. The diagonal of `D` is ignored, because a cross-cluster loss is not 0 there.
+`linkage="complete"`. What PACFL's code calls "average" linkage is "weighted" here: the mean of the distances of the two
+merged clusters regardless of their sizes. The diagonal of `D` is ignored, because the cross-cluster loss of a client
+with itself is not 0.
 """
 
 from __future__ import annotations

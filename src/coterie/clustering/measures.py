@@ -15,10 +15,10 @@ computed, because d ≫ n: with G = Δ Δᵀ = A diag(σ²) Aᵀ and r_i = ‖Δ
 
     e_ik = Σ_j S_ij r_j A_jk / σ_k        (equal to A_ik σ_k / r_i, but as accurate for short Δ_i as for long ones).
 
-In a cosine matrix the two terms that MADC omits are both 1 - S_ij, which is the form in FedGroup's code. Not specified
-in the paper: a zero vector has cosine 0 to all others and 1 to itself; MADC of two clients is 1 - S_01; EDC has zero
-columns if the rank is below m, where a σ_k below 1.5e-8·√n σ_1 counts as 0, because a Gram matrix cannot distinguish it
-from rounding; the largest entry of each column of e is positive.
+In a cosine matrix both terms that MADC omits are 1 - S_ij, which is the form in FedGroup's code. Not specified in the
+paper: a zero vector has cosine 0 to all others and 1 to itself; MADC of two clients is 1 - S_01; EDC has zero columns
+if the rank is below m, where a σ_k below 1.5e-8·√n σ_1 counts as 0, because a Gram matrix cannot distinguish it from
+rounding; the largest entry of each column of e is positive.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ thirty and drop the one with the largest gap. The threshold is
 
 with a floor of 0.25 for the silhouette (below it, no substantial structure: Kaufman and Rousseeuw 1990, table 2.4), 0.9
 for stability and 0.1 for the eigengap, for which each sample contributes its largest gap. The threshold is reported as
-the score of k = 1. Three clients or fewer are always one cluster. Data that are neither normal nor clustered, such as a
+the score of k = 1. Three or fewer clients are always one cluster. Data that are neither normal nor clustered, such as a
 uniform square, may exceed the threshold of the eigengap.
 
 `elbow` is FLAG's rule for the number of clusters from the scores of trial runs: with the partitions' sizes Z_s
@@ -181,7 +181,7 @@ def elbow(sizes: Sequence[int] | Array, scores: Sequence[float] | Array, rule: E
 
 
 def _winner(scores: dict[int, float], rule: ChoiceRule) -> int:
-    """The candidate with the best score; ties go to fewer clusters, with stability to more."""
+    """The candidate with the best score; ties go to fewer clusters, for stability to more."""
     tolerance = _ROUNDING if rule == "eigengap" else _EQUAL
     tied = [k for k, score in scores.items() if score >= max(scores.values()) - tolerance]
     # Half of the true number is often as stable as the true number; twice the true number is not.
@@ -212,7 +212,7 @@ def _stability(points: Array, k: int, cluster: Cluster, seed: Seed, both: bool) 
         k: Number of clusters.
         cluster: The clustering algorithm.
         seed: Random seed.
-        both: Whether rows and columns are clients, as in a matrix of distances.
+        both: Whether both rows and columns of `points` are clients, as in a matrix of distances.
     """
     from sklearn.metrics import adjusted_rand_score
 

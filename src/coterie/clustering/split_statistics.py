@@ -34,7 +34,7 @@ class SplitStatistics:
         alpha_cross: α_cross.
         bound: √((1 - α_cross)/2): if the relative noise γ of all clients is below it, no two clients of one
             distribution are separated.
-        gamma: The largest γ, with part means for expectations.
+        gamma: The largest γ_i, with part means in place of the expectations E Δ_i.
         separation: B/W.
     """
 
@@ -51,7 +51,7 @@ def split_statistics(updates: Array, linkage: Literal["single", "complete"] = "s
 
     Args:
         updates: Δ_i, (clients, parameters).
-        linkage: `single` solves (16); `complete` is that of the authors' code.
+        linkage: `single` solves (16); `complete` is used by the authors' code.
     """
     similarities = cosine(updates)
     labels = bipartition(similarities, linkage)

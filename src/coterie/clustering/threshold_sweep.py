@@ -19,7 +19,7 @@ __all__ = ["threshold_partitions"]
 def threshold_partitions(
     D: npt.ArrayLike, step: float, linkage: Linkage = "average", *, singletons: bool = True
 ) -> tuple[tuple[float, ...], Array]:
-    """The distinct partitions, (partitions, clients), fewest clusters first, after the largest threshold of each.
+    """The largest threshold of each distinct partition, and its labels, (partitions, clients); fewest clusters first.
 
     Args:
         D: Distances within [0, 1], (clients, clients).
@@ -29,7 +29,7 @@ def threshold_partitions(
     """
     count = int(np.ceil(1 / step - 1e-9))
     thresholds = [round(1 - k * step, 12) for k in range(count)]  # 0.3, not 0.30000000000000004
-    found: dict[int, tuple[float, Array]] = {}  # agglomeration is nested: the same number is the same partition
+    found: dict[int, tuple[float, Array]] = {}  # partitions are nested: equal numbers of clusters mean equal partitions
     for alpha in [*thresholds, 0.0] if singletons else thresholds:
         labels = agglomerative(D, threshold=alpha, linkage=linkage)
         found.setdefault(int(labels.max()), (alpha, labels))

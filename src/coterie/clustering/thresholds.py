@@ -8,13 +8,13 @@
     merge      connected components of the clusters with an edge where D_cc' ≤ λ
 
 SR-FCA: Vardhan, Ghosh, Mazumdar, arXiv:2210.11538, algorithms 1, 2 and 4. λ is `threshold`, t is `min_size`, q `share`.
-The gap is Coterie's rule for λ, the quantile that of the published code. Pivots are called correlation clustering in
-the published code.
+The gap is Coterie's own rule for λ. The quantile is the rule of the published code, which calls the pivots correlation
+clustering.
 
 The gap: components change only at the n - 1 distances at which two of them join, the edges of a minimum spanning tree,
-so only gaps between these matter. The widest gap between all distances is often among the largest ones, between one
-pair of clusters and another. In addition, at least half of the clients must be in components of t or more clients at
-the cut, because a λ at which most clients are isolated is not informative.
+so only gaps between these matter. The widest gap between all distances would often be among the largest ones, between
+different pairs of clusters. In addition, at least half of the clients must be in components of t or more clients at the
+cut, because a λ at which most clients are isolated is not informative.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def merge(labels: npt.ArrayLike, D: npt.ArrayLike, threshold: float) -> tuple[La
         The new label of each client, and for each new cluster the list of its old clusters.
 
     Raises:
-        SpecError: If `D` is not a matrix of distances, `labels` are not its rows, or `threshold` is invalid.
+        SpecError: If `D` is not a matrix of distances, `labels` are not indices of its rows, or `threshold` is invalid.
     """
     distances, old = checks.distances(D), np.asarray(labels)
     if not len(old) or not 0 <= old.min() <= old.max() < len(distances):

@@ -107,8 +107,8 @@ def one_shot(settings: OneShot, w0: Params, fed: Federation, cohort: Cohort, see
     if labels.max() < 0:
         pairs = distances[np.triu_indices(len(distances), k=1)]
         raise SpecError(
-            f"No {settings.smallest} clients form a cluster at method.threshold = {threshold:.4g}: their distances go from "
-            f"{pairs.min():.4g} to {pairs.max():.4g}. {_advice(settings)}"
+            f"No {settings.smallest} clients form a cluster at method.threshold = {threshold:.4g}: their distances are "
+            f"between {pairs.min():.4g} and {pairs.max():.4g}. {_advice(settings)}"
         )
     assignment = {c: int(label) for c, label in zip(trained.clients, labels, strict=True) if label >= 0}
     evidence = {"clients": list(trained.clients), "labels": labels, "distances": distances, "threshold": threshold}
@@ -169,8 +169,9 @@ def _needed(settings: OneShot, clients: int) -> int:
         raise SpecError(f"ONE_SHOT compares clients with each other and needs at least 2, got {clients}")
     if clients < settings.smallest:
         raise SpecError(
-            f"method.min_size = {settings.min_size} needs clusters of {settings.smallest} clients with method.grouping = "
-            f"{settings.grouping!r}, but there are {clients}; use {clients - settings.smallest + settings.min_size} or less"
+            f"method.min_size = {settings.min_size} needs clusters of {settings.smallest} clients with "
+            f"method.grouping = {settings.grouping!r}, but there are {clients}; use "
+            f"{clients - settings.smallest + settings.min_size} or less"
         )
     return max(2, settings.smallest)
 

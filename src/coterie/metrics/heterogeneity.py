@@ -74,7 +74,8 @@ def pni(rmse: Values) -> PNI:
     """Non-IID index: the mean over clients of √(Σ_{j≠i} (RMSE_i - RMSE_j)²), for one random model sent to all clients.
 
     Args:
-        rmse: `label_rmse` of that model on each client's training examples. Average the index over many random models.
+        rmse: `label_rmse` of that model on each client's training examples. The index should be averaged over many
+            random models.
     """
     values = row_of(list(rmse.values()) if isinstance(rmse, Mapping) else rmse, "rmse")
     if len(values) < 2:

@@ -10,10 +10,10 @@ before the loop over time. The loop has one product per step, for all gates at o
     LSTM      i, f, o = σ(z + r),  g = tanh(z + r),  c_t = f c_{t-1} + i g,  h_t = o tanh(c_t)
     GRU       q, u = σ(z + r),  n = tanh(z + q r),  h_t = u h_{t-1} + (1 - u) n
 
-The gates are stacked in K, R, b and b' in the order i, f, g, o or q, u, n, as in PyTorch. The GRU resets after the
-product, so that b' is not redundant, as in PyTorch and by default in Keras.
+The gates are stacked in K, R, b and b' in the order i, f, g, o or q, u, n, as in PyTorch. The GRU applies its reset
+gate after the product, so that b' is not redundant, as in PyTorch and by default in Keras.
 
-The backward loop also has one product per step; the gradient of R is a single product after it. With JAX's own
+The backward loop also has one product per step; the gradient of R is a single product after it. With JAX's automatic
 derivative, which adds to a matrix of the size of R at each step, a training step of `char-lstm` took 1.5 times as long.
 
 Kernels are initialized as in the papers' frameworks: `glorot` with zero biases, but 1 for the forget gate f (TensorFlow
@@ -93,7 +93,8 @@ CELLS = {
 def _layer(cell: Cell, backwards: bool) -> Callable[..., Any]:
     """A function (x, K, b, R, b') → h at all time steps.
 
-    x is (time, rows, inputs), h is (time, rows, units); b' may be None. With `backwards`, time runs from the end.
+    x is (time, rows, inputs), h is (time, rows, units); b' may be None. With `backwards`, the loop runs from the last
+    time step to the first.
     """
     import jax
     from jax import lax

@@ -39,7 +39,7 @@ def from_functions(
         shape: Shape of one input.
         classes: Number of classes; None: regression.
         name: Name of the task.
-        normalize: Function of the inputs; None: none.
+        normalize: Function applied to the inputs; None: no normalization.
         l2: Coefficient of the l2 penalty on kernels in training.
         tokens: Number of tokens: inputs are ids below it, passed as int32. None: inputs are numbers, passed as float32.
     """
@@ -79,7 +79,7 @@ def from_flax(
         shape: Shape of one input.
         classes: Number of classes; None: regression.
         name: Name of the task; default: the name of the module's class.
-        normalize: Function of the inputs; None: none.
+        normalize: Function applied to the inputs; None: no normalization.
         l2: Coefficient of the l2 penalty on kernels in training.
         tokens: Number of tokens: inputs are ids below it, passed as int32. None: inputs are numbers, passed as float32.
     """

@@ -99,7 +99,7 @@ class Conv:
         outputs: Number of filters.
         size: Side of the kernel.
         stride: Stride.
-        padding: `same` as in TensorFlow, `valid` for none, or a number of zeros on all sides.
+        padding: `same` as in TensorFlow, `valid` for no padding, or a number of zeros on all sides.
         bias: Whether there is a bias.
     """
 

@@ -59,7 +59,7 @@ def mclr(shape: tuple[int, ...], classes: int | None, *, normalize: Any = None, 
     Args:
         shape: Shape of one input.
         classes: Number of classes.
-        normalize: Function of the inputs; None: none.
+        normalize: Function applied to the inputs; None: no normalization.
         l2: Coefficient of the l2 penalty on kernels in training.
     """
     return _dense("mclr", shape, _classes("mclr", classes), (), normalize, l2)
@@ -79,7 +79,7 @@ def mlp(
         shape: Shape of one input.
         classes: Number of classes.
         widths: Widths of the hidden layers.
-        normalize: Function of the inputs; None: none.
+        normalize: Function applied to the inputs; None: no normalization.
         l2: Coefficient of the l2 penalty on kernels in training.
     """
     widths = tuple(widths) if isinstance(widths, Sequence) else (widths,)
@@ -97,7 +97,7 @@ def linear_regression(
         shape: Shape of one input.
         classes: Must be None.
         bias: Whether there is a bias.
-        normalize: Function of the inputs; None: none.
+        normalize: Function applied to the inputs; None: no normalization.
         l2: Coefficient of the l2 penalty on kernels in training.
     """
     if classes is not None:

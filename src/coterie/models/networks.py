@@ -74,7 +74,7 @@ def layered(
         classes: Number of classes.
         layers: Layers from input to output.
         first: Shape of one input for the first layer, if it differs from `shape`.
-        normalize: Function of the inputs; None: none.
+        normalize: Function applied to the inputs; None: no normalization.
         l2: Coefficient of the l2 penalty on kernels in training.
         scheme: Initialization.
         tokens: Number of tokens, if inputs are token ids; None: inputs are numbers.
@@ -192,7 +192,7 @@ def cnn_fedsim(
         shape: Shape of one input.
         classes: Number of classes.
         form: FedSim's `code` has 5×5 kernels and 32 and 64 filters, its `paper` 3×3 kernels and 64 and 64 filters.
-        normalize: Function of the inputs; None: none.
+        normalize: Function applied to the inputs; None: no normalization.
         l2: Coefficient of the l2 penalty on kernels in training.
     """
     if form not in ("code", "paper"):
@@ -211,7 +211,7 @@ def lenet5(
         shape: Shape of one input.
         classes: Number of classes.
         width: Factor on the numbers of filters.
-        normalize: Function of the inputs; None: none.
+        normalize: Function applied to the inputs; None: no normalization.
         l2: Coefficient of the l2 penalty on kernels in training.
     """
     first, second = max(1, round(6 * width)), max(1, round(16 * width))

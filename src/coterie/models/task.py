@@ -46,7 +46,7 @@ class Task:
             `jax.random` key in training, for dropout, and None otherwise.
         shape: Shape of one input.
         classes: Number of classes; None: regression.
-        normalize: Function applied to the float32 inputs before `apply`; None: none.
+        normalize: Function applied to the float32 inputs before `apply`; None: no normalization.
         layers: Top-level keys of the parameters from input to output.
         l2: Coefficient of the penalty l2·||kernels||² in training. Kernels are arrays named `kernel` or with at least
             two dimensions.

@@ -6,7 +6,7 @@ XLA's threads; if callbacks occupy all threads, the program deadlocks.) Each cal
 PyTorch keeps no graph between the two calls of a step, so the call for the gradient computes the outputs again.
 
 In training, the module sees only the examples of a batch and no padding. PyTorch rejects batch normalization of a
-single value per channel; here it result the same as Coterie's own layer: the shift, with a batch variance of 0.
+single value per channel; here the result is that of Coterie's own layer: the shift, with a batch variance of 0.
 
 Compiled code reports only the text of an exception raised in PyTorch. `Faults` stores the exception, and the federation
 raises its own error from it.

@@ -69,7 +69,7 @@ def task(
             width, channels), like Coterie's own data, and the module gets (channels, height, width).
         tokens: Number of tokens: inputs are ids below it, passed as integers. None: inputs are numbers.
         name: Name of the task; default: the name of the module's class.
-        normalize: Function of the stored inputs; None: none.
+        normalize: Function applied to the stored inputs; None: no normalization.
         l2: Coefficient of the l2 penalty on kernels in training.
 
     Raises:
