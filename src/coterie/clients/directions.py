@@ -37,11 +37,11 @@ def _choose(task: Task, client: Client, *, w0: Params, directions: Bank, local: 
         total: TracedArray = sum(tree.leaves(parts))
         return total
 
-    mine = tree.map(lambda leaf: leaf[None], delta)
+    own = tree.map(lambda leaf: leaf[None], delta)
     norms = jnp.sqrt(inner_product(directions, directions))  # (m,)
-    norm_products = norms * jnp.sqrt(inner_product(mine, mine))
+    norm_products = norms * jnp.sqrt(inner_product(own, own))
     moved = norm_products > 0
-    cosines = jnp.where(moved, inner_product(directions, mine) / jnp.where(moved, norm_products, 1.0), 0.0)
+    cosines = jnp.where(moved, inner_product(directions, own) / jnp.where(moved, norm_products, 1.0), 0.0)
     choice = jnp.argmax(jnp.where(norms > 0, cosines, -2.0))  # ties go to the lowest index
     return {"choice": choice.astype(jnp.int32), "cosines": cosines}
 

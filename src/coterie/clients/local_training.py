@@ -77,7 +77,7 @@ class LocalSGD:
         return dataclasses.replace(self, learning_rate=self.learning_rate * self.lr_decay**t)
 
     def for_body(self) -> LocalSGD:
-        """The settings with fixed `epochs` and `steps`: only the plan uses these, and the body is not recompiled for them."""
+        """The settings with fixed `epochs` and `steps`: only the plan uses them, so the body need not be recompiled."""
         return dataclasses.replace(self, epochs=1, steps=0)
 
     def rows(self, n: int) -> tuple[int, int]:
@@ -128,9 +128,9 @@ def plan(n: int, seed: Seed, effort: float, *, local: LocalSGD, **_: Any) -> dic
     if local.steps:
         batches = batches[:budget]
     if local.batch_size and local.batch_size <= CHUNK:
-        wide = np.full((len(batches), local.batch_size), -1, np.int32) if batch < local.batch_size else batches
-        wide[:, :batch] = batches
-        return {"local": Steps(wide)}
+        padded = np.full((len(batches), local.batch_size), -1, np.int32) if batch < local.batch_size else batches
+        padded[:, :batch] = batches
+        return {"local": Steps(padded)}
     # A batch spans several rows: gradients are added up and applied after the last row.
     in_batch = -(-batch // ROW_WIDTH)
     spread = np.full((len(batches), in_batch * ROW_WIDTH), -1, np.int32)

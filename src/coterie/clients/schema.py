@@ -140,12 +140,12 @@ def _array_problem(
         return f"has dtype {value.dtype}, not {dtype}"
     if len(value.shape) != len(shape):
         return f"has shape {tuple(value.shape)}, not {shape}"
-    for have, want in zip(value.shape, shape, strict=True):
-        size = _size(want, task, template, dims)
+    for actual, dim in zip(value.shape, shape, strict=True):
+        size = _size(dim, task, template, dims)
         if size is None:
-            dims[str(want)] = have
-        elif size != have:
-            return f"has shape {tuple(value.shape)}, not {shape}" + (f" with {want} = {size}" if size != want else "")
+            dims[str(dim)] = actual
+        elif size != actual:
+            return f"has shape {tuple(value.shape)}, not {shape}" + (f" with {dim} = {size}" if size != dim else "")
     return None
 
 

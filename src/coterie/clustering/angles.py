@@ -47,7 +47,7 @@ ClassBases: TypeAlias = Sequence[Sequence[Columns]]
 #: PACFL's angle between two clients.
 PairAngle = Literal["subspace", "sum", "pairwise_abs", "pairwise_signed"]
 
-_ONE_HAS, _NONE_HAS = 180.0, 0.0
+_ONLY_ONE, _NEITHER = 180.0, 0.0
 _THREADS = 2
 
 
@@ -71,14 +71,14 @@ def pacfl_angles(
         raise SpecError(unknown("angle", angle, get_args(PairAngle)))
     orthonormal = angle in ("subspace", "sum")
     with one_thread():
-        mine = stacked(bases, orthonormal=orthonormal)
-        theirs = mine if others is None else stacked(others, orthonormal=orthonormal)
+        stack = stacked(bases, orthonormal=orthonormal)
+        other_stack = stack if others is None else stacked(others, orthonormal=orthonormal)
         if angle == "sum":
-            found = mine.summed_angles(theirs)
+            found = stack.summed_angles(other_stack)
         elif angle == "subspace":
-            found = _degrees(mine.largest(theirs))
+            found = _degrees(stack.largest(other_stack))
         else:
-            found = _degrees(mine.closest(theirs, signed=angle == "pairwise_signed"))
+            found = _degrees(stack.closest(other_stack, signed=angle == "pairwise_signed"))
     if others is None:
         np.fill_diagonal(found, 0.0)
     return found
@@ -107,11 +107,11 @@ def by_class(first: ClassBases, second: ClassBases) -> Iterator[Matrix]:
         return stacked([client[c] if c < len(client) else None for client in bases], name=f"class {c}")
 
     def one(c: int) -> Matrix:
-        mine = of(first, c)
-        theirs = mine if second is first else of(second, c)
-        both = mine.present[:, None] & theirs.present[None]
-        one_has = mine.present[:, None] ^ theirs.present[None]
-        return np.where(both, _degrees(mine.largest(theirs)), np.where(one_has, _ONE_HAS, _NONE_HAS))
+        stack = of(first, c)
+        other_stack = stack if second is first else of(second, c)
+        both = stack.present[:, None] & other_stack.present[None]
+        one_has = stack.present[:, None] ^ other_stack.present[None]
+        return np.where(both, _degrees(stack.largest(other_stack)), np.where(one_has, _ONLY_ONE, _NEITHER))
 
     n_classes = classes_of(first, second)
     with one_thread(), ThreadPoolExecutor(_THREADS) as pool:

@@ -90,8 +90,8 @@ def madc_of(S: npt.ArrayLike) -> Matrix:
     if n_clients == 1:
         return np.zeros((1, 1))
     if n_clients == 2:
-        away = max(0.0, 1 - (cosines[0, 1] + cosines[1, 0]) / 2)
-        return np.array([[0.0, away], [away, 0.0]])
+        distance = max(0.0, 1 - (cosines[0, 1] + cosines[1, 0]) / 2)
+        return np.array([[0.0, distance], [distance, 0.0]])
     out = _pairwise(cosines, "cityblock")
     own = np.diagonal(cosines).copy()
     for start in range(0, n_clients, _TILE[0]):

@@ -120,13 +120,13 @@ def choose_n_clusters(
             return kmeans(data, k, own_seed, restarts=_RESTARTS)[0]
         return agglomerative(data, k=k, linkage=linkage)
 
-    def score(data: Array, apart: Array, candidates: Iterable[int], own_seed: Seed) -> dict[int, float]:
+    def score(data: Array, pairwise: Array, candidates: Iterable[int], own_seed: Seed) -> dict[int, float]:
         if rule == "eigengap":
-            return _eigengaps(apart, largest)
+            return _eigengaps(pairwise, largest)
         if rule == "stability":
             return {k: _stability(data, k, cluster, own_seed.fold(k), kind == "distances") for k in candidates}
-        clear = apart if kind == "embedding" else _above_noise(apart)
-        return {k: _silhouette(clear, cluster(data, k, own_seed.fold(k))) for k in candidates}
+        denoised = pairwise if kind == "embedding" else _above_noise(pairwise)
+        return {k: _silhouette(denoised, cluster(data, k, own_seed.fold(k))) for k in candidates}
 
     scores = score(points, distances, range(2, largest + 1), seed.fold("data"))
     winner = _winner(scores, rule)
@@ -134,8 +134,8 @@ def choose_n_clusters(
     for draw in range(_DRAWS[rule]):
         own_seed = seed.fold("draw", draw)
         sample = _without_clusters(distances, own_seed)
-        apart = l2(sample)
-        null.append(max(score(sample if kind == "embedding" else apart, apart, [winner], own_seed).values()))
+        pairwise = l2(sample)
+        null.append(max(score(sample if kind == "embedding" else pairwise, pairwise, [winner], own_seed).values()))
     if rule == "eigengap":
         null = sorted(null)[:-1]  # one sample in a hundred has an outlier, whose gap would dominate the deviation
     threshold = max(_FLOOR[rule], float(np.mean(null) + 3 * np.std(null)))
@@ -159,24 +159,24 @@ def elbow(sizes: Sequence[int] | Array, scores: Sequence[float] | Array, rule: E
     if rule not in get_args(ElbowRule):
         raise SpecError(unknown("rule", rule, get_args(ElbowRule)))
     counts = [checks.whole(size, "Each of sizes", 1) for size in sizes]
-    good = np.asarray(scores, dtype=np.float64)
-    if good.shape != (len(counts),) or not counts:
-        raise SpecError(f"scores must be one number for each of the {len(counts)} sizes, got shape {good.shape}")
+    values = np.asarray(scores, dtype=np.float64)
+    if values.shape != (len(counts),) or not counts:
+        raise SpecError(f"scores must be one number for each of the {len(counts)} sizes, got shape {values.shape}")
     if len(set(counts)) < len(counts):
         raise SpecError(f"sizes must all be different, got {counts}: remove the duplicates")
-    if not np.isfinite(good).all():
-        raise SpecError(f"scores must be finite, got {good.tolist()}")
+    if not np.isfinite(values).all():
+        raise SpecError(f"scores must be finite, got {values.tolist()}")
     order = np.argsort(counts)
-    size, good = np.asarray(counts)[order], good[order]
-    gain = good.max() - good[0]
+    size, values = np.asarray(counts)[order], values[order]
+    gain = values.max() - values[0]
     if rule == "best":
-        return int(size[good.argmax()])
+        return int(size[values.argmax()])
     if rule == "tolerance":
-        return int(size[(good >= good.max() - _WORTHWHILE - _ROUNDING).argmax()])
+        return int(size[(values >= values.max() - _WORTHWHILE - _ROUNDING).argmax()])
     if gain < _WORTHWHILE - _ROUNDING:
         return int(size[0])
     x = (size - size[0]) / (size[-1] - size[0])
-    height = np.clip((good - good[0]) / gain, 0, 1) - x
+    height = np.clip((values - values[0]) / gain, 0, 1) - x
     return int(size[(height >= height.max() - _ROUNDING).argmax()])  # ties go to fewer clusters
 
 
@@ -191,8 +191,8 @@ def _winner(scores: dict[int, float], rule: ChoiceRule) -> int:
 def _above_noise(distances: Array) -> Array:
     """The distances minus the median nearest-neighbor distance, clipped at 0."""
     others = distances + np.diag(np.full(len(distances), np.inf))
-    clear: Array = np.maximum(distances - np.median(others.min(axis=1)), 0.0)
-    return clear
+    denoised: Array = np.maximum(distances - np.median(others.min(axis=1)), 0.0)
+    return denoised
 
 
 def _silhouette(distances: Array, labels: Array) -> float:

@@ -50,18 +50,18 @@ class Stack:
                 return np.zeros(blocks.shape[:2])
             if 1 in blocks.shape[2:]:
                 return np.asarray(np.sqrt(np.square(blocks).sum(axis=(2, 3))))
-            turned = blocks.swapaxes(2, 3)
-            gram = blocks @ turned if blocks.shape[2] <= blocks.shape[3] else turned @ blocks
+            transposed = blocks.swapaxes(2, 3)
+            gram = blocks @ transposed if blocks.shape[2] <= blocks.shape[3] else transposed @ blocks
             return np.asarray(np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[..., -1], 0.0)))
 
-        return self._pairs(others, lambda blocks, mine, theirs: top(blocks))
+        return self._pairs(others, lambda blocks, first, second: top(blocks))
 
     def closest(self, others: Stack, *, signed: bool) -> Matrix:
         """The largest entry of Q_iᵀQ_j, or of its absolute values, (clients, others); 0 for clients without vectors."""
 
-        def largest_entry(blocks: Matrix, mine: Array, theirs: Array) -> Matrix:
+        def largest_entry(blocks: Matrix, first: Array, second: Array) -> Matrix:
             entries = blocks if signed else np.abs(blocks)
-            real = _real(mine, blocks.shape[2])[:, None, :, None] & _real(theirs, blocks.shape[3])[None, :, None]
+            real = _real(first, blocks.shape[2])[:, None, :, None] & _real(second, blocks.shape[3])[None, :, None]
             largest = np.where(real, entries, -np.inf).max(axis=(2, 3), initial=-np.inf)
             return np.where(np.isfinite(largest), largest, 0.0)
 
@@ -70,8 +70,8 @@ class Stack:
     def summed_angles(self, others: Stack) -> Matrix:
         """The sum of all principal angles, (clients, others), in degrees; 90 for clients without vectors."""
 
-        def total(blocks: Matrix, mine: Array, theirs: Array) -> Matrix:
-            n_angles = np.minimum(mine[:, None], theirs[None])
+        def total(blocks: Matrix, first: Array, second: Array) -> Matrix:
+            n_angles = np.minimum(first[:, None], second[None])
             if 0 in blocks.shape:
                 return np.full(blocks.shape[:2], 90.0)
             values = np.linalg.svd(blocks, compute_uv=False)  # largest first
@@ -84,21 +84,21 @@ class Stack:
     def _pairs(self, others: Stack, of: Callable[[Matrix, Array, Array], Matrix]) -> Matrix:
         """Apply `of` to the blocks (vectors, vectors) of all pairs; within one stack, each pair is computed once."""
         within = others is self
-        (n_mine, p, inputs), (n_theirs, q, _) = self.rows.shape, others.rows.shape
-        out = np.empty((n_mine, n_theirs))
-        height = max(1, min(_CLIENTS, _NUMBERS // max(1, n_theirs * p * q)))
-        for start in range(0, n_mine, height):
-            mine = slice(start, start + height)
-            theirs = slice(start if within else 0, None)
-            left, right = self.rows[mine], others.rows[theirs]
+        (n_first, p, inputs), (n_second, q, _) = self.rows.shape, others.rows.shape
+        out = np.empty((n_first, n_second))
+        height = max(1, min(_CLIENTS, _NUMBERS // max(1, n_second * p * q)))
+        for start in range(0, n_first, height):
+            first = slice(start, start + height)
+            second = slice(start if within else 0, None)
+            left, right = self.rows[first], others.rows[second]
             if p and q:
                 product = left.reshape(-1, inputs) @ right.reshape(-1, inputs).T
             else:  # no client has a vector, and the number of inputs may be unknown
                 product = np.zeros((len(left) * p, len(right) * q))
             blocks = product.reshape(len(left), p, len(right), q).swapaxes(1, 2)
-            out[mine, theirs] = of(blocks, self.count[mine], others.count[theirs])
+            out[first, second] = of(blocks, self.count[first], others.count[second])
         if within:  # copy the upper half to the lower one, so that the matrix is exactly symmetric
-            lower = np.tril_indices(n_mine, k=-1)
+            lower = np.tril_indices(n_first, k=-1)
             out[lower] = out.T[lower]
         return out
 

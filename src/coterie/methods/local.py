@@ -35,7 +35,7 @@ def own_model(client: Client, start: Params) -> Params:
     import jax.numpy as jnp
 
     trained = client.memory["known"] > 0
-    return tree.map(lambda mine, initial: jnp.where(trained, mine, initial), client.memory["params"], start)
+    return tree.map(lambda own, initial: jnp.where(trained, own, initial), client.memory["params"], start)
 
 
 def memory_of(params: Params) -> dict[str, object]:

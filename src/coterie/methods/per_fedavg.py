@@ -97,8 +97,8 @@ def _lengths(n: int, *, local: LocalSGD, meta: Meta, **_: object) -> dict[str, i
 
 def hessian_times(gradient: Callable[[Params], Params], w: Params, g: Params, delta: jax.Array | float) -> Params:
     """The term h of HF: the Hessian times g by central differences, with an error of order δ²."""
-    ahead, behind = (gradient(tree.map(lambda a, b, s=sign: a + s * delta * b, w, g)) for sign in (1, -1))
-    return tree.map(lambda a, b: (a - b) / (2 * delta), ahead, behind)
+    forward, backward = (gradient(tree.map(lambda a, b, s=sign: a + s * delta * b, w, g)) for sign in (1, -1))
+    return tree.map(lambda a, b: (a - b) / (2 * delta), forward, backward)
 
 
 def _on_batch(task: Task, client: Client, start: Params, local: LocalSGD) -> Callable[[Params, jax.Array], _OnBatch]:
@@ -112,14 +112,14 @@ def _on_batch(task: Task, client: Client, start: Params, local: LocalSGD) -> Cal
 
     def add(row: jax.Array, carried: _OnBatch) -> _OnBatch:
         w, grads, loss, weight = carried
-        (more, (examples, stats)), grad = summed(w, row)
-        return tree.merge(w, stats), tree.map(jnp.add, grads, grad), loss + more, weight + examples
+        (row_loss, (examples, stats)), grad = summed(w, row)
+        return tree.merge(w, stats), tree.map(jnp.add, grads, grad), loss + row_loss, weight + examples
 
     def on_batch(w: Params, batch: jax.Array) -> _OnBatch:
-        nothing = (w, tree.map(jnp.zeros_like, w), jnp.float32(0), jnp.float32(0))
+        zero_sums = (w, tree.map(jnp.zeros_like, w), jnp.float32(0), jnp.float32(0))
         first = batch * rows
         # A batch of one row needs no loop.
-        out = add(first, nothing) if isinstance(rows, int) else lax.fori_loop(first, first + rows, add, nothing)
+        out = add(first, zero_sums) if isinstance(rows, int) else lax.fori_loop(first, first + rows, add, zero_sums)
         seen, total, loss, weight = out
         mean = tree.map(lambda g: g / weight, total)
         return training.penalized(task, local, w, mean, start), seen, loss, weight
@@ -140,13 +140,13 @@ def _meta_fit(
     def step(number: jax.Array, carried: _Carried) -> _Carried:
         w, kept, total, weight = carried
         first = number * meta.batches
-        ahead, _ = inner(w, on_batch(w, first)[0], ())
-        g, seen, loss, examples = on_batch(ahead, first + 1)
+        adapted, _ = inner(w, on_batch(w, first)[0], ())
+        g, seen, loss, examples = on_batch(adapted, first + 1)
         if meta.batches == 3:
             h = hessian_times(lambda at: on_batch(at, first + 2)[0], w, g, meta.delta)
             g = tree.map(lambda a, b: a - local.learning_rate * b, g, h)
         w, kept = move(w, g, kept)
-        w = tree.map_paths(lambda path, mine, new: new if "stats" in path.split("/") else mine, w, seen)
+        w = tree.map_paths(lambda path, old, new: new if "stats" in path.split("/") else old, w, seen)
         counts = number >= count - _steps_in_pass(client.n, local, meta)
         return w, kept, total + jnp.where(counts, loss, 0.0), weight + jnp.where(counts, examples, 0.0)
 

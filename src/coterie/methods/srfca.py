@@ -215,16 +215,16 @@ class SRFCA(OneShot):
     ) -> Trained:
         """At most K members of each cluster train; stragglers take part in FedProx only."""
         drawn = draw_members(cohort, now.assignment, tree.rows(bank), self.members, name="srfca")
-        able = drawn if final and self.final == "fedprox" else drawn.active()
-        if not len(able):
+        active = drawn if final and self.final == "fedprox" else drawn.active()
+        if not len(active):
             raise TooFewReplies(f"All {len(drawn)} clients that were drawn are stragglers")
-        row, local = {client: now.assignment[client] for client in able}, self.local.at(cohort.t)
+        row, local = {client: now.assignment[client] for client in active}, self.local.at(cohort.t)
         if final:
             local = dataclasses.replace(local, mu=self.mu) if self.final == "fedprox" else local
-            return train_by_models(bank, row, fed, able, seed, local, beta=0.0)
+            return train_by_models(bank, row, fed, active, seed, local, beta=0.0)
         if self.mode == "gradients":
-            return train_by_gradients(bank, row, fed, able, seed, local.learning_rate, self.beta)
-        return train_by_models(bank, row, fed, able, seed, local, self.beta)
+            return train_by_gradients(bank, row, fed, active, seed, local.learning_rate, self.beta)
+        return train_by_models(bank, row, fed, active, seed, local, self.beta)
 
     def _recluster_and_merge(
         self, now: State, trained: LocalModels, fed: Federation, cohort: Cohort, seed: Seed

@@ -123,8 +123,10 @@ def gradient_dissimilarity(gradients: Array, samples: Sequence[float] | Array) -
 def _squared_distances(one: Bank | Array, other: Bank | Array, name: str) -> Iterator[Vector]:
     """For each array of two banks, in key order, the squared distances of corresponding rows."""
     if isinstance(one, dict) and isinstance(other, dict):
-        if odd := sorted(one.keys() ^ other.keys()):
-            raise SpecError(f"local and reference must have the same arrays; only in one of them: {', '.join(odd)}")
+        if unmatched := sorted(one.keys() ^ other.keys()):
+            raise SpecError(
+                f"local and reference must have the same arrays; only in one of them: {', '.join(unmatched)}"
+            )
         for key in sorted(one):
             yield from _squared_distances(one[key], other[key], f"{name}[{key!r}]")
         return

@@ -23,8 +23,10 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 def aligned(first: Values, second: Values, name: str, other: str) -> tuple[Vector, Vector]:
     """Two arguments with one value per client, in the same order of clients."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
-        if odd := sorted(map(str, first.keys() ^ second.keys())):
-            raise SpecError(f"{name} and {other} must have the same clients; only in one of them: {', '.join(odd)}")
+        if unmatched := sorted(map(str, first.keys() ^ second.keys())):
+            raise SpecError(
+                f"{name} and {other} must have the same clients; only in one of them: {', '.join(unmatched)}"
+            )
         first, second = [first[client] for client in second], list(second.values())
     elif isinstance(first, Mapping) or isinstance(second, Mapping):
         raise SpecError(f"{name} and {other} must both be mappings by client, or both be sequences")
