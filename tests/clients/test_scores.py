@@ -100,7 +100,7 @@ def test_a_client_without_examples_returns_zeros():
 
 
 def test_a_regression_has_losses_and_no_correct_answers():
-    # predictions 1·2 and 1·(-1), targets 0 and 1: (2² + 2²)/2 = 4in total
+    # predictions 1·2 and 1·(-1), targets 0 and 1: (2² + 2²)/2 = 4 in total
     fed = sequential(
         from_arrays({"a": (np.array([[2.0], [-1.0]]), np.array([0.0, 1.0]))}, test={}), linear_regression((1,))
     )

@@ -77,7 +77,7 @@ def exercises(shape):
 def texts(folder):
     """Plays with 25 roles of 600 characters, 25 accounts with 30 tweets, 25 reviewers with four sentences and one."""
     roles = {
-        f"Play__{name}": {"play": "Session", "speaker": name, "lines": ["To be, or not: " * 10] * 4} for name in NAMES
+        f"Play__{name}": {"play": "Play", "speaker": name, "lines": ["To be, or not: " * 10] * 4} for name in NAMES
     }
     with gzip.open(folder / "shakespeare.json.gz", "wt", encoding="ascii") as stream:
         json.dump(roles, stream)

@@ -72,8 +72,8 @@ def numbers():
 def tiny(numbers):
     """`tiny(a=[0], b=[10])`: a federation of clients with these samples."""
 
-    def make(task=_QUADRATIC, kind="sequential", **clients):
-        return FEDERATIONS[kind](numbers(**clients), task)
+    def make(task=_QUADRATIC, backend="sequential", **clients):
+        return FEDERATIONS[backend](numbers(**clients), task)
 
     return make
 
@@ -153,10 +153,10 @@ def accuracy():
 def blobs():
     """`blobs(seed)`: twelve clients in two clusters, one with images rotated by 90°; and client → cluster."""
 
-    def make(seed=0, kind="vectorized", clients=12, clusters=2):
+    def make(seed=0, backend="vectorized", clients=12, clusters=2):
         images = data.load("blobs", clients=clients, clusters=clusters, samples=50, seed=seed)
         truth = {client: int(cluster) for client, cluster in zip(images.clients, images.truth, strict=True)}
-        return FEDERATIONS[kind](images, _IMAGES), truth
+        return FEDERATIONS[backend](images, _IMAGES), truth
 
     return make
 

@@ -19,7 +19,7 @@ from coterie.metrics import adjusted_rand
 from coterie.models import Normalize
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 # Four true clusters with mixed ids: F_i(w) = ½(w - x_i)², so one step of rate 1 from w is Δ_i = x_i - w.
@@ -56,12 +56,12 @@ def rounds(method, fed, cohort, count, state=None, first=0, **how):
 
 
 @BOTH
-def test_the_second_split_yields_client_ids_and_not_positions(kind, tiny, cohort, split):
+def test_the_second_split_yields_client_ids_and_not_positions(backend, tiny, cohort, split):
     # Round 0 at 0:      Δ = x, whose mean is 0: Δ < 0 for {a, c, e, g}, Δ > 0 for {b, d, f, h}.
     # Round 1 at 0, 0:   means -4 and 4 are large; the models are -4 and 4 then.
     # Round 2 at -4, 4:  Δ = -2, -2, 2, 2 for a, c, e, g and -2, 2, -2, 2 for b, d, f, h: both split again.
     # Round 3:           each true cluster reaches its own number.
-    state, done = rounds(split(), tiny(kind=kind, **CLIENTS), cohort, 4)
+    state, done = rounds(split(), tiny(backend=backend, **CLIENTS), cohort, 4)
     assert [out.counts["splits"] for out in done] == [1, 0, 2, 0]
     assert done[0].assignment == {"a": 0, "c": 0, "e": 0, "g": 0, "b": 1, "d": 1, "f": 1, "h": 1}
     assert done[2].assignment == {"a": 0, "c": 0, "b": 1, "f": 1, "e": 2, "g": 2, "d": 3, "h": 3}
@@ -84,9 +84,9 @@ def test_a_split_stores_what_newcomers_need_and_both_parts_continue_from_the_new
 
 
 @BOTH
-def test_the_mean_is_weighted_by_samples_or_uniform(kind, tiny, cohort, split):
+def test_the_mean_is_weighted_by_samples_or_uniform(backend, tiny, cohort, split):
     # Δ = 2 with one example, 6 with three: (2 + 18)/4 = 5, or 4. The norms are those of the same mean, and 6.
-    fed = tiny(kind=kind, a=[2], b=[6, 6, 6])
+    fed = tiny(backend=backend, a=[2], b=[6, 6, 6])
     for weights, mean in (("samples", 5), ("uniform", 4)):
         state, (out,) = rounds(split(weights=weights), fed, cohort, 1)
         assert state.bank["w"].tolist() == [mean]
@@ -234,11 +234,11 @@ def test_lost_descents_skip_the_round_only_if_no_other_client_trains(losing, coh
 
 
 @BOTH
-def test_newcomers_descend_the_tree(kind, tiny, cohort, split):
+def test_newcomers_descend_the_tree(backend, tiny, cohort, split):
     # The tree splits at 0, then at -4 and 4.  n: Δ = 5.5 from 0 and 1.5 from 4, with d and h.
     # m: Δ = -5 and -1, with a and c.      o: Δ = 3 and -1, with b and f.      p: -1 and 3: e and g.
     new = {"m": [-5], "n": [5.5], "o": [3], "p": [-1]}
-    fed = tiny(kind=kind, **CLIENTS, **new)
+    fed = tiny(backend=backend, **CLIENTS, **new)
     old = dataclasses.replace(cohort(fed), clients=tuple(CLIENTS), available=tuple(CLIENTS))
     state = from_zero(split(), fed)
     for t in range(4):
@@ -333,8 +333,8 @@ def test_updates_from_another_node_do_not_count(tiny, cohort, split):
 
 @BOTH
 @pytest.mark.parametrize("weights", ["samples", "uniform"])
-def test_before_the_first_split_it_is_fedavg_with_all_clients(kind, weights, blobs, run_rounds):
-    fed, _ = blobs(kind=kind)
+def test_before_the_first_split_it_is_fedavg_with_all_clients(backend, weights, blobs, run_rounds):
+    fed, _ = blobs(backend=backend)
     mine, done = run_rounds(CFL(LOCAL, weights=weights), fed, 3, size=5)
     theirs, others = run_rounds(FedAvg(LOCAL, weights=weights), fed, 3)
     np.testing.assert_allclose(tree.flatten(tree.row(mine.bank, 0)), tree.flatten(theirs), atol=1e-7)

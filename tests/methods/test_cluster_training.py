@@ -109,7 +109,7 @@ def test_a_newcomer_is_served_the_cluster_it_would_join_and_the_state_stays(tiny
     assert dict(now.assignment) == {"a": 0}
 
 
-def test_at_most_so_many_available_members_of_each_cluster_are_drawn(tiny, cohort):
+def test_at_most_size_available_members_of_each_cluster_are_drawn(tiny, cohort):
     fed = tiny(a=[0], b=[0], c=[0], d=[0], e=[0], f=[0])
     assignment = {"a": 0, "b": 0, "c": 0, "d": 1, "e": 2}  # f has no cluster, g is not available
     drawn = draw_members(cohort(fed, clients="a"), {**assignment, "g": 1}, 3, 2, name="test")
@@ -118,6 +118,6 @@ def test_at_most_so_many_available_members_of_each_cluster_are_drawn(tiny, cohor
 
 
 def test_a_subset_of_a_cohort_belongs_to_its_round(tiny, cohort):
-    everyone = cohort(tiny(a=[0], b=[0]), 7)
-    assert (subset(everyone, ["b"]).clients, subset(everyone, ["b"]).t) == (("b",), 7)
+    all_clients = cohort(tiny(a=[0], b=[0]), 7)
+    assert (subset(all_clients, ["b"]).clients, subset(all_clients, ["b"]).t) == (("b",), 7)
     assert subset(["a", "b"], ("b",)) == ["b"]

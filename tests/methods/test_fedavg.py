@@ -14,7 +14,7 @@ from coterie.methods.fedavg import FedAvg
 from coterie.methods.global_model import Global
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 
 
 def w(value):
@@ -22,19 +22,19 @@ def w(value):
 
 
 @BOTH
-def test_one_full_step_of_rate_one_lands_on_the_weighted_mean_of_the_minima(kind, tiny, cohort, step):
+def test_one_full_step_of_rate_one_lands_on_the_weighted_mean_of_the_minima(backend, tiny, cohort, step):
     # A step of rate 1 takes client k to c_k, the mean of its examples, wherever it starts.
     #   a: c = 0, n = 1    b: c = 10, n = 1    c: c = 13, n = 2        Σ a_k c_k = (0 + 10 + 2·13) / 4 = 9
-    fed = tiny(kind=kind, a=[0], b=[10], c=[12, 14])
+    fed = tiny(backend=backend, a=[0], b=[10], c=[12, 14])
     out = FedAvg(step(1.0)).round(w(-5), fed, cohort(fed), Seed(0))
     assert out.state["w"] == 9
     assert out.assignment == {"a": 0, "b": 0, "c": 0}
 
 
 @BOTH
-def test_uniform_weights_ignore_the_number_of_samples(kind, tiny, cohort, step):
+def test_uniform_weights_ignore_the_number_of_samples(backend, tiny, cohort, step):
     # (0 + 10 + 14) / 3 = 8, although c has the same number of samples as a and b together.
-    fed = tiny(kind=kind, a=[0], b=[10], c=[14, 14])
+    fed = tiny(backend=backend, a=[0], b=[10], c=[14, 14])
     assert FedAvg(step(1.0), weights="uniform").round(w(-5), fed, cohort(fed), Seed(0)).state["w"] == 8
     assert Global(step(1.0)).round(w(-5), fed, cohort(fed), Seed(0)).state["w"] == 8
 
@@ -46,9 +46,9 @@ def test_weights_are_normalized_over_the_cohort_and_not_over_the_federation(tiny
 
 
 @BOTH
-def test_a_client_without_samples_has_weight_zero(kind, tiny, cohort, step):
+def test_a_client_without_samples_has_weight_zero(backend, tiny, cohort, step):
     # (10 + 3·14) / 4 = 13; client a, at the start of -5, has weight 0.
-    fed = tiny(kind=kind, a=[], b=[10], c=[14, 14, 14])
+    fed = tiny(backend=backend, a=[], b=[10], c=[14, 14, 14])
     out = FedAvg(step(1.0)).round(w(-5), fed, cohort(fed), Seed(0))
     assert out.state["w"] == 13
     # The loss before the step: (15² + 3·19²)/2 over four examples.
@@ -70,8 +70,8 @@ def test_the_model_is_kept_to_the_bit_if_no_client_has_samples(tiny, cohort, ste
 
 
 @BOTH
-def test_a_cohort_of_stragglers_only_keeps_the_model_to_the_bit(kind, tiny, cohort, step):
-    fed = tiny(kind=kind, a=[0], b=[10])
+def test_a_cohort_of_stragglers_only_keeps_the_model_to_the_bit(backend, tiny, cohort, step):
+    fed = tiny(backend=backend, a=[0], b=[10])
     start = w(1 / 3)
     out = FedAvg(step(1.0)).round(start, fed, cohort(fed, efforts={"a": 0.5, "b": 0.0}), Seed(0))
     assert tree.same(out.state, start)
@@ -108,16 +108,16 @@ def test_the_order_of_clients_does_not_matter(order, tiny, step):
 
 
 @BOTH
-def test_stragglers_are_dropped(kind, tiny, cohort, step):
+def test_stragglers_are_dropped(backend, tiny, cohort, step):
     # K = 10 with a share of 0.5: the others hold 0..4, the stragglers 1000; (0 + 1 + 2 + 3 + 4) / 5 = 2.
-    fed = tiny(kind=kind, **{f"c{i}": [i if i < 5 else 1000] for i in range(10)})
+    fed = tiny(backend=backend, **{f"c{i}": [i if i < 5 else 1000] for i in range(10)})
     out = FedAvg(step(1.0)).round(w(7), fed, cohort(fed, efforts={f"c{i}": 0.9 for i in range(5, 10)}), Seed(0))
     assert len(out.assignment) == 5
     assert out.state["w"] == 2
 
 
 def test_the_learning_rate_decays_from_round_to_round(tiny, cohort, step):
-    # One step from 0 towards 8 with rate ½·½^t: 4 in round 0, 2 in round 1, ½ in round 3.
+    # One step from 0 toward 8 with rate ½·½^t: 4 in round 0, 2 in round 1, ½ in round 3.
     fed = tiny(a=[8])
     method = FedAvg(step(0.5, lr_decay=0.5))
     assert [float(method.round(w(0), fed, cohort(fed, t), Seed(0)).state["w"]) for t in (0, 1, 3)] == [4, 2, 0.5]

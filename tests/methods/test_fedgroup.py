@@ -20,7 +20,7 @@ from coterie.metrics import adjusted_rand
 from coterie.models import Normalize
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
@@ -64,9 +64,9 @@ def formed(method, fed, bank, directions, row):
 
 @BOTH
 @pytest.mark.parametrize("measure", ["edc", "madc"])
-def test_groups_are_formed_from_the_mean_update_of_each_cluster(kind, measure, six, cohort, grouped):
+def test_groups_are_formed_from_the_mean_update_of_each_cluster(backend, measure, six, cohort, grouped):
     # {a, b, e} move up and {c, d, f} down: (1 + 2 + 5)/3 and -(3 + 1 + 5)/3.
-    fed, method = six(kind=kind), grouped(measure=measure)
+    fed, method = six(backend=backend), grouped(measure=measure)
     out = method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
     assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1, "e": 0, "f": 1}
     np.testing.assert_allclose(out.state.directions["w"], [8 / 3, -3], rtol=1e-6)
@@ -136,9 +136,9 @@ def test_pretraining_does_not_change_the_batches_of_training(blobs, run_rounds):
 
 
 @BOTH
-def test_a_client_without_a_group_joins_the_one_with_its_direction(kind, six, cohort, grouped, bank):
+def test_a_client_without_a_group_joins_the_one_with_its_direction(backend, six, cohort, grouped, bank):
     # e: Δ = 5 = d_1 joins 1; f: Δ = -d_1 does not.
-    fed, method = six(kind=kind), grouped(assign="lazy")
+    fed, method = six(backend=backend), grouped(assign="lazy")
     state = formed(method, fed, bank(-1, 1), bank(-2, 5), {"a": 1, "c": 0})
     out = method.round(state, fed, cohort(fed, clients="ef"), Seed(0))
     assert out.assignment == {"e": 1, "f": 0}
@@ -240,9 +240,9 @@ def test_directions_are_sent_again_to_initial_clients_whose_receipt_is_lost(numb
 
 
 @BOTH
-def test_each_group_averages_its_members_by_samples(kind, tiny, cohort, grouped, bank):
+def test_each_group_averages_its_members_by_samples(backend, tiny, cohort, grouped, bank):
     # a: 1 → 1.5, e: 1 → 5.5 with three samples: (1.5 + 3·5.5)/4 = 4.5.   c: -1 → -3.5
-    fed, method = tiny(kind=kind, a=[2], e=[10, 10, 10], c=[-6]), grouped()
+    fed, method = tiny(backend=backend, a=[2], e=[10, 10, 10], c=[-6]), grouped()
     state = formed(method, fed, bank(1, -1), bank(1, -1), {"a": 0, "e": 0, "c": 1})
     out = method.round(state, fed, cohort(fed), Seed(0))
     assert out.state.bank["w"].tolist() == [4.5, -3.5]
@@ -328,8 +328,8 @@ def test_random_assignment_sends_directions_to_initial_clients_only(blobs, run_r
 
 
 @BOTH
-def test_one_group_is_fedavg_after_the_cold_start_to_the_bit(kind, blobs, run_rounds):
-    fed, _ = blobs(kind=kind)
+def test_one_group_is_fedavg_after_the_cold_start_to_the_bit(backend, blobs, run_rounds):
+    fed, _ = blobs(backend=backend)
     method = FedGroup(LOCAL, clusters=1, alpha=4, pretrain_steps=5)
     ready, _ = run_rounds(method, fed, 0)
     mine, rounds = run_rounds(method, fed, 3, size=5, state=ready, stragglers=1)
@@ -384,9 +384,9 @@ def test_traffic_equals_the_formula_of_the_papers(assign, blobs, run_rounds):
     ],
 )
 def test_invalid_settings_are_refused(settings, text):
-    for kind in (FedGroup, FedGrouProx):
+    for method_type in (FedGroup, FedGrouProx):
         with pytest.raises(SpecError, match=text):
-            kind(**settings)
+            method_type(**settings)
 
 
 # Running statistics --------------------------------------------------------------------------------------------------

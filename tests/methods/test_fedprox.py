@@ -12,7 +12,7 @@ from coterie.methods.fedavg import FedAvg
 from coterie.methods.fedprox import FedProx
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 
 
 def w(value):
@@ -20,9 +20,9 @@ def w(value):
 
 
 @BOTH
-def test_without_proximal_term_and_stragglers_it_is_fedavg_to_the_bit(kind, blobs, run_rounds):
+def test_without_proximal_term_and_stragglers_it_is_fedavg_to_the_bit(backend, blobs, run_rounds):
     local = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
-    fed, _ = blobs(kind=kind)
+    fed, _ = blobs(backend=backend)
     state, rounds = run_rounds(FedProx(local, mu=0.0), fed, 3, 5)
     plain, plain_rounds = run_rounds(FedAvg(local), fed, 3, 5)
     assert tree.same(state, plain)
@@ -30,16 +30,16 @@ def test_without_proximal_term_and_stragglers_it_is_fedavg_to_the_bit(kind, blob
 
 
 @BOTH
-def test_the_first_step_does_not_depend_on_mu(kind, blobs, run_rounds):
+def test_the_first_step_does_not_depend_on_mu(backend, blobs, run_rounds):
     # At w = w_t the proximal gradient μ (w - w_t) is 0.
-    fed, _ = blobs(kind=kind)
+    fed, _ = blobs(backend=backend)
     local = LocalSGD(steps=1, batch_size=8, learning_rate=0.1)
     weak, strong = (run_rounds(FedProx(local, mu=mu), fed, 1, 5)[0] for mu in (0.001, 50.0))
     assert tree.same(weak, strong)
 
 
 def test_the_second_step_depends_on_mu(tiny, cohort, step):
-    # From 0 towards 8 with rate ½: 4 after a step; then 4 - ½((4 - 8) + μ·4) = 6 - 2μ.
+    # From 0 toward 8 with rate ½: 4 after a step; then 4 - ½((4 - 8) + μ·4) = 6 - 2μ.
     fed = tiny(a=[8])
     for mu in (0.0, 0.5, 1.0):
         out = FedProx(step(0.5, steps=2), mu=mu).round(w(0), fed, cohort(fed), Seed(0))
@@ -56,16 +56,16 @@ def test_a_large_mu_keeps_the_model(tiny, cohort, step):
 
 @BOTH
 @pytest.mark.parametrize("mu", [0.5, 1.0, 3.0])
-def test_many_steps_converge_to_the_fixed_point(kind, mu, tiny, cohort, step):
+def test_many_steps_converge_to_the_fixed_point(backend, mu, tiny, cohort, step):
     # 0 = (w - c) + μ (w - w_t)  ⟺  w = (c + μ w_t)/(1 + μ); each step shrinks the distance by 1 - 0.2 (1 + μ) ≤ 0.7.
-    fed = tiny(kind=kind, a=[9, 11])
+    fed = tiny(backend=backend, a=[9, 11])
     out = FedProx(step(0.2, steps=64), mu=mu).round(w(-2), fed, cohort(fed), Seed(0))
     assert out.state["w"] == pytest.approx((10 + mu * -2) / (1 + mu), abs=1e-5)
 
 
 def test_proximal_term_is_squared(tiny, cohort, step):
     # The gradient of (μ/2)||w - w_t||² is μ (w - w_t), linear in the distance; that of (μ/2)||w - w_t|| would be
-    # constant. With rate ½ from 0 towards c: c/2 after a step, so the proximal gradient in the second step is μ c/2,
+    # constant. With rate ½ from 0 toward c: c/2 after a step, so the proximal gradient in the second step is μ c/2,
     # and the second step falls short of FedAvg's 3c/4 by ½·μ·c/2 = c/4 for μ = 1: twice the distance, twice the
     # gradient.
     shortfalls = []
@@ -78,7 +78,7 @@ def test_proximal_term_is_squared(tiny, cohort, step):
 
 
 def test_the_proximal_term_is_centered_at_the_model_of_this_round(tiny, cohort, step):
-    # Two rounds of two steps, μ = 1, rate ½, towards 8. Round 0 from 0: 4, then 6 - 2 = 4. Round 1 from 4: 6, then
+    # Two rounds of two steps, μ = 1, rate ½, toward 8. Round 0 from 0: 4, then 6 - 2 = 4. Round 1 from 4: 6, then
     # 6 - ½((6 - 8) + (6 - 4)) = 6.
     fed = tiny(a=[8])
     method = FedProx(step(0.5, steps=2), mu=1.0)
@@ -88,11 +88,11 @@ def test_the_proximal_term_is_centered_at_the_model_of_this_round(tiny, cohort, 
 
 
 @BOTH
-def test_stragglers_contribute_partial_work(kind, tiny, cohort):
-    # K = 10 with a share of 0.5; E = 3 epochs of one step of rate ½ from 0 towards 8: 4, 6, 7.
+def test_stragglers_contribute_partial_work(backend, tiny, cohort):
+    # K = 10 with a share of 0.5; E = 3 epochs of one step of rate ½ from 0 toward 8: 4, 6, 7.
     # A straggler with share u does 1 + floor(2u) epochs: 1 for u = 0 and 0.4, 2 for u = 0.5 and 0.9, never all 3.
     # Five at 7, three at 4 (u = 0, 0.4, 0.4), two at 6: (35 + 12 + 12) / 10 = 5.9
-    fed = tiny(kind=kind, **{f"c{i}": [8] for i in range(10)})
+    fed = tiny(backend=backend, **{f"c{i}": [8] for i in range(10)})
     efforts = dict(zip(["c5", "c6", "c7", "c8", "c9"], [0.0, 0.4, 0.4, 0.5, 0.9], strict=True))
     method = FedProx(LocalSGD(epochs=3, batch_size=0, learning_rate=0.5), mu=0.0)
     out = method.round(w(0), fed, cohort(fed, efforts=efforts), Seed(0))
@@ -114,7 +114,7 @@ def test_mu_of_the_method_replaces_mu_of_the_local_settings(tiny, cohort, step):
 
 
 def test_the_learning_rate_decays_from_round_to_round(tiny, cohort, step):
-    # One step from 0 towards 8 with rate ½·½^t.
+    # One step from 0 toward 8 with rate ½·½^t.
     fed = tiny(a=[8])
     method = FedProx(step(0.5, lr_decay=0.5))
     assert [float(method.round(w(0), fed, cohort(fed, t), Seed(0)).state["w"]) for t in (0, 2)] == [4, 1]

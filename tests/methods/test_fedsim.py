@@ -17,7 +17,7 @@ from coterie.methods.fedsim import FedSim, fit_with_gradient, mean_of_means
 from coterie.metrics import adjusted_rand
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9, momentum=0.5)
 
 
@@ -29,11 +29,11 @@ def w(value):
 
 
 @BOTH
-def test_models_are_averaged_within_clusters_and_clusters_with_equal_weights(kind, tiny, cohort, step):
+def test_models_are_averaged_within_clusters_and_clusters_with_equal_weights(backend, tiny, cohort, step):
     # A step of rate 1 takes client k to c_k, the mean of its examples. Gradients at 5 are 5 - c_k: 5, 4, -15, -16.
     #   a: c = 0, n = 1    b: c = 1, n = 2          (0 + 2·1) / 3 = 2/3
     #   c: c = 20, n = 1   d: c = 21, n = 1         (20 + 21) / 2 = 41/2        their mean: (2/3 + 41/2) / 2 = 127/12
-    fed = tiny(kind=kind, a=[0], b=[1, 1], c=[20], d=[21])
+    fed = tiny(backend=backend, a=[0], b=[1, 1], c=[20], d=[21])
     out = FedSim(step(1.0), clusters=2).round(w(5), fed, cohort(fed), Seed(0))
     assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
     assert out.state["w"] == np.float32(127 / 12)
@@ -47,9 +47,9 @@ def test_models_are_averaged_within_clusters_and_clusters_with_equal_weights(kin
 
 @BOTH
 @pytest.mark.parametrize("clusters", [2, 5])
-def test_nine_copies_of_a_client_count_as_one(kind, clusters, tiny, cohort, step):
+def test_nine_copies_of_a_client_count_as_one(backend, clusters, tiny, cohort, step):
     # (0 + 10) / 2; FedAvg would land on (9·0 + 10) / 10 = 1. There are two distinct gradients, hence two clusters.
-    fed = tiny(kind=kind, **{f"copy{i}": [0, 0] for i in range(9)}, other=[10])
+    fed = tiny(backend=backend, **{f"copy{i}": [0, 0] for i in range(9)}, other=[10])
     out = FedSim(step(1.0), clusters=clusters).round(w(3), fed, cohort(fed), Seed(0))
     assert out.state["w"] == 5
     assert out.counts == {"empty_clusters": clusters - 2}
@@ -88,7 +88,7 @@ def test_round_robin_assigns_a_shuffled_cohort_in_turn(tiny, cohort, step):
 
 def test_round_robin_does_not_follow_client_ids(tiny, cohort, step):
     # Client i is in the true cluster i mod 3. Of the 15!/(5!)³/3! balanced assignments one is the true one.
-    fed = tiny(kind="vectorized", **{f"{i:02}": [i] for i in range(15)})
+    fed = tiny(backend="vectorized", **{f"{i:02}": [i] for i in range(15)})
     truth = {f"{i:02}": i % 3 for i in range(15)}
     for how in ({"clustering": "round_robin"}, {"first_round": "round_robin"}):
         for number in range(5):
@@ -163,9 +163,9 @@ def test_equal_gradients_are_one_cluster(tiny, cohort, step):
 
 
 @BOTH
-def test_gradients_are_those_of_the_data_loss_at_the_model_received(kind, tiny, step):
+def test_gradients_are_those_of_the_data_loss_at_the_model_received(backend, tiny, step):
     # At 5: 5 - 0 and 5 - (1 + 3)/2, without the proximal term and the weight decay of local training.
-    fed = tiny(kind=kind, a=[0], b=[1, 3])
+    fed = tiny(backend=backend, a=[0], b=[1, 3])
     got = fed.ask(
         fed.clients, fit_with_gradient, Seed(0), start=w(5), local=step(0.5, mu=3.0, weight_decay=2.0, steps=4)
     )
@@ -232,8 +232,8 @@ def test_true_clusters_are_separated_within_a_cohort(blobs, run_rounds, seeds):
 
 @BOTH
 @pytest.mark.parametrize("how", [{}, {"clustering": "round_robin"}, {"first_round": "round_robin"}])
-def test_one_cluster_is_fedavg_to_the_bit(kind, how, blobs, run_rounds):
-    fed, _ = blobs(kind=kind)
+def test_one_cluster_is_fedavg_to_the_bit(backend, how, blobs, run_rounds):
+    fed, _ = blobs(backend=backend)
     mine, rounds = run_rounds(FedSim(LOCAL, clusters=1, **how), fed, 3, size=6, stragglers=1)
     theirs, others = run_rounds(FedAvg(LOCAL), fed, 3, size=6, stragglers=1)
     assert tree.same(mine, theirs)

@@ -20,7 +20,7 @@ from coterie.methods.local import Local
 from coterie.metrics import adjusted_rand
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
@@ -47,9 +47,9 @@ def own_models(method, state, fed, clients=None):
 
 
 @BOTH
-def test_weights_are_shares_of_samples_by_their_nearest_center(kind, three, cohort, bank, step):
+def test_weights_are_shares_of_samples_by_their_nearest_center(backend, three, cohort, bank, step):
     # Centers 0 and 10.   a: two samples each   b: three and one   c: one and none, which σ replaces.
-    fed, method = three(kind=kind), FedSoft(step(0.5), sigma=0.25)
+    fed, method = three(backend=backend), FedSoft(step(0.5), sigma=0.25)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed), Seed(0))
     assert out.evidence["clients"] == ["a", "b", "c"]
     assert out.evidence["weights"].tolist() == [[0.5, 0.5], [0.75, 0.25], [1, 0.25]]
@@ -76,8 +76,8 @@ def test_ties_go_to_the_lowest_center_and_sigma_can_be_zero(tiny, cohort, bank, 
 
 
 @BOTH
-def test_weights_are_estimated_by_all_clients_at_the_set_interval(kind, three, cohort, bank, step):
-    fed, method = three(kind=kind), FedSoft(step(0.5), estimate_every=2, members=1)
+def test_weights_are_estimated_by_all_clients_at_the_set_interval(backend, three, cohort, bank, step):
+    fed, method = three(backend=backend), FedSoft(step(0.5), estimate_every=2, members=1)
     state = begin(method, fed, bank(0, 10))
     for t in range(5):
         out = method.round(state, fed, cohort(fed, t, clients="a"), Seed(t))
@@ -110,12 +110,12 @@ def test_a_client_that_is_not_asked_keeps_its_weights(three, cohort, bank, step)
 
 @BOTH
 @pytest.mark.parametrize(("renormalize", "at_c"), [(False, 2.25), (True, 2)])
-def test_the_proximal_terms_to_all_centers_are_weighted(kind, renormalize, at_c, three, cohort, bank, step):
+def test_the_proximal_terms_to_all_centers_are_weighted(backend, renormalize, at_c, three, cohort, bank, step):
     # One step of rate ½ from 1, λ = 2, σ = ¼, centers 0 and 10:  g = (1 - mean) + λ Σ_s u_s (1 - c_s)
     #   a: (1 - 5) + 2 (½·1 + ½·(-9)) = -12        1 + 6    = 7
     #   b: (1 - 2) + 2 (¾·1 + ¼·(-9)) = -4         1 + 2    = 3
     #   c: (1 - 1) + 2 (1·1 + ¼·(-9)) = -2.5       1 + 1.25 = 2.25;  with 0.8 and 0.2: 2 (0.8 - 1.8) = -2, 2
-    fed = three(kind=kind)
+    fed = three(backend=backend)
     method = FedSoft(step(0.5), mu=2.0, sigma=0.25, selection="all", renormalize=renormalize)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed, clients="a"), Seed(0))
     assert own_models(method, out.state, fed) == pytest.approx({"a": 7, "b": 3, "c": at_c})
@@ -187,7 +187,7 @@ def test_only_clients_with_a_weight_are_drawn_and_a_center_without_clients_is_ke
 def test_draws_follow_the_weights(tiny, cohort, bank, step):
     # Clients with n = 9 samples are drawn nine times as often as those with one sample.
     many = {f"{i:02}": [0.0] * (9 if i < 10 else 1) for i in range(20)}
-    fed, method = tiny(kind="vectorized", **many), FedSoft(step(0.5), clusters=1, members=1)
+    fed, method = tiny(backend="vectorized", **many), FedSoft(step(0.5), clusters=1, members=1)
     state = begin(method, fed, bank(0))
     drawn = []
     for t in range(60):
@@ -224,9 +224,9 @@ def test_stragglers_and_clients_without_samples_do_not_train(tiny, cohort, bank,
 
 
 @BOTH
-def test_with_one_client_and_one_center_it_is_fedprox(kind, blobs, run_rounds):
+def test_with_one_client_and_one_center_it_is_fedprox(backend, blobs, run_rounds):
     # Then the client's own model equals the center: μ = λ, and training starts from the model received.
-    fed, _ = blobs(kind=kind, clients=1, clusters=1)
+    fed, _ = blobs(backend=backend, clients=1, clusters=1)
     mine, rounds = run_rounds(FedSoft(LOCAL, clusters=1, mu=0.5), fed, 3)
     theirs, others = run_rounds(FedProx(LOCAL, mu=0.5), fed, 3)
     np.testing.assert_allclose(tree.flatten(tree.row(mine.bank, 0)), tree.flatten(theirs), atol=1e-6)
@@ -246,17 +246,17 @@ def test_without_proximal_term_it_is_local_training(blobs, run_rounds):
 
 
 @BOTH
-def test_with_one_hot_weights_clusters_train_independently(kind, tiny, run_rounds, bank):
+def test_with_one_hot_weights_clusters_train_independently(backend, tiny, run_rounds, bank):
     # One-hot weights: all samples of a and b lie near the first center, those of c and d near the second.
     held = {"a": [0.0, 1], "b": [2.0], "c": [100.0, 103], "d": [101.0]}
     local = LocalSGD(epochs=2, batch_size=1, learning_rate=0.1)
     method = FedSoft(local, clusters=2, mu=0.5, sigma=0.0, selection="all")
-    fed = tiny(kind=kind, **held)
+    fed = tiny(backend=backend, **held)
     together, rounds = run_rounds(method, fed, 3, state=begin(method, fed, bank(5, 95)))
     assert rounds[-1].assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
     single = dataclasses.replace(method, clusters=1)
     for s, center in enumerate((5, 95)):
-        part = tiny(kind=kind, **{name: held[name] for name in ("ab", "cd")[s]})
+        part = tiny(backend=backend, **{name: held[name] for name in ("ab", "cd")[s]})
         apart, _ = run_rounds(single, part, 3, state=begin(single, part, bank(center)))
         np.testing.assert_allclose(together.bank["w"][s], apart.bank["w"][0], rtol=1e-6)
         mine = own_models(method, together, fed, list(("ab", "cd")[s]))
@@ -271,7 +271,7 @@ def test_planted_clusters_are_recovered(tiny, run_rounds, bank, step, seeds):
         noise = Seed(seed).fold("x").uniform(16)
         truth = {f"{i:02}": i % 2 for i in range(16)}
         held = {c: [40 * k + noise[int(c)]] * 9 + [40 * (1 - k)] for c, k in truth.items()}
-        fed = tiny(kind="vectorized", **held)
+        fed = tiny(backend="vectorized", **held)
         method = FedSoft(step(0.5), clusters=2, mu=0.1)
         state, _ = run_rounds(method, fed, 6, size=8, seed=seed, state=begin(method, fed, bank(15, 25), start=20))
         scores.append(adjusted_rand(state.largest(fed.clients), truth))
@@ -284,9 +284,9 @@ def test_planted_clusters_are_recovered(tiny, run_rounds, bank, step, seeds):
 
 
 @BOTH
-def test_clients_are_served_their_own_model_or_the_center_nearest_to_their_samples(kind, tiny, cohort, bank, step):
+def test_clients_are_served_their_own_model_or_the_center_nearest_to_their_samples(backend, tiny, cohort, bank, step):
     # a trained: 1 - ½ (1 - 0) = ½. b has weights but no model, the newcomer neither, and `empty` has no sample.
-    fed = tiny(kind=kind, a=[0], b=[9, 9, 0], empty=[], newcomer=[11])
+    fed = tiny(backend=backend, a=[0], b=[9, 9, 0], empty=[], newcomer=[11])
     method = FedSoft(step(0.5), mu=0.0)
     state = begin(method, fed, bank(0, 10))
     known = dataclasses.replace(cohort(fed, clients="a"), available=("a", "b"))

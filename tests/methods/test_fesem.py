@@ -17,7 +17,7 @@ from coterie.methods.fesem import FeSEM
 from coterie.metrics import adjusted_rand
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
@@ -42,10 +42,10 @@ def begin(method, fed, bank, w0=0.0, **known):
 
 
 @BOTH
-def test_clients_train_the_center_nearest_to_their_last_model(kind, four, cohort, bank, step):
+def test_clients_train_the_center_nearest_to_their_last_model(backend, four, cohort, bank, step):
     # Centers 1 and 8.   a: last at 2, nearest 1 → 0.5    b: last at 7, nearest 8 → 9    c: last at 9, 8 → 10
     # (9 + 10)/2 = 9.5, although c has twice the samples of b.
-    fed, method = four(kind=kind), FeSEM(step(0.5), clusters=2)
+    fed, method = four(backend=backend), FeSEM(step(0.5), clusters=2)
     out = method.round(begin(method, fed, bank(1, 8), a=2, b=7, c=9), fed, cohort(fed, clients="abc"), Seed(0))
     assert out.assignment == {"a": 0, "b": 1, "c": 1}
     assert out.state.bank["w"].tolist() == [0.5, 9.5]
@@ -82,10 +82,10 @@ def test_a_center_can_be_its_first_client_as_in_the_code_of_flexcfl(four, cohort
 
 
 @BOTH
-def test_between_two_e_steps_clients_keep_their_center(kind, four, cohort, bank, step):
+def test_between_two_e_steps_clients_keep_their_center(backend, four, cohort, bank, step):
     # Centers 1 and 8, E in rounds 0, 2, …; last models: b 7, d 4.
     # Round 0, with b: b belongs to 8, d (|4 - 1| = 3) to 1. b trains 8 → 9, and center 1 is at 9.
-    fed, method = four(kind=kind), FeSEM(step(0.5), clusters=2, recluster_every=2)
+    fed, method = four(backend=backend), FeSEM(step(0.5), clusters=2, recluster_every=2)
     state = begin(method, fed, bank(1, 8), b=7, d=4)
     out = method.round(state, fed, cohort(fed, 0, "b"), Seed(0))
     assert dict(out.state.assignment) == {"b": 1, "d": 0}
@@ -163,10 +163,10 @@ def test_the_e_step_does_not_increase_the_objective(blobs, run_rounds):
 
 
 @BOTH
-def test_a_warm_start_by_hand(kind, four, cohort, bank, step):
+def test_a_warm_start_by_hand(backend, four, cohort, bank, step):
     # From w_0 = 8, one epoch: a: 4, b: 9, c: 10, d: 14. By k-means in two: {a} and {b, c, d}, whose mean is 11, since
     # 0 + (4 + 1 + 9) = 14 is less than {a, b, c} and {d}: 20.67 of squares.
-    fed, method = four(kind=kind), FeSEM(step(0.5), clusters=2, warm_start=True)
+    fed, method = four(backend=backend), FeSEM(step(0.5), clusters=2, warm_start=True)
     out = method.round(begin(method, fed, bank(-50, -60), w0=8), fed, cohort(fed), Seed(0))
     assert out.assignment == {"a": 0, "b": 1, "c": 1, "d": 1}
     # Then halfway from the centers 4 and 11: a: 2; b: 10.5, c: 11.5, d: 15.5, whose mean is 12.5.
@@ -207,7 +207,7 @@ def test_distant_populations_are_separated_after_a_warm_start(members, tiny, run
     for seed in seeds:
         noise = Seed(seed).fold("x").uniform(16)
         truth = {f"{i:02}": i % 2 for i in range(16)}
-        fed = tiny(kind="vectorized", **{client: [40 * truth[client] + noise[int(client)]] for client in truth})
+        fed = tiny(backend="vectorized", **{client: [40 * truth[client] + noise[int(client)]] for client in truth})
         method = FeSEM(step(0.5), clusters=2, warm_start=True, members=members)
         state, _ = run_rounds(method, fed, 4, size=12, seed=seed)
         scores.append(adjusted_rand(state.nearest(state.models), {c: truth[c] for c in state.models}))
@@ -219,8 +219,8 @@ def test_distant_populations_are_separated_after_a_warm_start(members, tiny, run
 
 @BOTH
 @pytest.mark.parametrize("weights", ["uniform", "samples"])
-def test_one_center_is_fedavg(kind, weights, blobs, run_rounds):
-    fed, _ = blobs(kind=kind)
+def test_one_center_is_fedavg(backend, weights, blobs, run_rounds):
+    fed, _ = blobs(backend=backend)
     mine, rounds = run_rounds(FeSEM(LOCAL, clusters=1, weights=weights), fed, 3, size=5, stragglers=1)
     theirs, others = run_rounds(FedAvg(LOCAL, weights=weights), fed, 3, size=5, stragglers=1)
     np.testing.assert_allclose(tree.flatten(tree.row(mine.bank, 0)), tree.flatten(theirs), atol=1e-6)

@@ -20,7 +20,7 @@ from coterie.runs.sampling import Sampler
 from coterie.runs.session import Session
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
@@ -49,10 +49,10 @@ def once(method, fed, cohort, **how):
 
 
 @BOTH
-def test_clients_with_close_updates_form_clusters_at_the_mean_of_their_models(kind, tiny, cohort, clustered):
+def test_clients_with_close_updates_form_clusters_at_the_mean_of_their_models(backend, tiny, cohort, clustered):
     # F_i(w) = ½(w - x_i)², half way from 0: Δ = -3, 5, -2, 6 for a, b, c, d. Up to λ = 2, {a, c} and {b, d} merge.
     # Means by examples: (-3 - 2)/2 = -2.5, and (5 + 3·6)/4 = 5.75.
-    fed = tiny(kind=kind, a=[-6], b=[10], c=[-4], d=[12, 12, 12])
+    fed = tiny(backend=backend, a=[-6], b=[10], c=[-4], d=[12, 12, 12])
     out = once(clustered(), fed, cohort)
     assert out.assignment == {"a": 0, "b": 1, "c": 0, "d": 1}
     assert out.state.bank["w"].tolist() == [-2.5, 5.75]
@@ -244,10 +244,10 @@ def test_a_cluster_without_replies_keeps_its_model_to_the_bit(tiny, cohort, clus
 
 
 @BOTH
-def test_newcomers_join_the_cluster_of_smallest_mean_distance(kind, tiny, cohort, clustered):
+def test_newcomers_join_the_cluster_of_smallest_mean_distance(backend, tiny, cohort, clustered):
     # Clusters of Δ = {-3, -2} and {5, 6}. From 0, l: Δ = 1.5, at 4.5 and 3.5, mean 4, and at 3.5 and 4.5, mean 4: a tie
     # for the lowest. m: Δ = 2, means 4.5 and 3.5.
-    fed = tiny(kind=kind, a=[-6], b=[10], c=[-4], d=[12], l=[3], m=[4])
+    fed = tiny(backend=backend, a=[-6], b=[10], c=[-4], d=[12], l=[3], m=[4])
     method = clustered()
     known = dataclasses.replace(cohort(fed, -1, clients="abcd"), available=tuple("abcd"))
     state = method.round(from_zero(method, fed), fed, known, Seed(0)).state

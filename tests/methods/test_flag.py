@@ -21,7 +21,7 @@ from coterie.metrics import adjusted_rand
 from coterie.models import Normalize
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 QUICK = {"update_epochs": 2, "trial_rounds": 2, "trial_epochs": 2}
 DIGITS = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
@@ -47,13 +47,13 @@ def planar(make=sequential, **clients):
 
 
 @BOTH
-def test_proximity_by_hand(kind, run_rounds):
+def test_proximity_by_hand(backend, run_rounds):
     # a and b have one example of class 0 each, at 0° and 40°; c has one of class 1. Sizes 1 and 1 have the smallest
     # ratio and weight 1/2, sizes 1 and 0 the largest and weight 3/2.
     #   V_ab = (40/2 + 0)/2 = 10, V_ac = V_bc = (180·3/2 + 180·3/2)/2 = 270
-    # Class 0 moves w towards (1, -1) and class 1 in the opposite direction: G_ab = 0, G_ac = G_bc = 180.
+    # Class 0 moves w toward (1, -1) and class 1 in the opposite direction: G_ab = 0, G_ac = G_bc = 180.
     #   A_ab = (10/270 + 0)/2 = 1/54, A_ac = A_bc = 1
-    fed = planar({"sequential": sequential, "vectorized": vectorized}[kind], a=[(0, 0)], b=[(40, 0)], c=[(70, 1)])
+    fed = planar({"sequential": sequential, "vectorized": vectorized}[backend], a=[(0, 0)], b=[(40, 0)], c=[(70, 1)])
     _, rounds = run_rounds(FLAG(LOCAL, **QUICK, threshold_step=1.0, singletons=False), fed, 0)
     shown = rounds[0].evidence
     assert shown["clients"] == list("abc")
@@ -212,8 +212,8 @@ def test_trial_runs_train_all_layers_even_if_clients_train_some(run_rounds):
 
 
 def test_one_partition_needs_no_trial_run_and_is_fedavg_to_the_bit(blobs, run_rounds):
-    for kind in ("sequential", "vectorized"):
-        fed, _ = blobs(kind=kind)
+    for backend in ("sequential", "vectorized"):
+        fed, _ = blobs(backend=backend)
         mine, rounds = run_rounds(
             FLAG(LOCAL, **QUICK, threshold_step=1.0, singletons=False), fed, 3, size=5, stragglers=1
         )

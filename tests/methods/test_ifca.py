@@ -22,7 +22,7 @@ from coterie.metrics import adjusted_rand
 from coterie.models import linear_regression
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
@@ -47,9 +47,9 @@ def three(tiny):
 
 
 @BOTH
-def test_each_cluster_moves_to_the_mean_of_its_own_clients(kind, three, cohort, bank, step):
+def test_each_cluster_moves_to_the_mean_of_its_own_clients(backend, three, cohort, bank, step):
     # (9 + 10) / 2 = 9.5, although c has twice the samples of b.
-    fed, method = three(kind=kind), IFCA(step(0.5), clusters=2)
+    fed, method = three(backend=backend), IFCA(step(0.5), clusters=2)
     out = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed), Seed(0))
     assert out.assignment == {"a": 0, "b": 1, "c": 1}
     assert out.state.banks[0]["w"].tolist() == [0.5, 9.5]
@@ -66,17 +66,17 @@ def test_a_round_reports_the_losses_behind_the_choices(three, cohort, bank, step
 
 
 @BOTH
-def test_clients_can_be_weighted_by_samples(kind, three, cohort, bank, step):
+def test_clients_can_be_weighted_by_samples(backend, three, cohort, bank, step):
     # (9 + 2·10) / 3
-    fed, method = three(kind=kind), IFCA(step(0.5), clusters=2, weights="samples")
+    fed, method = three(backend=backend), IFCA(step(0.5), clusters=2, weights="samples")
     out = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed), Seed(0))
     np.testing.assert_allclose(out.state.banks[0]["w"], [0.5, 29 / 3], rtol=1e-6)
 
 
 @BOTH
-def test_a_cluster_can_be_its_first_client_as_in_the_code_of_flexcfl(kind, three, cohort, bank, step):
+def test_a_cluster_can_be_its_first_client_as_in_the_code_of_flexcfl(backend, three, cohort, bank, step):
     # b comes before c: cluster 1 moves to b's 9, and c's 10 is ignored.
-    fed, method = three(kind=kind), IFCA(step(0.5), clusters=2, agg="first_only")
+    fed, method = three(backend=backend), IFCA(step(0.5), clusters=2, agg="first_only")
     out = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed), Seed(0))
     assert out.assignment == {"a": 0, "b": 1, "c": 1}
     assert out.state.banks[0]["w"].tolist() == [0.5, 9]
@@ -88,9 +88,9 @@ def test_a_cluster_can_be_its_first_client_as_in_the_code_of_flexcfl(kind, three
 
 
 @BOTH
-def test_gradients_are_divided_by_the_size_of_the_cohort(kind, three, cohort, bank, step):
+def test_gradients_are_divided_by_the_size_of_the_cohort(backend, three, cohort, bank, step):
     # θ_j - (γ/|M|) Σ_i s_ij g_i with γ = ½ and |M| = 3:    1 - ½·1/3 = 5/6,    8 + ½·(2 + 4)/3 = 9
-    fed, method = three(kind=kind), IFCA(step(0.5), clusters=2, averaging="gradients")
+    fed, method = three(backend=backend), IFCA(step(0.5), clusters=2, averaging="gradients")
     out = method.round(begin(method, fed.task, bank(1, 8)), fed, cohort(fed), Seed(0))
     np.testing.assert_allclose(out.state.banks[0]["w"], [5 / 6, 9], rtol=1e-6)
     assert out.assignment == {"a": 0, "b": 1, "c": 1}
@@ -113,9 +113,9 @@ def test_the_learning_rate_of_gradients_decays_too(three, cohort, bank, step):
 
 
 @BOTH
-def test_ties_go_to_the_lowest_index(kind, tiny, cohort, bank, step):
+def test_ties_go_to_the_lowest_index(backend, tiny, cohort, bank, step):
     # a: ½·3² at 8 and at 2. b: ½·9² at 11 and at 11.
-    fed, method = tiny(kind=kind, a=[5], b=[20]), IFCA(step(0.5), clusters=4)
+    fed, method = tiny(backend=backend, a=[5], b=[20]), IFCA(step(0.5), clusters=4)
     state = begin(method, fed.task, bank(8, 2, 11, 11))
     assert method.round(state, fed, cohort(fed), Seed(0)).assignment == {"a": 0, "b": 2}
     assert method.place(state, fed, fed.clients, Seed(0)).row == {"a": 0, "b": 2}
@@ -123,8 +123,8 @@ def test_ties_go_to_the_lowest_index(kind, tiny, cohort, bank, step):
 
 @BOTH
 @pytest.mark.parametrize("averaging", ["models", "gradients"])
-def test_a_cluster_that_no_client_chose_is_kept_to_the_bit_and_counted(kind, averaging, three, cohort, bank, step):
-    fed, method = three(kind=kind), IFCA(step(0.5), clusters=4, averaging=averaging)
+def test_a_cluster_that_no_client_chose_is_kept_to_the_bit_and_counted(backend, averaging, three, cohort, bank, step):
+    fed, method = three(backend=backend), IFCA(step(0.5), clusters=4, averaging=averaging)
     start = bank(1 / 3, 1e6 / 7, 8, -1e-30)
     out = method.round(begin(method, fed.task, start), fed, cohort(fed), Seed(0))
     # The last is the nearest to a's 0, and 8 to 10 and 12.
@@ -204,8 +204,8 @@ def test_clusters_start_from_independent_models(quadratic, step):
 
 @BOTH
 @pytest.mark.parametrize("weights", ["uniform", "samples"])
-def test_one_cluster_is_fedavg_to_the_bit(kind, weights, blobs, run_rounds):
-    fed, _ = blobs(kind=kind)
+def test_one_cluster_is_fedavg_to_the_bit(backend, weights, blobs, run_rounds):
+    fed, _ = blobs(backend=backend)
     state, rounds = run_rounds(IFCA(LOCAL, clusters=1, weights=weights), fed, 3, 5, stragglers=1)
     plain, plain_rounds = run_rounds(FedAvg(LOCAL, weights=weights), fed, 3, 5, stragglers=1)
     assert tree.same(tree.row(state.banks[0], 0), plain)
@@ -216,19 +216,19 @@ def test_one_cluster_is_fedavg_to_the_bit(kind, weights, blobs, run_rounds):
 
 @BOTH
 @pytest.mark.parametrize("options", [{"first_round": "balanced"}, {"members": 12}, {"shared": "averaged"}])
-def test_one_cluster_is_fedavg_in_every_variant(kind, options, blobs, run_rounds):
+def test_one_cluster_is_fedavg_in_every_variant(backend, options, blobs, run_rounds):
     # All clients take part, so that drawing members draws all of them.
-    fed, _ = blobs(kind=kind)
+    fed, _ = blobs(backend=backend)
     state, _ = run_rounds(IFCA(LOCAL, clusters=1, **options), fed, 2)
     plain, _ = run_rounds(FedAvg(LOCAL, weights="uniform"), fed, 2)
     assert tree.same(tree.row(state.banks[0], 0), plain)
 
 
 @BOTH
-def test_gradients_are_one_full_step_if_all_clients_choose_the_same_cluster(kind, blobs, run_rounds):
+def test_gradients_are_one_full_step_if_all_clients_choose_the_same_cluster(backend, blobs, run_rounds):
     # θ - (γ/|M|) Σ g_i = (1/|M|) Σ (θ - γ g_i). The two are rounded to float32 at different points: some units of
     # 6e-8, relative to parameters below 1, after three rounds.
-    fed, _ = blobs(kind=kind)
+    fed, _ = blobs(backend=backend)
     local = LocalSGD(steps=1, batch_size=0, learning_rate=0.5)
     one, two = IFCA(local, clusters=2, averaging="gradients"), IFCA(local, clusters=2)
     first = one.start(fed.task, Seed(0)).banks[0]
@@ -245,11 +245,11 @@ def test_gradients_are_one_full_step_if_all_clients_choose_the_same_cluster(kind
 
 
 @BOTH
-def test_a_balanced_first_round_assigns_clients_evenly(kind, tiny, run_rounds, step):
+def test_a_balanced_first_round_assigns_clients_evenly(backend, tiny, run_rounds, step):
     # 7 clients among 3 clusters: sizes 3, 2, 2, whatever their data; one step of rate 1 moves each to the mean of its
     # clients.
     held = {f"c{i}": [float(i)] for i in range(7)}
-    fed, method = tiny(kind=kind, **held), IFCA(step(1.0), clusters=3, first_round="balanced")
+    fed, method = tiny(backend=backend, **held), IFCA(step(1.0), clusters=3, first_round="balanced")
     assignments = set()
     for seed in range(3):
         state, (first,) = run_rounds(method, fed, 1, seed=seed)
@@ -285,11 +285,11 @@ def test_after_a_balanced_first_round_clients_choose_by_loss(three, cohort, bank
 
 
 @BOTH
-def test_members_are_drawn_among_all_clients_of_each_cluster(kind, tiny, cohort, bank, step):
+def test_members_are_drawn_among_all_clients_of_each_cluster(backend, tiny, cohort, bank, step):
     # Near 0: a, b, c; near 100: d. The cohort is d alone, but all clients choose, and at most two of each cluster
     # train.
     held = {"a": [-1.0], "b": [0.0], "c": [4.0], "d": [100.0]}
-    fed, method = tiny(kind=kind, **held), IFCA(step(1.0), clusters=2, members=2)
+    fed, method = tiny(backend=backend, **held), IFCA(step(1.0), clusters=2, members=2)
     drawn = set()
     for seed in range(8):
         asked = cohort(fed, clients="d", seed=seed)
@@ -321,11 +321,11 @@ def test_stragglers_among_the_members_are_dropped_too(three, cohort, bank, step)
 
 
 @BOTH
-def test_warm_rounds_are_fedavg_in_fixed_groups_of_equal_size(kind, tiny, run_rounds, step):
-    # Steps of rate ½ towards x_i from the group's model θ: its mean halves its distance to the group's mean x̄, so that
+def test_warm_rounds_are_fedavg_in_fixed_groups_of_equal_size(backend, tiny, run_rounds, step):
+    # Steps of rate ½ toward x_i from the group's model θ: its mean halves its distance to the group's mean x̄, so that
     # after three rounds it is x̄ + (θ - x̄)/8. Groups that change from step to step would not reach this value.
     held = {f"c{i}": [float(10**i)] for i in range(6)}
-    fed, method = tiny(kind=kind, **held), IFCA(step(0.5), clusters=2, warm_rounds=3)
+    fed, method = tiny(backend=backend, **held), IFCA(step(0.5), clusters=2, warm_rounds=3)
     state, rounds = run_rounds(method, fed, 0)
     assert len(rounds) == 3
     assert (state.prepared, state.rounds, method.stage(state)) == (3, 0, "train")
@@ -436,8 +436,8 @@ def layers(wide, head):
         ({"shared": "averaged", "members": 3}, [8.5 / 3, 8.5 / 3], [-1.5, 7.5]),
     ],
 )
-def test_lower_layers_are_shared_as_set(kind, options, wide, head, three, cohort, step, two_layers):
-    fed, method = three(task=two_layers, kind=kind), IFCA(step(0.5), clusters=2, **options)
+def test_lower_layers_are_shared_as_set(backend, options, wide, head, three, cohort, step, two_layers):
+    fed, method = three(task=two_layers, backend=backend), IFCA(step(0.5), clusters=2, **options)
     out = method.round(begin(method, two_layers, layers([2, 2], [-1, 6])), fed, cohort(fed), Seed(0))
     np.testing.assert_allclose(out.state.banks[0]["wide"], wide, rtol=1e-6)
     np.testing.assert_allclose(out.state.banks[0]["head"], head, rtol=1e-6)
@@ -446,8 +446,8 @@ def test_lower_layers_are_shared_as_set(kind, options, wide, head, three, cohort
 
 @BOTH
 @pytest.mark.parametrize("options", [{}, {"first_round": "balanced"}, {"members": 2}, {"weights": "samples"}])
-def test_frozen_layers_are_kept_to_the_bit_and_heads_train(kind, options, three, run_rounds, step, two_layers):
-    fed = three(task=two_layers, kind=kind)
+def test_frozen_layers_are_kept_to_the_bit_and_heads_train(backend, options, three, run_rounds, step, two_layers):
+    fed = three(task=two_layers, backend=backend)
     method = IFCA(step(0.3), clusters=2, shared="frozen", **options)
     first = method.start(two_layers, Seed(0))
     state, _ = run_rounds(method, fed, 4)
@@ -507,9 +507,9 @@ def test_distances_are_omitted_with_averaged_layers(three, cohort, step, two_lay
 
 @BOTH
 @pytest.mark.parametrize(("shared", "down"), [("none", 2 * 8), ("averaged", 4 + 2 * 4), ("frozen", 4 + 2 * 4)])
-def test_shared_layers_are_sent_once_and_heads_k_times(kind, shared, down, three, cohort, step, two_layers):
+def test_shared_layers_are_sent_once_and_heads_k_times(backend, shared, down, three, cohort, step, two_layers):
     # Two layers of one float32 each; k = 2 whole models, or wide once and k heads, for each of three clients.
-    fed, method = three(task=two_layers, kind=kind), IFCA(step(0.5), clusters=2, shared=shared)
+    fed, method = three(task=two_layers, backend=backend), IFCA(step(0.5), clusters=2, shared=shared)
     state = method.start(two_layers, Seed(0))
     method.round(state, fed, cohort(fed), Seed(0))
     assert fed.traffic.total("down", "train") == 3 * down

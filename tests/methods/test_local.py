@@ -17,7 +17,7 @@ from coterie.methods.global_model import Global
 from coterie.methods.local import Local, State, recall
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 
 
 def own_models(state, fed, clients=None):
@@ -55,10 +55,10 @@ def losing(numbers, quadratic):
 
 
 @BOTH
-def test_one_client_does_plain_stochastic_gradient_descent(kind, tiny, run_rounds):
+def test_one_client_does_plain_stochastic_gradient_descent(backend, tiny, run_rounds):
     # By hand: batches of two of five examples, in the order of the client's own stream; w ← w - r (w - batch mean).
     held, rate, root = [0.0, 8.0, 3.0, -5.0, 20.0], 0.3, Seed(4)
-    fed = tiny(kind=kind, a=held)
+    fed = tiny(backend=backend, a=held)
     method = Local(LocalSGD(epochs=2, batch_size=2, learning_rate=rate), rounds=2, clients_per_round=1, clients=1)
     state, _ = run_rounds(method, fed, 2, seed=4)
     w = float(state.start["w"])
@@ -70,8 +70,8 @@ def test_one_client_does_plain_stochastic_gradient_descent(kind, tiny, run_round
 
 
 @BOTH
-def test_with_one_client_it_is_the_global_model_to_the_bit(kind, blobs, run_rounds):
-    fed, _ = blobs(kind=kind, clients=1, clusters=1)
+def test_with_one_client_it_is_the_global_model_to_the_bit(backend, blobs, run_rounds):
+    fed, _ = blobs(backend=backend, clients=1, clusters=1)
     local = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9, momentum=0.5)
     mine, rounds = run_rounds(Local(local, rounds=3, clients_per_round=1, clients=1), fed, 3)
     shared, shared_rounds = run_rounds(Global(local), fed, 3)
@@ -80,9 +80,9 @@ def test_with_one_client_it_is_the_global_model_to_the_bit(kind, blobs, run_roun
 
 
 @BOTH
-def test_each_client_converges_to_its_own_minimum(kind, tiny, run_rounds):
+def test_each_client_converges_to_its_own_minimum(backend, tiny, run_rounds):
     # 60 steps of rate ½: the distance to the client's own minimum shrinks by 2⁻⁶⁰, whatever the data of the others.
-    fed = tiny(kind=kind, a=[0], b=[10, 14], c=[-7])
+    fed = tiny(backend=backend, a=[0], b=[10, 14], c=[-7])
     state, rounds = run_rounds(
         Local(LocalSGD(epochs=20, batch_size=0, learning_rate=0.5), rounds=3, clients_per_round=3, clients=3), fed, 3, 1
     )
@@ -167,9 +167,9 @@ def test_the_budget_is_spent_evenly_and_to_the_last_epoch(rounds, clients, size,
 
 
 @BOTH
-def test_no_model_is_sent_to_the_server(kind, blobs, run_rounds):
+def test_no_model_is_sent_to_the_server(backend, blobs, run_rounds):
     # Up: a loss and a number of steps, four bytes each, for each of 12 clients in each of 3 rounds.
-    fed, _ = blobs(kind=kind)
+    fed, _ = blobs(backend=backend)
     run_rounds(Local(LocalSGD(batch_size=8), rounds=3, clients_per_round=12, clients=12), fed, 3, 5)
     assert fed.traffic.total("up", "train") == 0
     assert fed.traffic.total("up") == 3 * 12 * (4 + 4)
@@ -196,7 +196,7 @@ def test_clients_are_served_the_model_from_their_memory(tiny, run_rounds, step):
 
 
 def test_a_lost_reply_does_not_lose_the_model(losing, run_rounds, one_step):
-    # Steps of rate ½ towards 8 from s: the distance d = 8 - s is halved in each round. The second ask loses b's reply:
+    # Steps of rate ½ toward 8 from s: the distance d = 8 - s is halved in each round. The second ask loses b's reply:
     # the server continues from the state it accepted, so b has done two steps in the end, and a three.
     fed = losing({2: "b"}, a=[8], b=[8])
     state, rounds = run_rounds(one_step, fed, 2)

@@ -19,7 +19,7 @@ from coterie.metrics import adjusted_rand
 from coterie.models import Normalize
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
 
 
@@ -36,9 +36,12 @@ def clustered(method, fed, cohort, clients=None):
 
 
 @BOTH
-def test_a_centroid_is_the_mean_of_the_models_in_its_cluster(kind, tiny, cohort, step):
+def test_a_centroid_is_the_mean_of_the_models_in_its_cluster(backend, tiny, cohort, step):
     # One step of rate ½ from 0: w = 0, 1, 10, 12; clients have equal weights, whatever their number of examples.
-    fed, method = tiny(kind=kind, a=[0], b=[2, 2, 2], c=[20], d=[24]), kmeans(local=step(0.5), clusters=2, init_steps=1)
+    fed, method = (
+        tiny(backend=backend, a=[0], b=[2, 2, 2], c=[20], d=[24]),
+        kmeans(local=step(0.5), clusters=2, init_steps=1),
+    )
     out = clustered(method, fed, cohort)
     assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
     assert out.state.bank["w"].tolist() == [0.5, 11]

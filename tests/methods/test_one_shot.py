@@ -105,9 +105,9 @@ def test_running_statistics_do_not_count_in_distances(step):
     fed = vectorized(data.from_arrays(arrays, test={}, classes=None), task)
     from coterie.federation import Cohort
 
-    everyone = Cohort(-1, fed.clients, Seed(0), fed.clients)
+    all_clients = Cohort(-1, fed.clients, Seed(0), fed.clients)
     how = OneShot(step(0.5), distance="l2", init_steps=1)
-    trained, row, _, _ = one_shot(how, task.init(Seed(0)), fed, everyone, Seed(0))
+    trained, row, _, _ = one_shot(how, task.init(Seed(0)), fed, all_clients, Seed(0))
     assert row == {"a": 0, "b": 0, "c": 1, "d": 1}
     assert tree.flatten(trained.models["norm"]).max() > 1e3
     bank = tree.take(trained.models, [0, 2])

@@ -18,7 +18,7 @@ from coterie.metrics import adjusted_rand
 from coterie.models import Normalize
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
 
 
@@ -30,10 +30,10 @@ def prepared(method, fed, cohort):
 
 
 @BOTH
-def test_round_0_trains_the_clusters_of_one_shot_only(kind, tiny, cohort, step, bank):
+def test_round_0_trains_the_clusters_of_one_shot_only(backend, tiny, cohort, step, bank):
     # From 0, w = x/2 = 0, 1, 10, 11, 40; λ = 5 joins {a, b} and {c, d}, and e has no cluster. First models are the
     # means 0.5 and 10.5; half way to each x: (0.25 + 1.25)/2 and (15.25 + 16.25)/2.
-    fed = tiny(kind=kind, a=[0], b=[2], c=[20], d=[22], e=[80])
+    fed = tiny(backend=backend, a=[0], b=[2], c=[20], d=[22], e=[80])
     method = OneShotIFCA(step(0.5), distance="l2", threshold=5.0, init_steps=1)
     out = prepared(method, fed, cohort)
     assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}

@@ -14,15 +14,15 @@ from coterie.methods.fedavg import FedAvg
 from coterie.methods.oracle import Oracle
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
 @BOTH
-def test_each_true_cluster_moves_to_the_mean_of_its_own_clients(kind, tiny, cohort, bank, step):
+def test_each_true_cluster_moves_to_the_mean_of_its_own_clients(backend, tiny, cohort, bank, step):
     # Steps of rate ½ from 1 and 8: a 1 → 0.5 (x = 0); b 8 → 9 (x = 10); c 8 → 10 (x = 12, two samples).
     # By samples (9 + 2·10) / 3, uniform (9 + 10) / 2.
-    fed = tiny(kind=kind, a=[0], b=[10], c=[12, 12])
+    fed = tiny(backend=backend, a=[0], b=[10], c=[12, 12])
     truth = {"a": 0, "b": 1, "c": 1}
     out = Oracle(step(0.5), truth=truth).round(bank(1, 8), fed, cohort(fed), Seed(0))
     np.testing.assert_allclose(out.state["w"], [0.5, 29 / 3], rtol=1e-6)
@@ -33,8 +33,8 @@ def test_each_true_cluster_moves_to_the_mean_of_its_own_clients(kind, tiny, coho
 
 
 @BOTH
-def test_it_is_fedavg_in_each_true_cluster_to_the_bit(kind, blobs):
-    fed, truth = blobs(kind=kind)
+def test_it_is_fedavg_in_each_true_cluster_to_the_bit(backend, blobs):
+    fed, truth = blobs(backend=backend)
     oracle, plain, root = Oracle(LOCAL, truth=truth), FedAvg(LOCAL), Seed(0)
     models = oracle.start(fed.task, root)
     separate = [plain.start(fed.task, root) for _ in range(2)]
@@ -54,8 +54,8 @@ def test_it_is_fedavg_in_each_true_cluster_to_the_bit(kind, blobs):
 
 @BOTH
 @pytest.mark.parametrize("weights", ["samples", "uniform"])
-def test_with_one_true_cluster_it_is_fedavg_to_the_bit(kind, weights, blobs, run_rounds):
-    fed, truth = blobs(kind=kind)
+def test_with_one_true_cluster_it_is_fedavg_to_the_bit(backend, weights, blobs, run_rounds):
+    fed, truth = blobs(backend=backend)
     one, rounds = run_rounds(Oracle(LOCAL, weights=weights, truth=dict.fromkeys(truth, 0)), fed, 3, 5, stragglers=2)
     plain, plain_rounds = run_rounds(FedAvg(LOCAL, weights=weights), fed, 3, 5, stragglers=2)
     assert tree.same(tree.row(one, 0), plain)

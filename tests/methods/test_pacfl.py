@@ -19,7 +19,7 @@ from coterie.metrics import adjusted_rand
 from coterie.models import Normalize
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
@@ -28,11 +28,11 @@ def at(*degrees):
     return np.stack([np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))], axis=1).astype(np.float32)
 
 
-def lines(kind="sequential", **clients):
+def lines(backend="sequential", **clients):
     """`lines(a=[10])`: each client has one class, whose examples lie on a line at this angle, one example an angle."""
     arrays = {name: (at(*degrees), np.zeros(len(degrees), int)) for name, degrees in clients.items()}
     images = data.from_arrays(arrays, test={}, classes=2)
-    make = {"sequential": sequential, "vectorized": vectorized}[kind]
+    make = {"sequential": sequential, "vectorized": vectorized}[backend]
     return make(images, models.mclr((2,), 2))
 
 
@@ -40,9 +40,9 @@ def lines(kind="sequential", **clients):
 
 
 @BOTH
-def test_clusters_are_formed_by_angles(kind, run_rounds):
+def test_clusters_are_formed_by_angles(backend, run_rounds):
     # Lines at 0°, 8°, 50°, 60°: with average linkage 8 and 10 merge, and then 51 = (50 + 60 + 42 + 52)/4.
-    fed = lines(kind, a=[0], b=[8], c=[50], d=[60])
+    fed = lines(backend, a=[0], b=[8], c=[50], d=[60])
     for threshold, labels in ((7.0, [0, 1, 2, 3]), (9.0, [0, 0, 1, 2]), (50.0, [0, 0, 1, 1]), (51.1, [0, 0, 0, 0])):
         state, rounds = run_rounds(PACFL(threshold=threshold), fed, 0)
         assert dict(state.assignment) == dict(zip("abcd", labels, strict=True))
@@ -121,8 +121,8 @@ def test_the_number_of_clusters_is_found_and_is_one_for_identically_distributed_
 
 
 @BOTH
-def test_one_cluster_is_fedavg_to_the_bit(kind, blobs, run_rounds):
-    fed, _ = blobs(kind=kind)
+def test_one_cluster_is_fedavg_to_the_bit(backend, blobs, run_rounds):
+    fed, _ = blobs(backend=backend)
     mine, rounds = run_rounds(PACFL(LOCAL, threshold=90.0), fed, 3, size=5, stragglers=1)
     theirs, others = run_rounds(FedAvg(LOCAL), fed, 3, size=5, stragglers=1)
     assert tree.same(tree.row(mine.bank, 0), theirs)

@@ -16,7 +16,7 @@ from coterie.methods.fedavg import FedAvg
 from coterie.methods.per_fedavg import PerFedAvg, hessian_times
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 VARIANTS = pytest.mark.parametrize("variant", ["fo", "hf"])
 
 
@@ -26,7 +26,7 @@ def w(value):
 
 @pytest.fixture(scope="session")
 def lines():
-    """`lines(kind, a=(2, 6, 1))`: linear regression; a has one sample of input 2 and target 6.
+    """`lines(backend, a=(2, 6, 1))`: linear regression; a has one sample of input 2 and target 6.
 
     f_k(w) = ½ (2w - 6)² = ½ a (w - c)² with a = 2² and c = 6/2.
     """
@@ -34,11 +34,11 @@ def lines():
         lambda key: {"w": jax.random.normal(key)}, lambda params, x: x[:, 0] * params["w"], (1,), None, name="line"
     )
 
-    def make(kind, **clients):
+    def make(backend, **clients):
         held = {
             name: (np.full((n, 1), x, np.float32), np.full(n, y, np.float32)) for name, (x, y, n) in clients.items()
         }
-        federation = {"sequential": sequential, "vectorized": vectorized}[kind]
+        federation = {"sequential": sequential, "vectorized": vectorized}[backend]
         return federation(data.from_arrays(held, test={}, classes=None), task)
 
     return make
@@ -64,8 +64,8 @@ def lines():
         ("hf", "uniform", (3.56 + 2.975) / 2),
     ],
 )
-def test_one_step_by_hand(kind, batch, variant, weights, expected, lines, cohort):
-    fed = lines(kind, p=(2, 6, 1), q=(1, 0, 3))
+def test_one_step_by_hand(backend, batch, variant, weights, expected, lines, cohort):
+    fed = lines(backend, p=(2, 6, 1), q=(1, 0, 3))
     local = LocalSGD(steps=1, batch_size=batch, learning_rate=0.1)
     method = PerFedAvg(local, variant=variant, beta=0.5, delta=0.01, weights=weights)
     out = method.round(w(5), fed, cohort(fed), Seed(0))
@@ -88,7 +88,7 @@ def test_hessian_free_is_the_exact_gradient_of_the_objective_on_quadratics(a, c,
 
 def test_hessian_free_is_the_gradient_of_the_objective_on_images(blobs, cohort):
     # With all samples in each batch, a step of β = 1 is -∇ f(w - α ∇f(w)), which JAX differentiates exactly.
-    fed, _ = blobs(kind="sequential")
+    fed, _ = blobs(backend="sequential")
     images = data.load("blobs", clients=12, clusters=2, samples=50, seed=0)
     task, (x, y), alpha = fed.task, images.examples("00"), 0.5
     start = task.init(Seed(0))
@@ -164,11 +164,11 @@ def test_a_vectorized_cohort_takes_the_same_batches(variant, options, tiny, coho
     check_batches(tiny, cohort, variant, 1300, options, "vectorized")
 
 
-def check_batches(tiny, cohort, variant, n, options, kind):
+def check_batches(tiny, cohort, variant, n, options, backend):
     held = Seed(9).fold("held").uniform(n) * 10
     local = LocalSGD(learning_rate=0.25, **options)
     method = PerFedAvg(local, variant=variant, beta=0.5, delta=0.125)
-    fed = tiny(kind=kind, a=held)
+    fed = tiny(backend=backend, a=held)
     passes = options.get("epochs") or options["steps"]  # not all of them are needed
     order = Seed(4).fold("batches", "a").permutations(passes, n)
     at, loss, steps = by_hand(held, 3.0, local, method, order)
@@ -195,8 +195,8 @@ def test_a_client_without_samples_has_weight_zero(variant, tiny, cohort, step):
 
 
 @BOTH
-def test_without_an_inner_step_it_is_fedavg_with_learning_rate_beta(kind, blobs, run_rounds):
-    fed, _ = blobs(kind=kind)
+def test_without_an_inner_step_it_is_fedavg_with_learning_rate_beta(backend, blobs, run_rounds):
+    fed, _ = blobs(backend=backend)
     mine, rounds = run_rounds(
         PerFedAvg(LocalSGD(epochs=3, batch_size=0, learning_rate=0.0, lr_decay=0.9), beta=0.2), fed, 2, size=5
     )
@@ -259,15 +259,15 @@ def test_running_statistics_come_from_the_batch_at_w_tilde(cohort):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        # From 8 towards 0 with α = ½; two samples in batches of one are two steps per epoch.
+        # From 8 toward 0 with α = ½; two samples in batches of one are two steps per epoch.
         ({}, 2),
         ({"adapt_epochs": 2}, 0.5),
         ({"adapt_steps": 1}, 4),
         ({"adapt_steps": 3}, 1),
     ],
 )
-def test_all_clients_are_served_the_adapted_model(kind, options, expected, tiny):
-    fed = tiny(kind=kind, a=[0, 0], newcomer=[0, 0])
+def test_all_clients_are_served_the_adapted_model(backend, options, expected, tiny):
+    fed = tiny(backend=backend, a=[0, 0], newcomer=[0, 0])
     method = PerFedAvg(LocalSGD(epochs=7, batch_size=1, learning_rate=0.5), **options)
     placement = method.place(w(8), fed, fed.clients, Seed(0))
     assert placement.row == {"a": 0, "newcomer": 0}

@@ -24,7 +24,7 @@ from coterie.runs.build import build
 from coterie.runs.spec import Spec
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("kind", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
 
 
@@ -58,7 +58,7 @@ def from_zero(method, fed):
 
 def finish(method, fed, state=None, seed=0, among=None, until="done"):
     """Run until a stage, or until the part of a label is over; the final state and the rounds."""
-    root, everyone = Seed(seed), tuple(fed.clients if among is None else sorted(among))
+    root, all_clients = Seed(seed), tuple(fed.clients if among is None else sorted(among))
     state = method.start(fed.task, root) if state is None else state
     rounds, t, prepared = [], state.rounds, 0
     while method.stage(state) not in ("done", until):
@@ -66,7 +66,7 @@ def finish(method, fed, state=None, seed=0, among=None, until="done"):
             name, at, prepared = root.fold("prepare", prepared), -1, prepared + 1
         else:
             name, at, t = root.fold("round", t), t, t + 1
-        done = method.round(state, fed, Cohort(at, everyone, name.fold("cohort"), everyone), name)
+        done = method.round(state, fed, Cohort(at, all_clients, name.fold("cohort"), all_clients), name)
         rounds.append(done)
         state = done.state
         if done.closes and done.label == until:
@@ -85,9 +85,9 @@ def clustered(method, fed, row, bank, threshold=5.0):
 
 
 @BOTH
-def test_clients_with_close_models_form_a_cluster(kind, four, cohort, srfca):
+def test_clients_with_close_models_form_a_cluster(backend, four, cohort, srfca):
     # l2 of 0, 1, 10, 11: components join at 1, 1 and 9, and the gap's middle is 5.
-    fed, method = four(kind=kind), srfca(distance="l2")
+    fed, method = four(backend=backend), srfca(distance="l2")
     out = method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
     assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
     assert out.state.trained.models["w"].tolist() == [0, 1, 10, 11]
@@ -97,10 +97,10 @@ def test_clients_with_close_models_form_a_cluster(kind, four, cohort, srfca):
 
 
 @BOTH
-def test_cross_losses_compare_each_model_on_the_other_clients_examples(kind, four, cohort, srfca):
+def test_cross_losses_compare_each_model_on_the_other_clients_examples(backend, four, cohort, srfca):
     # f_a(w_b) = ½(1 - 0)², f_b(w_a) = ½(0 - 2)²: (0.5 + 2)/2 = 1.25. c and d: (40.5 + 72)/2 = 56.25.
     # a and c: (50 + 200)/2 = 125. b and c: (32 + 180.5)/2 = 106.25, the nearest across.
-    fed, method = four(kind=kind), srfca(threshold=80.0)
+    fed, method = four(backend=backend), srfca(threshold=80.0)
     out = method.round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
     D = out.evidence["distances"]
     assert [D[0, 1], D[2, 3], D[0, 2], D[1, 2]] == [1.25, 56.25, 125, 106.25]
@@ -150,9 +150,9 @@ def test_a_client_without_a_cluster_joins_one_in_recluster(tiny, cohort, srfca):
 
 @BOTH
 @pytest.mark.parametrize("mode", ["models", "gradients"])
-def test_a_cluster_moves_to_the_trimmed_mean_of_its_members(kind, mode, tiny, cohort, srfca):
+def test_a_cluster_moves_to_the_trimmed_mean_of_its_members(backend, mode, tiny, cohort, srfca):
     # Models 1, 2, 3, 4, 100; gradients -2, -4, -6, -8, -200, of which half a step: β = 0.2 drops one at each end → 3.
-    fed = tiny(kind=kind, a=[2], b=[4], c=[6], d=[8], e=[200])
+    fed = tiny(backend=backend, a=[2], b=[4], c=[6], d=[8], e=[200])
     for beta, expected in ((0.2, 3), (0.0, 22)):
         method = srfca(threshold=math.inf, mode=mode, beta=beta)
         _, rounds = finish(method, fed, from_zero(method, fed))
@@ -222,11 +222,11 @@ def test_stragglers_take_part_in_fedprox_only(four, cohort, srfca):
 
 
 @BOTH
-def test_clients_move_to_the_nearest_cluster(kind, four, cohort, srfca, bank):
+def test_clients_move_to_the_nearest_cluster(backend, four, cohort, srfca, bank):
     # C_0 has b and c exchanged. With l2, w = 0, 1, 10, 11 to ω = 0 and 10. With cross losses, b to cluster 0,
     # {a, c}: f_0(w_b) = (½·1² + ½·19²)/2 = 90.5, f_b(ω_0) = 2; to 1 = {b, d}: f_1(w_b) = (0.5 + 220.5)/2 = 110.5,
     # f_b(ω_1) = 32: it goes to 0.
-    fed = four(kind=kind)
+    fed = four(backend=backend)
     for distance in ("l2", "cross"):
         method = srfca(distance=distance)
         state = clustered(method, fed, {"a": 0, "b": 1, "c": 0, "d": 1}, bank(0, 10))
@@ -456,8 +456,8 @@ def test_a_newcomer_trains_alone_and_joins_the_nearest_cluster(distance, tiny, s
 
 
 @BOTH
-def test_one_cluster_is_global_to_the_bit(kind, blobs, run_rounds):
-    fed, _ = blobs(kind=kind)
+def test_one_cluster_is_global_to_the_bit(backend, blobs, run_rounds):
+    fed, _ = blobs(backend=backend)
     method = SRFCA(LOCAL, threshold=math.inf, init_steps=5, members=0, beta=0.0, refines=1, rounds=3)
     mine, rounds = finish(method, fed)
     theirs, others = run_rounds(Global(LOCAL), fed, 3)

@@ -41,9 +41,9 @@ def test_a_cluster_trains_on_rest_and_is_validated_on_held(blobs, cohort):
 def test_clusters_train_independently(blobs, cohort):
     fed, _ = blobs(clients=6)
     a, b, c, d, e, f = fed.clients
-    everyone = cohort(fed, -1)
-    alone = TRIAL.validate([[b, e]], fed, everyone, Seed(0))
-    among = TRIAL.validate([[a, c], [b, e], [d], [f]], fed, everyone, Seed(0))
+    all_clients = cohort(fed, -1)
+    alone = TRIAL.validate([[b, e]], fed, all_clients, Seed(0))
+    among = TRIAL.validate([[a, c], [b, e], [d], [f]], fed, all_clients, Seed(0))
     assert set(among) == set(fed.clients)
     assert {client: among[client] for client in (b, e)} == alone
 
