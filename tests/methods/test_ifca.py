@@ -400,7 +400,7 @@ def test_every_restart_is_balanced(tiny, run_rounds, step):
 def test_initial_models_that_cannot_be_balanced_are_an_error(tiny, run_rounds, step):
     # Clients with the same data choose the same model.
     fed = tiny(a=[3], b=[3])
-    with pytest.raises(SpecError, match=r"100 starts .* a share of 0\.4; lower method\.balanced_share"):
+    with pytest.raises(SpecError, match=r"100 sets of .* a share of 0\.4 of the clients; lower method\.balanced_share"):
         run_rounds(IFCA(step(0.5), clusters=2, balanced_share=0.4), fed, 0)
 
 
