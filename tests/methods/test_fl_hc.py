@@ -295,7 +295,7 @@ def test_clients_without_examples_are_not_clustered(tiny, cohort, clustered):
     [
         ({"warm_rounds": -1}, "warm_rounds must be at least 0, got -1"),
         ({"warm_rounds": 5}, "warm_rounds of flhc must be less than run.rounds, 5, for clusters to be trained, got 5"),
-        ({"clusters": -1}, "clusters must be at least 0"),
+        ({"clusters": 0}, "clusters must be at least 1, got 0"),
         ({"max_clusters": 0}, "max_clusters must be at least 1"),
         ({"threshold": -1.0}, "threshold must be at least 0, got -1.0"),
         ({"threshold": "widest"}, "threshold must be a number of at least 0 or 'auto', got 'widest'"),

@@ -89,7 +89,7 @@ class FLHC:
         linkage: Distance between clusters: mean, largest or smallest of their pairs; `ward` with L2 only.
         threshold: λ: clusters up to this distance are merged; `auto`: the number of clusters is chosen by the eigengap.
         threshold_quantile: Above 0: λ is this quantile of all pairwise distances.
-        clusters: Above 0: the number of clusters, instead of λ.
+        clusters: Number of clusters, instead of λ; `auto`: found by `threshold` or `threshold_quantile`.
         max_clusters: With `auto`: the largest number of clusters to consider.
         weights: Client weight: number of samples, or uniform.
         rounds: T, number of rounds of the run.
@@ -101,7 +101,7 @@ class FLHC:
     linkage: Literal["average", "complete", "single", "ward"] = "average"
     threshold: Annotated[float, Bound(at_least=0, infinite=True)] | Literal["auto"] = "auto"
     threshold_quantile: Annotated[float, Bound(at_least=0, at_most=1)] = 0.0
-    clusters: Annotated[int, Bound(at_least=0)] = 0
+    clusters: Annotated[int, Bound(at_least=1)] | Literal["auto"] = "auto"
     max_clusters: Annotated[int, Bound(at_least=1)] = 10
     weights: Literal["samples", "uniform"] = "samples"
     rounds: int = from_run("rounds")
@@ -114,7 +114,7 @@ class FLHC:
                 f"method.warm_rounds of flhc must be less than run.rounds, {self.rounds}, for clusters to be trained, "
                 f"got {self.warm_rounds}; lower it or raise run.rounds"
             )
-        if (self.threshold != "auto") + (self.threshold_quantile > 0) + (self.clusters > 0) > 1:
+        if (self.threshold != "auto") + (self.threshold_quantile > 0) + (self.clusters != "auto") > 1:
             raise SpecError("Give one of method.threshold, method.threshold_quantile and method.clusters, not several")
         if self.linkage == "ward" and self.metric != "l2":
             raise SpecError(f"method.linkage 'ward' needs method.metric 'l2', got {self.metric!r}")
@@ -174,13 +174,14 @@ class FLHC:
         """The cluster of each client, and the evidence for the record."""
         if len(distances) == 1:
             return np.zeros(1, np.int64), {}
-        if self.threshold_quantile or not (self.clusters or self.threshold == "auto"):
+        if self.threshold_quantile or (self.clusters == "auto" and self.threshold != "auto"):
             share = self.threshold_quantile
             threshold = pairwise_quantile(distances, share) if share else float(self.threshold)
             labels = agglomerative(distances, threshold=threshold, linkage=self.linkage)
             return labels, {"distances": distances, "threshold": threshold}
-        k, scores = self.clusters, dict[int, float]()
-        if not k:
+        if self.clusters != "auto":
+            k, scores = self.clusters, dict[int, float]()
+        else:
             k, scores = choose_n_clusters(
                 distances, self.max_clusters, "eigengap", seed=seed.fold("auto"), kind="distances"
             )
