@@ -3,7 +3,7 @@
 app.py             all commands with their help texts and examples
 flags.py           flags that several commands share, and the spec that they make
 run.py compare.py estimate.py export.py pni.py suggest_threshold.py
-listing.py data.py lists of methods, models and data sets, and a page about one of them
+listing.py         lists of methods, data sets and models, and a page about one of them
 output.py          tables, JSON and number formats
 progress.py        progress display on stderr
 error_handling.py  exceptions to error messages and exit codes

@@ -50,9 +50,9 @@ class ProgressDisplay:
         )
         self._progress.start()
         self._task = self._progress.add_task(self._waiting, total=None, note="")
-        from coterie.data.progress import watched
+        from coterie.data.cache_writing import report_progress_to
 
-        self._stack.enter_context(watched(self.download))
+        self._stack.enter_context(report_progress_to(self.download))
         return self
 
     def __exit__(

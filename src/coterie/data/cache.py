@@ -32,9 +32,8 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.data import files
+from coterie.data.cache_writing import exclusive, remove_stale, report_progress
 from coterie.data.federated import aligned
-from coterie.data.locks import exclusive, remove_stale
-from coterie.data.progress import report
 from coterie.errors import DataError
 from coterie.types import Array
 
@@ -208,7 +207,7 @@ def _generate(
                 xs.add(x)
                 ys.add(y)
                 done += len(y)
-                report(f"generating {folder.name.rpartition('-')[0]}", 4 * done * (x.shape[1] + 1), needed)
+                report_progress(f"generating {folder.name.rpartition('-')[0]}", 4 * done * (x.shape[1] + 1), needed)
         _finish(work, folder, key, {"x": xs, "y": ys})
     except OSError as fault:
         raise DataError(f"{folder.name} cannot be written to {folder.parent}: {fault}") from fault
@@ -305,7 +304,7 @@ def _digest(path: Path, name: str) -> str:
             digest.update(piece)
             done += len(piece)
             if total > _REPORTED:
-                report(f"checking {name}", done, total)
+                report_progress(f"checking {name}", done, total)
     return digest.hexdigest()
 
 

@@ -2,7 +2,7 @@
 
 A broken download continues where it stopped as long as each attempt makes progress. If the server does not support
 ranges, it starts again. A partial file is kept for the next call, unless there is no checksum to tell whether both
-parts belong to the same file. One process at a time downloads a file (`locks`); progress goes to `progress`.
+parts belong to the same file. One process at a time downloads a file (see `cache_writing`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from coterie.data.cache_writing import exclusive, remove_stale, report_progress
 from coterie.data.catalog import Download
-from coterie.data.locks import exclusive, remove_stale
-from coterie.data.progress import report
 from coterie.errors import DataError
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ def _transfer(address: str, stream: BinaryIO, name: str) -> None:
             for chunk in response.raw.stream(_CHUNK, decode_content=False):
                 _write(stream, chunk, name)
                 received += len(chunk)
-                report(f"downloading {name}", start + received, total)
+                report_progress(f"downloading {name}", start + received, total)
     except requests.exceptions.Timeout as error:
         raise _Failed("no answer in time", retry=received > 0) from error
     except requests.exceptions.ConnectionError as error:
@@ -152,7 +151,7 @@ def _transfer(address: str, stream: BinaryIO, name: str) -> None:
         raise _Failed(reason, retry=received > 0)
     if start + received == 0:
         raise _Failed("the file there is empty")
-    report(f"downloading {name}", start + received, start + received)
+    report_progress(f"downloading {name}", start + received, start + received)
 
 
 def _begin(response: Response, stream: BinaryIO, start: int) -> tuple[int, int | None]:

@@ -10,11 +10,11 @@ import numpy as np
 from coterie import tree
 from coterie.aggregation import Aggregation
 from coterie.clients.schema import Model, Schema, Values
-from coterie.federation.checks import check_mean, reply_problem
 from coterie.federation.messages import Answer, ReplyBatch, Request, take
 from coterie.federation.protocol import Mean, means_of
 from coterie.federation.reduce import Reduction, reduction
 from coterie.federation.replies import Replies
+from coterie.federation.schema_checks import check_mean, reply_problem
 from coterie.models import Task
 from coterie.types import Array, ClientId, Params
 

@@ -13,10 +13,10 @@ from coterie.client_map import ClientMap
 from coterie.clients.schema import Settings
 from coterie.clients.work import Work
 from coterie.errors import SpecError, unknown
-from coterie.federation.checks import check_sent, some
 from coterie.federation.cohort import Cohort
 from coterie.federation.messages import Request
 from coterie.federation.protocol import Adapt, Cached, PerClient
+from coterie.federation.schema_checks import check_sent, some
 from coterie.federation.server_state import ServerState
 from coterie.federation.traffic import HASH_BYTES
 from coterie.models import Task

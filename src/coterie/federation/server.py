@@ -18,13 +18,13 @@ import numpy as np
 from coterie.aggregation import Aggregation
 from coterie.clients.work import Work
 from coterie.errors import Diverged, TooFewReplies
-from coterie.federation.checks import some
 from coterie.federation.cohort import Cohort
 from coterie.federation.collect import NOT_FINITE, PLAIN, ReplyCollector
 from coterie.federation.messages import MISSING, ReplyBatch, Request
 from coterie.federation.prepare import Preparation
 from coterie.federation.protocol import Adapt, Mean
 from coterie.federation.replies import Replies
+from coterie.federation.schema_checks import some
 from coterie.federation.server_state import ServerState
 from coterie.federation.traffic import Traffic
 from coterie.federation.transport import Transport, send
