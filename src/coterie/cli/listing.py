@@ -102,7 +102,7 @@ def models(
     builder = _BUILDERS[name]
     hints, descriptions = typing.get_type_hints(builder), doc_entries(Task, "Attributes") | doc_entries(builder, "Args")
     hints["normalize"] = Scaling
-    descriptions["normalize"] = "How stored inputs are scaled before the model gets them."
+    descriptions["normalize"] = "Normalization of the inputs."
     settings = [
         setting(f"model.{key}", hints[key], default, descriptions.get(key, "")) for key, default in defaults.items()
     ]
@@ -138,7 +138,7 @@ def data(
 
 
 def _method_options(name: str, settings: Sequence[str] | None) -> dict[str, object]:
-    """The settings of a method from `--set` texts, checked and converted; only those that were given."""
+    """The settings of a method given with `--set`, checked and converted."""
     from coterie.errors import SpecError
     from coterie.runs.resolve import fill_defaults
     from coterie.runs.spec import Spec
@@ -166,7 +166,7 @@ def own_settings(name: str) -> list[Setting]:
 
 
 def shared_settings() -> list[Setting]:
-    """The settings that all methods share: the sections of a spec that have no name, such as `local` and `run`."""
+    """The settings that all methods share: those of the sections `local`, `run` and so on."""
     from coterie.runs.spec import SECTIONS, Named, Spec
 
     parts = {section: getattr(Spec(), section) for section in SECTIONS}
@@ -257,10 +257,10 @@ def _data_facts(name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting as it is shown.
+    """A setting, as shown on a page.
 
     Attributes:
-        key: Name, as `--set` takes it.
+        key: Name, as in `--set`.
         default: Default value.
         type: Allowed values, in words.
         means: Description.
@@ -274,17 +274,17 @@ class Setting:
 
 @dataclass(frozen=True)
 class About:
-    """A method, data set or model as it is shown.
+    """The content of a page about a method, data set or model.
 
     Attributes:
         kind: "method", "data set" or "model".
-        name: Name in specs.
+        name: Name in a spec.
         text: Description.
         settings: Own settings.
-        shared: Settings that it shares with all others of its kind.
+        shared: Settings that all methods share.
         costs: Traffic and what the server sees, in sentences.
         card: Traffic and what the server sees, as data.
-        holds: Properties of the data, if they were loaded.
+        holds: Properties of the data, such as the number of clients, if they were loaded.
     """
 
     kind: str
@@ -312,7 +312,7 @@ def page(about: About, *, as_json: bool, holds: Mapping[str, str] | None = None,
     """Print everything about one method, data set or model.
 
     Args:
-        about: What to print.
+        about: Content of the page.
         as_json: Print it as JSON.
         holds: Properties of the data, in words.
         measured_with: Settings with which traffic was measured, other than the defaults.
@@ -349,14 +349,14 @@ def _default_text(value: object) -> str:
 
 
 def setting(key: str, kind: object, default: object, means: str) -> Setting:
-    """A setting from its type hint and default."""
+    """Create a setting from its type hint and default."""
     if default is inspect.Parameter.empty:
         default = "required"
     return Setting(key, list(default) if isinstance(default, tuple) else default, type_text(kind), means)
 
 
 def type_text(kind: object) -> str:
-    """A type hint in words."""
+    """A type hint as text for users, such as "whole number"."""
     origin, inside = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         return type_text(inside[0])

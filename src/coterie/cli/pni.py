@@ -1,4 +1,4 @@
-"""coterie pni: how different the clients' data are, before training."""
+"""coterie pni: measure how different the clients' data are, before training."""
 
 from __future__ import annotations
 

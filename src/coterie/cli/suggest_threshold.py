@@ -1,4 +1,4 @@
-"""coterie suggest-threshold: a threshold λ for SR-FCA and ONE_SHOT-IFCA, from the distances between clients."""
+"""coterie suggest-threshold: suggest a threshold λ for SR-FCA and ONE_SHOT-IFCA from distances between clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coterie.cli.progress import ProgressDisplay
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: Length of the longest bar, in columns.
+#: Length of the longest bar of the histogram, in characters.
 _WIDTH = 40
 
 

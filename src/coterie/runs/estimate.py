@@ -1,4 +1,4 @@
-"""`estimate`: time, traffic and memory of a run, extrapolated from its first rounds.
+"""`estimate` extrapolates time, traffic and memory of a run from its first rounds.
 
 Preparation steps that come between later rounds, as in FL+HC and SR-FCA, are not included.
 """
@@ -20,7 +20,7 @@ TRIED = 4
 
 
 class _Clock:
-    """Measures laps without compilation time, which is summed up in `compiled`."""
+    """Stopwatch that excludes compilation time from laps and adds it up in `compiled`."""
 
     def __init__(self) -> None:
         self.compiled = 0.0

@@ -1,4 +1,4 @@
-"""The run loop: run steps, evaluate, record, save checkpoints. `run` and `resume` are its entry points."""
+"""`run` and `resume`: the loop that runs steps, evaluates, writes the record and saves checkpoints."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ class _Loop:
         self._snapshot = self._save()
 
     def run(self) -> RunRecord:
-        """Run to the end; a run that is interrupted or diverges keeps its record so far."""
-        # Overflows are found by the checks of replies and states, whose errors name the clients.
+        """Run to the end. If the run is interrupted or diverges, the record up to that step is kept."""
+        # No NumPy warnings on overflow: replies and states are checked, and those errors name the clients.
         with np.errstate(over="ignore", invalid="ignore"):
             return self._run()
 
@@ -137,7 +137,7 @@ class _Loop:
     def _record(self, step: Step[Any]) -> None:
         session, settings = self._built.session, self._built.spec.run
         self._seconds["training"] += step.waiting
-        # Time not spent waiting for clients is the server's own: clustering, averaging.
+        # The rest of the time is the server's: clustering, averaging.
         self._seconds["clustering"] += max(0.0, step.seconds - step.waiting)
         row = figures.step_row(step, self._built.truth)
         if step.newcomers is not None:

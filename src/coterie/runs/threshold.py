@@ -1,4 +1,4 @@
-"""A distance threshold for ONE_SHOT, chosen from the data: all clients train alone once and are compared in pairs."""
+"""Suggests a distance threshold for SR-FCA's ONE_SHOT step: clients train alone, then all pairs are compared."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from coterie.runs.spec import Named, Spec
 from coterie.runs.summary import against
 from coterie.types import Array, ClientId
 
-#: Number of bars of the histogram.
+#: Number of bins of the histogram.
 BARS = 20
 
-#: Method that the threshold is for, if the method of the spec does not start with ONE_SHOT.
+#: Method for which a threshold is suggested if the method of the spec does not start with ONE_SHOT.
 DEFAULT_METHOD = "srfca"
 
 
 def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> JsonObject:
-    """Suggest a threshold λ in the widest gap of the distances.
+    """Suggest a threshold λ in the widest gap between distances.
 
     Args:
         spec: Data, model and local training. If its method starts with ONE_SHOT, the settings of ONE_SHOT are used,
             except the threshold.
-        on_step: Called with a text before each step.
+        on_step: Called with a description before each step.
 
     Returns:
         The threshold, the clusters that it gives, and the histogram of all distances.
@@ -73,7 +73,7 @@ def begins(spec: Spec) -> bool:
 
 
 def shorter(value: float, low: float, high: float) -> float:
-    """Round a value in a gap to as few digits as possible, at least three, so that it stays in the gap."""
+    """Round a value to the fewest digits, but at least three, with which it stays in the gap."""
     for digits in range(3, 17):
         short = float(f"{value:.{digits}g}")
         if low <= short < high:
