@@ -168,7 +168,7 @@ MethodName = Annotated[
         metavar="NAME", show_default=False, autocompletion=_method_names, help="Method to show; default: list all."
     ),
 ]
-DataHere = Annotated[
+RequiredData = Annotated[
     str,
     typer.Argument(
         metavar="DATA",

@@ -46,9 +46,9 @@ def suggest_threshold(
     (method.init_steps, local.learning_rate).
     """
     with ProgressDisplay(silent=quiet) as progress:
-        from coterie.runs.threshold import DEFAULT_METHOD, begins, suggest
+        from coterie.runs.threshold import DEFAULT_METHOD, starts_with_one_shot, suggest
 
-        method = None if begins(flags.base_spec(spec)) else DEFAULT_METHOD
+        method = None if starts_with_one_shot(flags.base_spec(spec)) else DEFAULT_METHOD
         given = flags.values(
             data=data,
             method=method,

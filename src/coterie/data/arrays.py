@@ -44,7 +44,7 @@ def from_arrays(
 
     Args:
         clients: id → (x, y), split into training and test examples; or id → (x, y, x_test, y_test), used as given.
-        test: id → (x, y), test examples. If given, no examples are split, and clients missing here have no test examples.
+        test: id → (x, y), test examples. If given, no examples are split; clients missing here have no test examples.
         name: Name of the data.
         test_share: Fraction of a client's examples used for testing, after a shuffle, if no test examples are given.
         seed: Random seed of the shuffle and of the validation split.

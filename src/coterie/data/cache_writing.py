@@ -51,7 +51,7 @@ def remove_stale(partial: Iterable[Path]) -> None:
 
 
 def _acquire(final: Path, held: contextlib.ExitStack) -> bool:
-    """Take the lock of an entry until `held` is closed. Returns False if there are no locks or waiting takes too long."""
+    """Take the lock of an entry until `held` is closed. Returns False without locks, or after waiting too long."""
     import filelock
 
     end, waited = time.monotonic() + _PATIENCE, False

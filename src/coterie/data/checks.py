@@ -53,7 +53,7 @@ def check_clusters(clients: int, clusters: int) -> None:
         raise SpecError(f"data.clients must be at least data.clusters ({clusters}), got {clients}")
 
 
-def is_text(name: str) -> bool:
+def is_utf8(name: str) -> bool:
     """Whether a name can be encoded as UTF-8; file names in other encodings cannot."""
     try:
         name.encode()
@@ -64,8 +64,8 @@ def is_text(name: str) -> bool:
 
 def check_ids(clients: Sequence[str]) -> None:
     """Check that ids are valid UTF-8, because random draws and records use them."""
-    if not is_text("".join(clients)):
-        bad = next(client for client in clients if not is_text(client))
+    if not is_utf8("".join(clients)):
+        bad = next(client for client in clients if not is_utf8(client))
         raise DataError(f"The client id {bad!a} cannot be encoded as UTF-8. Rename the client")
 
 
@@ -139,7 +139,7 @@ def label_text(label: object, classes: int) -> str:
     return f"the label is {label}; labels must be integers 0..{classes - 1}. Number the classes from 0"
 
 
-def note_targets(what: str, y: Array) -> None:
+def warn_if_targets_look_like_labels(what: str, y: Array) -> None:
     """Log a warning if regression targets look like labels: at least 90 % of them are integers."""
     odd = np.flatnonzero(y != np.floor(y))
     if len(odd) > len(y) / 10 or len(y) == 0:

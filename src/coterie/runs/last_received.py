@@ -23,7 +23,7 @@ class LastReceived:
         self._banks: dict[int, Bank] = {0: tree.stack([first])}
         self._last: dict[ClientId, tuple[int, int]] = {}  # bank and row
 
-    def note(self, bank: Bank, row: Mapping[ClientId, int]) -> None:
+    def update(self, bank: Bank, row: Mapping[ClientId, int]) -> None:
         """Record that clients received rows of a bank (client → row)."""
         number = max(self._banks) + 1
         self._banks[number] = bank

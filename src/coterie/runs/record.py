@@ -49,8 +49,8 @@ class RunRecord:
         rounds: One dict per step.
         path: The folder; None if the run was not written to disk.
         served: The models, and which client is served which model: `bank`, `row` (client → row), `input` (shape,
-            classes, normalization), `spec`, `source` of the data, `attackers` (malicious clients). Empty if the run is not
-            finished.
+            classes, normalization), `spec`, `source` of the data, `attackers` (malicious clients). Empty if the run is
+            not finished.
     """
 
     summary: JsonObject

@@ -261,7 +261,7 @@ class Session(Generic[State]):
         self._assigned.update(result.assignment)
         if self._received is not None and served is not None:
             members = set(cohort)
-            self._received.note(served, {c: row for c, row in result.assignment.items() if c in members})
+            self._received.update(served, {c: row for c, row in result.assignment.items() if c in members})
         return result, result.skipped
 
     def _shift(self) -> tuple[ClientId, ...]:

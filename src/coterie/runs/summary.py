@@ -77,7 +77,7 @@ def score_row(
     row["coverage"] = scores.coverage
     row["clusters"] = clusters(scores)
     known = {client: truth[client] for client in scores.requested} if truth else {}
-    row["truth"] = against(dict(zip(scores.clients, scores.rows.tolist(), strict=True)), known)
+    row["truth"] = cluster_agreement(dict(zip(scores.clients, scores.rows.tolist(), strict=True)), known)
     if row["truth"] is not None and assignment:
         cohort_truth = {client: truth[client] for client in assignment}
         row["truth"]["cohort_adjusted_rand"] = metrics.adjusted_rand(assignment, cohort_truth)
@@ -119,7 +119,7 @@ def clusters(scores: Scores) -> JsonObject:
     }
 
 
-def against(found: Mapping[ClientId, int], truth: Mapping[ClientId, int]) -> JsonObject | None:
+def cluster_agreement(found: Mapping[ClientId, int], truth: Mapping[ClientId, int]) -> JsonObject | None:
     """Agreement of found and true clusters; None if either is not known.
 
     Args:

@@ -14,7 +14,7 @@ from coterie.runs.build import build
 from coterie.runs.record import JsonObject
 from coterie.runs.resolve import fill_defaults
 from coterie.runs.spec import Named, Spec
-from coterie.runs.summary import against
+from coterie.runs.summary import cluster_agreement
 from coterie.types import Array, ClientId
 
 #: Number of bins of the histogram.
@@ -35,7 +35,9 @@ def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> J
     Returns:
         The threshold, the clusters that it gives, and the histogram of all distances.
     """
-    given = fill_defaults(spec if begins(spec) else dataclasses.replace(spec, method=Named(DEFAULT_METHOD)))
+    given = fill_defaults(
+        spec if starts_with_one_shot(spec) else dataclasses.replace(spec, method=Named(DEFAULT_METHOD))
+    )
     names = settings_of(OneShot)
     options = {key: value for key, value in given.method.options.items() if key in names} | {"threshold": "gap"}
     # Only ONE_SHOT is run: other settings of the method do not matter, nor the number of rounds.
@@ -58,21 +60,21 @@ def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> J
         "method": given.method.name,
         "clients": len(shown["clients"]),
         "distance": options["distance"],
-        "threshold": shorter(gap.threshold, gap.low, gap.high),
+        "threshold": round_within_gap(gap.threshold, gap.low, gap.high),
         "gap": {"low": gap.low, "high": gap.high},
         "clusters": clusters,
         "unassigned": sorted(set(shown["clients"]) - set(placed)),
-        "truth": against(placed, built.truth),
+        "truth": cluster_agreement(placed, built.truth),
         **_spread(distances),
     }
 
 
-def begins(spec: Spec) -> bool:
+def starts_with_one_shot(spec: Spec) -> bool:
     """Whether the method of a spec starts with ONE_SHOT."""
     return issubclass(method_class(spec.method.name), OneShot)
 
 
-def shorter(value: float, low: float, high: float) -> float:
+def round_within_gap(value: float, low: float, high: float) -> float:
     """Round a value to the fewest digits, but at least three, with which it stays in the gap."""
     for digits in range(3, 17):
         short = float(f"{value:.{digits}g}")

@@ -2,8 +2,8 @@
 
 Only index lists and transforms change, never the stored examples. The swaps follow FlexCFL (Duan et al., "Flexible
 Clustered Federated Learning for Client-Level Data Distribution Shift", section on simulated shifts): the candidates are
-put in random order, the i-th and the i-th from the end form a pair, and each pair swaps with the given probability. After a
-swap of all examples, the true clusters are swapped as well. A pair that has nothing to exchange is skipped. Departure:
+put in random order, the i-th and the i-th from the end form a pair, and each pair swaps with the given probability.
+Clients that swap all examples also swap their true clusters. A pair that has nothing to exchange is skipped. Departure:
 the published code also skips all later pairs of that round.
 """
 
