@@ -180,7 +180,7 @@ def test_a_wrong_range_is_not_appended(file, server, tmp_path):
                     )
                 }
             ),
-            "the server sent a page instead of the file",
+            "the server sent a web page instead of the file",
         ),
         (
             lambda server: server.answers.update({"/a.gz": lambda request, _: request.send_error(503)}),

@@ -102,7 +102,10 @@ def models(
     builder = _BUILDERS[name]
     hints, descriptions = typing.get_type_hints(builder), doc_entries(Task, "Attributes") | doc_entries(builder, "Args")
     hints["normalize"] = Scaling
-    descriptions["normalize"] = "Normalization of the inputs."
+    descriptions["normalize"] = (
+        "Normalization of inputs. auto: as published with the data set, otherwise unit for integers and none for "
+        "floats; none: unchanged; unit: divided by the largest magnitude; standard: mean 0 and deviation 1 per feature."
+    )
     settings = [
         setting(f"model.{key}", hints[key], default, descriptions.get(key, "")) for key, default in defaults.items()
     ]

@@ -56,8 +56,8 @@ class RunSettings:
         target: Target accuracy; rounds and bytes until it is reached are reported. 0: no target.
         newcomers: Fraction of clients that join later.
         newcomers_join: Rounds in which newcomers join, in equal parts; empty: after half of the rounds.
-        eval_model: Model for the evaluation of a client: group, the current model of its cluster; or last_received, the
-            model that it last received for training, as in FlexCFL's published code.
+        eval_model: Model with which a client is evaluated: group, the current model of its cluster; or last_received,
+            the model that it last received for training, as in FlexCFL's published code.
     """
 
     rounds: Annotated[int, Bound(at_least=1)] = 50
