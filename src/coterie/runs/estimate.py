@@ -16,7 +16,7 @@ from coterie.runs.summary import peak_rss_bytes
 from coterie.seeds import Seed
 
 #: Number of rounds that are run; the first two include compilation.
-TRIED = 4
+TRIAL_ROUNDS = 4
 
 
 class _Clock:
@@ -46,7 +46,7 @@ def estimate(spec: SpecLike | None = None) -> JsonObject:
     session, settings = built.session, built.spec.run
     set_up = clock.lap()
     preparing, spent = 0.0, []
-    for step in session.steps(min(TRIED, settings.rounds)):
+    for step in session.steps(min(TRIAL_ROUNDS, settings.rounds)):
         if step.stage == "prepare":
             preparing += clock.lap()
         else:

@@ -89,7 +89,7 @@ def resume(
 
 
 class _Loop:
-    """One run."""
+    """Runs the steps of a built run, evaluates, and writes the record."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class _Loop:
             self._finish("diverged", str(fault))
             if self._writer is None:
                 raise
-            raise Diverged(f"{fault}\nThe record up to then is in {self._writer.path}") from fault
+            raise Diverged(f"{fault}\nThe record of the steps before is in {self._writer.path}") from fault
 
     def _record(self, step: Step[Any]) -> None:
         session, settings = self._built.session, self._built.spec.run

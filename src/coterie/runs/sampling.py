@@ -20,8 +20,9 @@ class Sampler:
         clients: Clients to draw from, sorted.
         size: Clients per round.
         seed: Random seed of the run.
-        kind: `uniform`; `sweep`: every client once in the order of ids, then uniform; `availability`: each client is
-            available with its own probability, and the cohort is drawn from the available ones.
+        kind: `uniform`; `sweep`: every client once in the order of ids, the last of these cohorts filled up from the
+            beginning, then uniform; `availability`: each client is available with its own probability, and the cohort
+            is drawn from the available ones, or from all if none is available.
         stragglers: Fraction of each cohort that does only part of its local training.
         late: Newcomer → first round in which it may take part.
     """
