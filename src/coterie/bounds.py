@@ -26,7 +26,7 @@ from coterie.errors import SpecError
 
 @dataclass(frozen=True)
 class Bound:
-    """The allowed range of a number. Numbers must be finite unless `infinite` is set.
+    """The allowed range of a number. Infinity is allowed only if `infinite` is set; NaN never is.
 
     Attributes:
         at_least: Inclusive lower limit.

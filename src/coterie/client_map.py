@@ -13,8 +13,8 @@ V = TypeVar("V")
 class ClientMap(Mapping[ClientId, V], Generic[V]):
     """An immutable mapping client → value. `set` returns a new mapping that shares the unchanged entries.
 
-    Entries are stored in layers of dicts, the newest first, each at least twice as large as the one before it. A round
-    that changes 20 of a million clients copies about 20 entries, and a lookup passes through a few layers.
+    Entries are stored in layers of dicts, the newest first, each at least twice as large as the one before. A round
+    that changes 20 of a million clients copies about 20 entries, and a lookup searches a few layers.
     """
 
     __slots__ = ("_layers", "_size")
@@ -25,7 +25,7 @@ class ClientMap(Mapping[ClientId, V], Generic[V]):
         self._size = len(items) if items else 0
 
     def set(self, items: Mapping[ClientId, V]) -> ClientMap[V]:
-        """A new mapping in which these clients have these values."""
+        """Return a new mapping with the values of these clients replaced or added."""
         if not items:
             return self
         newest = dict(items)

@@ -37,20 +37,20 @@ def state(kind: C) -> C:
 
 
 def encode(value: Any) -> bytes:
-    """A value of the supported types as bytes; equal values give equal bytes."""
+    """Encode a value of the supported types as bytes; equal values give equal bytes."""
     from safetensors.numpy import save
 
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     header = _pack(value, arrays, "value")
-    # A single metadata entry, because safetensors writes several in no fixed order.
+    # A single metadata entry, because safetensors does not write several entries in a fixed order.
     return save(arrays, metadata={_FORMAT: json.dumps(header, separators=(",", ":"))})
 
 
 def decode(data: bytes) -> Any:
-    """The value that `encode` turned into these bytes.
+    """Decode bytes made by `encode`.
 
     Raises:
-        RecordError: If the data are damaged, of another format, or hold a type that is not registered.
+        RecordError: If the data are damaged, in another format, or contain a type that is not registered.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load
@@ -127,7 +127,7 @@ def _unpack(header: Any, arrays: dict[str, Any]) -> Any:
 
 
 def arrays(value: Any, *, floats: bool = True) -> list[np.ndarray[Any, Any]]:
-    """All arrays in a value of the supported types, in a fixed order; `floats` adds plain floats as scalars."""
+    """List all arrays in a value, in a fixed order; `floats`: include Python floats as scalars."""
     if isinstance(value, np.ndarray | np.generic) or (floats and isinstance(value, float)):
         return [np.asarray(value)]
     inside: list[Any] = []
@@ -141,5 +141,5 @@ def arrays(value: Any, *, floats: bool = True) -> list[np.ndarray[Any, Any]]:
 
 
 def finite(value: Any) -> bool:
-    """Whether all arrays in a value are finite. Plain floats are ignored, because an infinite one may be a bound."""
+    """Whether all arrays in a value are finite. Python floats are ignored: infinity may be a valid bound."""
     return all(bool(np.isfinite(a).all()) for a in arrays(value, floats=False) if a.dtype.kind == "f")

@@ -1,12 +1,12 @@
-"""Drift figures: which shifts of the clients' data a method detects, how late, and whether it migrates correctly.
+"""Drift metrics: which shifts of the clients' data a method detects, how late, and whether clients migrate correctly.
 
 `measure` takes, for each round, the clients that shifted before it, the clients that the method flagged as drifted and
-the clusters that it assigned. It counts
+the clusters that it assigned. It counts:
 
     detection    a client that the method flags as drifted; for a method without drift detection, a client that changes
                  its cluster
-    delay        rounds from a shift to the first detection of that client after it; 0 if it is detected in the round
-                 before which it shifted. `delay_in_cohort` counts only rounds in which the client took part
+    delay        rounds from a shift of a client to its first detection; 0 if it is detected in the round directly after
+                 the shift. `delay_in_cohort` counts only rounds in which the client took part
     miss         a shift that is not detected before the client shifts again or the run ends
     false alarm  a detection of a client that has not shifted since its last detection or its first assignment
     migration    a client changes its cluster. It is correct if the new cluster holds most of the other clients of the
@@ -14,8 +14,8 @@ the clusters that it assigned. It counts
                  its true cluster it is neither
 
 A shift of a client that has no cluster yet counts as `shifts_unassigned` and nowhere else. A shift need not change a
-client's true cluster: it may bring more of the same data, or a new class for all clients. `true_cluster_changes` are
-the shifts that do; these a clustered method has to follow.
+client's true cluster: the client may get more of the same data, or all clients a new class. `true_cluster_changes`
+counts the shifts that do change it; only these require a migration.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = ["Drift", "ObservedRound", "measure"]
 
 @dataclass(frozen=True)
 class ObservedRound:
-    """What `measure` needs to know about a round.
+    """The input of `measure` for one round.
 
     Attributes:
         shifted: Clients whose data changed before the round.
-        true_clusters: New true cluster of each of these, if known.
+        true_clusters: New true cluster of each of these clients, if known.
         flagged: Clients that the method flagged as drifted; None if it does not detect drift.
         assignment: Client → cluster, of the clients that took part or changed their cluster.
     """
@@ -49,25 +49,25 @@ class ObservedRound:
 
 @dataclass(frozen=True)
 class Drift:
-    """Drift figures of a run; the module's docstring defines the terms.
+    """Drift metrics of a run; the module's docstring defines the terms.
 
     Attributes:
         shifts: Number of shifts of clients that had a cluster.
-        shifts_unassigned: Number of shifts of clients that had none yet.
+        shifts_unassigned: Number of shifts of clients that had no cluster yet.
         detected: Number of shifts that were detected.
-        missed: Number of shifts that were not.
-        missed_not_in_cohort: Of the missed shifts, those whose client took part in no round before it shifted again or
-            the run ended.
+        missed: Number of shifts that were not detected.
+        missed_not_in_cohort: Number of missed shifts whose client took part in no round before it shifted again or the
+            run ended.
         delay: Mean number of rounds from shift to detection; None without a detection.
         delay_max: Largest number of rounds from shift to detection.
         delay_in_cohort: Mean number of rounds, from shift to detection, in which the client took part.
         false_alarms: Number of false alarms.
-        early_alarms: Of these, those before the first shift of any client.
+        early_alarms: Number of false alarms before the first shift of any client.
         migrations: Number of migrations.
         migrations_correct: Number of correct migrations; None if true clusters are not known.
         migrations_wrong: Number of wrong migrations; None if true clusters are not known.
         true_cluster_changes: Number of shifts to another true cluster; None if true clusters are not known.
-        true_cluster_changes_detected: Of these, those that were detected.
+        true_cluster_changes_detected: Number of these that were detected.
     """
 
     shifts: int

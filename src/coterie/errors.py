@@ -1,4 +1,4 @@
-"""The errors of Coterie, as one tree; each branch has an exit code of the command line.
+"""The exceptions of Coterie, with the exit codes of the command line.
 
     Error                        1
     ├── SpecError                2   the user's input is wrong
@@ -26,7 +26,7 @@ class Error(Exception):
 
 
 class SpecError(Error):
-    """The user's input is wrong: a name, a value, a combination."""
+    """The user's input is wrong: an unknown name, a value out of range, or settings that do not go together."""
 
     exit_code = 2
 
@@ -108,7 +108,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Return the message for an unknown name: the most similar known name, and all known names.
 
     Args:
-        kind: What the name is of, such as "method".
+        kind: Kind of thing that has the name, such as "method".
         name: The unknown name.
         known: The known names.
     """
@@ -123,7 +123,7 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 
 
 def _nearest(name: str, known: Collection[str]) -> str | None:
-    """The same name in another spelling, a synonym, a similar name, or one that contains the name."""
+    """The known name that is spelled almost the same, is a synonym, is similar, or contains the name."""
     plain = {_plain(each): each for each in sorted(known, reverse=True)}
     wanted = _plain(name)
     if wanted in plain:
@@ -134,11 +134,11 @@ def _nearest(name: str, known: Collection[str]) -> str | None:
     similar = difflib.get_close_matches(wanted, plain, n=1)
     if similar:
         return plain[similar[0]]
-    # Three letters at least: shorter names are contained in too many others.
+    # At least three letters: shorter names are contained in too many others.
     longer = [each for each in plain if len(wanted) >= 3 and len(each) >= 3 and (wanted in each or each in wanted)]
     return plain[min(longer, key=lambda each: (len(each), each))] if longer else None
 
 
 def _plain(name: str) -> str:
-    """A name without case, hyphens and underscores."""
+    """The name in lower case, without hyphens and underscores."""
     return name.casefold().replace("-", "").replace("_", "")

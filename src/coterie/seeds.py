@@ -1,7 +1,7 @@
-"""Seeds by name: every draw of a run comes from a seed such as `seed.fold("round", t).fold("client", id)`.
+"""Named seeds: every random draw of a run has its own seed, such as `seed.fold("round", t).fold("client", id)`.
 
 A seed has 128 bits. Folding in a name gives another, independent seed. A draw therefore depends on its name and not on
-the number of earlier draws: simulator, network and a resumed run agree, and a new draw does not change the others.
+earlier draws: simulated, networked and resumed runs draw the same numbers, and a new draw does not change the others.
 Draws are made from the raw words of the Philox counter generator, which are fixed by its definition; NumPy may change
 the streams of `Generator` between versions.
 """
@@ -49,7 +49,7 @@ class Seed:
             raise SpecError(f"A seed must be between 0 and 2**128 - 1, got {self.value}")
 
     def fold(self, *names: str | int) -> Seed:
-        """The seed of this name, derived from this one."""
+        """Derive an independent seed by name."""
         digest = hashlib.blake2b(int(self.value).to_bytes(16, "little"), digest_size=16)
         for name in names:
             # Type and length are included: ("a", "b") differs from ("ab",), and "1" from 1.
@@ -72,11 +72,11 @@ class Seed:
         return philox.random_raw(count)
 
     def uniform(self, count: int) -> npt.NDArray[np.float64]:
-        """Numbers in [0, 1), 53 bits each."""
+        """Uniform random numbers in [0, 1), with 53 bits each."""
         return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def integer(self, n: int) -> int:
-        """A uniform integer in 0..n-1."""
+        """A uniform random integer in 0..n-1."""
         if n < 1:
             raise ValueError(f"Cannot draw an integer below {n}; the limit must be at least 1")
         return _scaled(self.words(1)[0], n)
@@ -113,13 +113,13 @@ class Seed:
         if size < 0:
             raise ValueError(f"Cannot draw {size} of {len(weight)} without replacement")
         eligible = np.flatnonzero(weight)
-        # Efraimidis and Spirakis: the largest of u^(1/w), that is, the smallest of -log(u)/w.
-        with np.errstate(over="ignore"):  # the key of a tiny weight is infinite: it comes last
+        # Efraimidis and Spirakis: the largest values of u^(1/w), that is, the smallest values of -log(u)/w.
+        with np.errstate(over="ignore"):  # the key of a tiny weight is infinite and is sorted last
             keys = -np.log1p(-self.uniform(len(weight))[eligible]) / weight[eligible]
         return [int(i) for i in eligible[np.argsort(keys, kind="stable")[:size]]]
 
     def generator(self) -> np.random.Generator:
-        """A NumPy generator, for normal and other distributions (synthetic data)."""
+        """A NumPy generator, for the normal and other distributions of synthetic data."""
         return np.random.Generator(np.random.Philox(key=int(self.value)))
 
     def key(self) -> npt.NDArray[np.uint32]:
@@ -128,5 +128,5 @@ class Seed:
 
 
 def _scaled(word: np.uint64, n: int) -> int:
-    """A 64-bit word as an integer in 0..n-1."""
+    """Scale a 64-bit word to an integer in 0..n-1."""
     return int(word) * n >> 64

@@ -12,10 +12,10 @@ _N_XLA_THREADS = "2"
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """A context in which BLAS and OpenMP use one thread each, for matrices of the server and of plain works.
+    """A context in which BLAS and OpenMP use one thread each, for computations in NumPy and SciPy.
 
-    With several threads, the order of sums, and so the last bits, depend on the number of cores. On a busy machine
-    threads also wait for each other: a product of 0.3 s was seen to take 9 s.
+    With several threads, the order of summation, and so the last bits of a result, depend on the number of cores. On
+    a busy machine threads also wait for each other: a matrix product of 0.3 s took 9 s.
     """
     import scipy.linalg  # noqa: F401  # SciPy has its own BLAS, which must be loaded before it can be limited
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -34,7 +34,7 @@ def start_jax() -> None:
     """
     import jax
 
-    # A call runs in the calling thread, so that federations can run several calls in parallel.
+    # A call runs in the calling thread, so that a backend can run several calls in parallel.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     if _XLA_THREADS[0] in os.environ:
         return

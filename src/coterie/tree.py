@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def map(fn: Callable[..., Any], tree: T, *others: Any) -> T:
-    """The tree of `fn(leaf, ...)` over trees of the same structure."""
+    """Apply `fn` to corresponding leaves of trees with the same structure; returns the tree of the results."""
     if isinstance(tree, dict):
         made: Any = {key: map(fn, tree[key], *(other[key] for other in others)) for key in sorted(tree)}
     else:
@@ -65,7 +65,7 @@ def nbytes(tree: Any) -> int:
 
 
 def host(tree: T) -> T:
-    """The tree as NumPy arrays, which share memory with JAX arrays on the CPU."""
+    """The tree with NumPy arrays as leaves; on the CPU they share memory with the JAX arrays."""
     return map(np.asarray, tree)
 
 
@@ -90,7 +90,7 @@ def norm(tree: Params) -> float:
 
 
 def merge(tree: Params, part: Params) -> Params:
-    """A copy of the tree in which the leaves of `part` replace its own."""
+    """A copy of the tree with the leaves of `part` in place of its own."""
     merged = dict(tree)
     for key, value in part.items():
         merged[key] = merge(tree[key], value) if isinstance(value, dict) else value
@@ -103,7 +103,7 @@ def flatten(tree: Params) -> Array:
 
 
 def unflatten(vector: Array, like: Params) -> Params:
-    """The model with the structure of `like` that `flatten` turns into this vector."""
+    """The inverse of `flatten`: a model with the structure of `like` from a vector."""
     if vector.shape != (size(like),):
         raise ValueError(f"The vector must have {size(like)} entries, one for each parameter, got {vector.shape}")
     offset = 0
@@ -119,7 +119,7 @@ def unflatten(vector: Array, like: Params) -> Params:
 
 
 def stack(trees: Iterable[T]) -> T:
-    """The bank of these models."""
+    """Stack models of the same structure into a bank."""
     models = list(trees)
     if not models:
         raise ValueError("A bank needs at least one model")
@@ -145,7 +145,7 @@ def row(bank: T, index: Any) -> T:
 
 
 def take(bank: T, indices: Any) -> T:
-    """The bank of these rows, in this order."""
+    """A bank with these rows of another bank, in this order."""
     return row(bank, np.asarray(indices, np.int64))
 
 
@@ -155,7 +155,7 @@ def flatten_rows(bank: Bank) -> Array:
 
 
 def where_rows(mask: Array, yes: Bank, no: Bank) -> Bank:
-    """The bank whose row is that of `yes` where the mask is true, and that of `no` elsewhere."""
+    """Select rows: from `yes` where the mask is true, from `no` elsewhere."""
     bank: Bank = map(lambda a, b: np.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b), yes, no)
     return bank
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from coterie.cli.progress import ProgressDisplay
-from coterie.data import progress
+from coterie.data.cache_writing import report_progress
 
 
 class Terminal(io.StringIO):
@@ -27,18 +27,18 @@ def test_a_line_shows_the_progress_of_a_download_and_disappears_when_it_is_compl
     waiting = ("loading data, compiling", 0, None, "")
     with ProgressDisplay(silent=False) as display:
         assert lines(display) == [waiting]
-        progress.report("downloading a.gz", 1_500_000, 4_000_000)
+        report_progress("downloading a.gz", 1_500_000, 4_000_000)
         assert lines(display) == [waiting, ("downloading a.gz", 1_500_000, 4_000_000, "1.5 MB of 4.0 MB")]
-        progress.report("downloading a.gz", 4_000_000, 4_000_000)
+        report_progress("downloading a.gz", 4_000_000, 4_000_000)
         assert lines(display) == [waiting]
-        progress.report("downloading b.gz", 2000, None)  # a server that does not send the length
+        report_progress("downloading b.gz", 2000, None)  # a server that does not send the length
         assert lines(display)[1] == ("downloading b.gz", 2000, None, "2.0 kB")
-    progress.report("downloading c.gz", 1, 2)  # after the display was closed: no effect
+    report_progress("downloading c.gz", 1, 2)  # after the display was closed: no effect
 
 
 def test_a_silent_display_shows_no_download():
     with ProgressDisplay(silent=True) as display:
-        progress.report("downloading a.gz", 1, 2)
+        report_progress("downloading a.gz", 1, 2)
         assert display._progress is None
 
 

@@ -72,7 +72,7 @@ def test_a_note_says_that_clients_have_their_own_models(coterie, tiny):
     coterie("run", *tiny, "--method", "local", "--out", "alone")
     done = coterie("export", "alone")
     assert done.exit_code == 0
-    assert done.stderr.startswith("Note: The clients of this run have their own models")
+    assert done.stderr.startswith("Note: Each client of this run has its own model")
 
 
 def test_an_unfinished_run_has_no_models(coterie, tiny, tmp_path):

@@ -130,7 +130,7 @@ def test_a_diverged_run_exits_with_4_and_keeps_its_record(coterie, tiny):
     first, second = done.stderr.splitlines()
     assert first.startswith("Error: Round ")
     assert "lower the learning rate" in first
-    assert second == "The record up to then is in here"
+    assert second == "The record of the steps before is in here"
     record = RunRecord.read("here")
     assert record.summary["status"] == "diverged"
     assert 0 < len(record.rounds) == record.summary["rounds"] < 20

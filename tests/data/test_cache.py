@@ -16,9 +16,9 @@ import pytest
 from coterie.data import cache as module
 from coterie.data import files, load
 from coterie.data.cache import generated
+from coterie.data.cache_writing import report_progress_to
 from coterie.data.datasets.synthetic import synthetic
 from coterie.data.formats.npz import read_split
-from coterie.data.progress import watched
 from coterie.errors import DataError
 
 
@@ -435,7 +435,7 @@ def test_the_error_names_a_cache_that_cannot_be_written(cache):
 
 def test_progress_of_generating_and_checking_is_reported(cache, monkeypatch):
     reports = []
-    with watched(lambda *now: reports.append(now)):
+    with report_progress_to(lambda *now: reports.append(now)):
         generated("many", "some settings", 6, 4, pieces())
         assert reports == [("generating many", done, 120) for done in (40, 80, 120)]
         reports.clear()

@@ -12,10 +12,10 @@ import time
 
 import pytest
 
-from coterie.data import locks
+from coterie.data import cache_writing
+from coterie.data.cache_writing import report_progress_to
 from coterie.data.catalog import Download
 from coterie.data.download import fetch
-from coterie.data.progress import watched
 from coterie.errors import DataError
 
 CONTENT = bytes(range(256)) * 2000  # 512,000 bytes: eight chunks
@@ -71,7 +71,7 @@ def test_without_a_checksum_the_next_address_starts_again(server, tmp_path):
 
 def test_progress_is_reported(file, tmp_path):
     reports = []
-    with watched(lambda *now: reports.append(now)):
+    with report_progress_to(lambda *now: reports.append(now)):
         fetch(file, tmp_path)
     assert {(name, total) for name, _, total in reports} == {("downloading a.gz", len(CONTENT))}
     done = [bytes_there for _, bytes_there, _ in reports]
@@ -180,7 +180,7 @@ def test_a_wrong_range_is_not_appended(file, server, tmp_path):
                     )
                 }
             ),
-            "the server sent a page instead of the file",
+            "the server sent a web page instead of the file",
         ),
         (
             lambda server: server.answers.update({"/a.gz": lambda request, _: request.send_error(503)}),
@@ -228,7 +228,7 @@ def test_an_interrupted_download_leaves_nothing_under_the_final_name(file, tmp_p
         if done > 200_000:
             raise KeyboardInterrupt
 
-    with watched(stop), pytest.raises(KeyboardInterrupt):
+    with report_progress_to(stop), pytest.raises(KeyboardInterrupt):
         fetch(file, tmp_path)
     assert content(tmp_path) == [".a.gz.part"]
     assert fetch(file, tmp_path).read_bytes() == CONTENT
@@ -313,7 +313,7 @@ def test_one_process_downloads_while_another_waits(file, server, slow, tmp_path)
         reports.append(now)
         slow.set()  # the first continues when the second waits
 
-    with watched(watch):
+    with report_progress_to(watch):
         assert fetch(file, tmp_path).read_bytes() == CONTENT
     assert first.communicate(timeout=60)[0] == f"{len(CONTENT)}\n"
     assert server.asked == [("/a.gz", None)]
@@ -338,7 +338,7 @@ def test_the_download_of_a_killed_process_is_continued(file, server, slow, tmp_p
 
 @pytest.mark.network
 def test_without_locks_two_processes_download_independently(file, server, tmp_path, monkeypatch):
-    monkeypatch.setattr(locks, "_acquire", lambda *_: False)
+    monkeypatch.setattr(cache_writing, "_acquire", lambda *_: False)
     server.meeting = threading.Barrier(2)  # both requests arrive before either is answered
     (tmp_path / ".a.gz.part").write_bytes(CONTENT[:1000])  # only one of them can continue it
     both = [threading.Thread(target=fetch, args=(file, tmp_path)) for _ in range(2)]
@@ -353,7 +353,7 @@ def test_without_locks_two_processes_download_independently(file, server, tmp_pa
 
 def test_waiting_for_a_lock_is_limited(file, server, tmp_path, monkeypatch, caplog):
     fcntl = pytest.importorskip("fcntl", reason="this lock exists on POSIX only")
-    monkeypatch.setattr(locks, "_PATIENCE", 0.0)
+    monkeypatch.setattr(cache_writing, "_PATIENCE", 0.0)
     with (tmp_path / ".a.gz.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert fetch(file, tmp_path).read_bytes() == CONTENT

@@ -107,7 +107,7 @@ def test_only_a_model_in_existing_groups_can_be_averaged(wired, model, bank):
     for by in ("loss", "nothing"):
         text = f"Work 'fit' gives no whole number {by!r} to group by"
         check_error(fed, text, SOME, fit, **sent, reduce=Mean(by=by))
-    text = "Work 'fit': replies are averaged in groups 0 to 1; 1, 2 have none"
+    text = "Work 'fit': replies are averaged in groups 0 to 1; 1, 2 have no group"
     check_error(fed, text, SOME, fit, **sent, reduce=Mean(groups=2, by={"0": 1, "1": 2}))
 
 

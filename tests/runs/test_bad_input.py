@@ -185,7 +185,7 @@ def test_divergence_stops_the_run_and_keeps_the_record(tmp_path):
     with pytest.raises(Diverged, match=r"Round \d: .*lower the learning rate") as caught:
         coterie.run(spec, out=tmp_path / "here")
     assert caught.value.exit_code == 4
-    assert str(caught.value).endswith(f"\nThe record up to then is in {tmp_path / 'here'}")
+    assert str(caught.value).endswith(f"\nThe record of the steps before is in {tmp_path / 'here'}")
     record = coterie.RunRecord.read(tmp_path / "here")
     assert record.summary["status"] == "diverged"
     assert record.summary["reason"].startswith(f"Round {len(record.rounds)}: ")

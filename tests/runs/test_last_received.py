@@ -35,11 +35,11 @@ def test_each_client_has_the_model_it_last_received_or_the_initial_one():
     received = LastReceived({"w": np.float32(5)})
     placement = Placement({"w": np.array([7, 8, 9], np.float32)}, {"a": 0, "b": 1, "c": 2})
     assert numbers(received.instead_of(placement)) == {"a": 5, "b": 5, "c": 5}
-    received.note({"w": np.array([1, 2], np.float32)}, {"a": 1, "b": 0})
-    received.note({"w": np.array([3, 4], np.float32)}, {"b": 1})
+    received.update({"w": np.array([1, 2], np.float32)}, {"a": 1, "b": 0})
+    received.update({"w": np.array([3, 4], np.float32)}, {"b": 1})
     assert numbers(received.instead_of(placement)) == {"a": 2, "b": 4, "c": 5}
     # The second bank is dropped once a and b have received other models.
-    received.note({"w": np.array([6, 6], np.float32)}, {"a": 0, "b": 1})
+    received.update({"w": np.array([6, 6], np.float32)}, {"a": 0, "b": 1})
     assert set(received.save()["banks"]) == {"0", "3"}
     again = LastReceived({"w": np.float32(0)})
     again.load(codec.decode(codec.encode(received.save())))

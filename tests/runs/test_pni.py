@@ -90,5 +90,5 @@ def test_pni_works_for_regression():
 def test_too_few_models_or_clients_are_rejected():
     with pytest.raises(SpecError, match=r"^PNI needs at least 1 random model, got 0$"):
         pni(spec(data=BLOBS), draws=0)
-    with pytest.raises(SpecError, match=r"^PNI needs at least 2 clients with training examples, blobs has 1$"):
+    with pytest.raises(SpecError, match=r"^PNI needs at least 2 clients with training examples; blobs has 1$"):
         pni(spec(data={"name": "blobs", "clients": 1, "clusters": 1}), draws=1)

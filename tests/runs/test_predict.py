@@ -77,7 +77,7 @@ def test_other_vectors_than_those_of_the_run_are_rejected(reviews, record):
     ids = np.zeros((2, 40), np.int64)
     assert record(source=reviews.source).predict("0", ids).shape == (2,)
     with pytest.raises(
-        RecordError, match=r"goodreads-sentences is now '.*' and was 'words as vectors of glove' in the run"
+        RecordError, match=r"goodreads-sentences has changed from 'words as vectors of glove' to '.*' since the run"
     ):
         record(source="words as vectors of glove").predict("0", ids)
 

@@ -99,7 +99,7 @@ def test_inputs_of_another_shape_are_rejected(written):
 
 def test_models_that_stay_with_the_clients_cannot_predict():
     record = coterie.run({**SPEC, "method": "local"})
-    with pytest.raises(RecordError, match="the adapted models stay with them"):
+    with pytest.raises(RecordError, match="the adapted models are not recorded"):
         record.predict("0", np.zeros((1, 8, 8)))
 
 

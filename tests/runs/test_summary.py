@@ -7,7 +7,7 @@ import pytest
 import coterie
 from coterie import data
 from coterie.metrics import adjusted_rand
-from coterie.runs.summary import against, final
+from coterie.runs.summary import cluster_agreement, final
 
 
 def line(t, accuracy=None, coverage=1.0, stage="train", down=0, **more):
@@ -19,10 +19,10 @@ def line(t, accuracy=None, coverage=1.0, stage="train", down=0, **more):
 def test_a_client_without_a_cluster_counts_as_misclustered():
     # a and b are in one true cluster, c and d in another; e is in a third and has no found cluster.
     truth = {"a": 0, "b": 0, "c": 1, "d": 1, "e": 2}
-    found = against({"a": 5, "b": 5, "c": 3, "d": 3}, truth)
+    found = cluster_agreement({"a": 5, "b": 5, "c": 3, "d": 3}, truth)
     assert found == {"adjusted_rand": 1.0, "misclustering": pytest.approx(1 / 5), "clusters": 3}
-    assert against({"a": 5}, {}) is None
-    assert against({}, truth) is None
+    assert cluster_agreement({"a": 5}, {}) is None
+    assert cluster_agreement({}, truth) is None
 
 
 def test_clients_whose_replies_are_lost_count_as_misclustered():

@@ -58,7 +58,7 @@ def test_the_record_names_the_word_vectors_and_no_vectors_are_sent(caplog):
         ({"data": "shakespeare", "model": "mclr"}, "Model mclr takes numbers, but the inputs are ids of 80 tokens"),
         (
             {"data": "goodreads-sentences", "model": {"name": "rnn", "normalize": "unit"}},
-            "model.normalize must be 'auto' or 'none', since goodreads-sentences holds token ids, got 'unit'",
+            "model.normalize must be 'auto' or 'none' for goodreads-sentences, which has token ids, got 'unit'",
         ),
         ({"data": "goodreads-sentences", "model": "char-lstm"}, "char-lstm takes sequences of character ids"),
     ],

@@ -1,12 +1,12 @@
-"""The command line: one file per command, which parses the arguments, calls the library and prints the result.
+"""The command line. Commands parse their arguments, call the library and print the result.
 
 app.py             all commands with their help texts and examples
-flags.py           flags that several commands share, and the spec that they make
-run.py compare.py estimate.py export.py pni.py suggest_threshold.py
-listing.py data.py lists of methods, models and data sets, and a page about one of them
+flags.py           flags that several commands share, and the spec made from them
+run.py compare.py estimate.py export.py pni.py suggest_threshold.py: the commands of these names
+listing.py         lists of methods, data sets and models, and a page about one of them
 output.py          tables, JSON and number formats
 progress.py        progress display on stderr
-error_handling.py  exceptions to error messages and exit codes
+error_handling.py  turns exceptions into error messages and exit codes
 """
 
 from __future__ import annotations

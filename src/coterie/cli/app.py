@@ -8,11 +8,10 @@ import typer
 
 from coterie import __version__
 from coterie.cli.compare import compare
-from coterie.cli.data import data
 from coterie.cli.error_handling import report_errors
 from coterie.cli.estimate import estimate
 from coterie.cli.export import export
-from coterie.cli.listing import methods, models
+from coterie.cli.listing import data, methods, models
 from coterie.cli.pni import pni
 from coterie.cli.run import resume, run
 from coterie.cli.suggest_threshold import suggest_threshold

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coterie.runs.spec import Spec
 
 
-#: Header → column of the table about drift.
+#: Column header → key, for the table about drift.
 _DRIFT = {
     "shifts": "shifts",
     "detected": "shifts_detected",
@@ -152,7 +152,7 @@ def _interrupted(out: Path | None) -> str:
 
 
 def _table(found: Comparison, seeds: int) -> Table:
-    """One row per method; columns without any value are left out."""
+    """The main table, one row per method; columns without values are left out."""
     rows = found.table
 
     def has(column: str) -> bool:
@@ -182,7 +182,7 @@ def _table(found: Comparison, seeds: int) -> Table:
 
 
 def _drift_table(found: Comparison) -> list[Table]:
-    """How each method responded to drift; empty for data that do not drift."""
+    """Drift metrics of each method; empty if the data do not drift."""
     columns = {name: key for name, key in _DRIFT.items() if any(row[key] is not None for row in found.table)}
     if not columns:
         return []

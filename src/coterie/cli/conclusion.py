@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def conclusion(comparison: Comparison) -> str:
-    """Say how accurate one model, a model per true cluster and the best clustered method are.
+    """Summarize the accuracy of one global model, of one model per true cluster, and of the best clustered method.
 
-    Where the true clusters are unknown: one model against the best clustered method. Without accuracy: the test loss.
+    If the true clusters are unknown: one global model against the best clustered method. For regression: test losses.
     """
     accuracy = {row["method"]: row["accuracy"] for row in comparison.table if row["accuracy"] is not None}
     if not accuracy:
@@ -37,7 +37,7 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def _structure(comparison: Comparison, label: str) -> str:
-    """`one` model for all clients; `own`: a model per client; `oracle`; `clustered`."""
+    """Kind of method: `one` (one global model), `own` (a model per client), `oracle` or `clustered`."""
     summary = comparison.records[label][0].summary
     if summary["method"] == "oracle":
         return "oracle"
@@ -47,7 +47,7 @@ def _structure(comparison: Comparison, label: str) -> str:
 
 
 def _found(comparison: Comparison, best: str, clustered: Sequence[str], accuracy: Mapping[str, float]) -> str:
-    """Whether the best clustered method found the true clusters; methods that equal it are named too."""
+    """Whether the best clustered method found the true clusters; methods with the same result are named, too."""
     index = {row["method"]: row["adjusted_rand"] for row in comparison.table}
     reached = _percent(accuracy[best])
     if index[best] < 0.995:

@@ -1,4 +1,4 @@
-"""Exceptions become one or two lines on stderr and an exit code; warnings of the library become notes."""
+"""Turns exceptions into one or two lines on stderr and an exit code, and warnings of the library into notes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coterie.errors import Error, SpecError
 
 P = ParamSpec("P")
 
-#: Exit code of a command that was ended by Ctrl-C, by the convention of shells.
+#: Exit code after Ctrl-C, by the convention of shells.
 INTERRUPTED = 130
 
 
@@ -45,7 +45,7 @@ def report_errors(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _exit_at_once() -> NoReturn:
-    """End without waiting for compiled calls in other threads, which may run for minutes."""
+    """End the process without waiting for compiled calls in other threads, which may run for minutes."""
     import multiprocessing
 
     children = multiprocessing.active_children()
@@ -53,7 +53,7 @@ def _exit_at_once() -> NoReturn:
     for child in children:
         child.join(max(0.0, limit - time.monotonic()))  # Ctrl-C reached it too: it is writing its checkpoint
         child.terminate()
-    if children:  # the runs were in the children: no compiled call is active here, and the queues must be closed
+    if children:  # runs were in child processes: no compiled call is active in this one, and the queues must be closed
         raise typer.Exit(INTERRUPTED)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""coterie export: the models of a run as a safetensors file, and a JSON file that describes them."""
+"""coterie export: write the models of a run to a safetensors file, with a JSON file that describes them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def export(
     write_whole(json_file, (json.dumps(description, indent=2, ensure_ascii=False) + "\n").encode())
     if description["adapted"] and not quiet:
         note(
-            "The clients of this run have their own models, which never leave them. This is the model they start from."
+            "Each client of this run has its own model, which is not recorded. This is the model from which they start."
         )
     if as_json:
         document({**description, "path": str(file), "description": str(json_file)})
@@ -69,7 +69,7 @@ def export(
 
 
 def _content(record: RunRecord, which: str | int | None) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The arrays by name, and their description; `which` is a client, a cluster, or None for all models."""
+    """Name → array, and the description. `which`: a client, a cluster, or None for all models."""
     import numpy as np
 
     from coterie import tree

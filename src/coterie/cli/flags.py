@@ -1,4 +1,4 @@
-"""Flags that several commands share, and the spec that they make."""
+"""Flags that several commands share, and the spec made from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Methods without a setting `clusters` that find the number of clusters themselves; the others have no clusters to set.
+#: Methods without a setting `clusters` that find the number of clusters themselves. Others have no clusters at all.
 FIND_CLUSTERS = ("cfl", "flag", "oneshotifca", "pacfl", "srfca")
 
 
@@ -108,7 +108,7 @@ LearningRate = Annotated[
     typer.Option("--learning-rate", "--lr", metavar="X", show_default=False, help="Local training: learning rate."),
 ]
 Seed = Annotated[int | None, typer.Option(metavar="N", show_default=False, help="Random seed.")]
-#: The names of the sections stand here since loading `SECTIONS` takes a second; a test compares the two.
+#: Section names are repeated here because importing `SECTIONS` takes a second; a test compares the two.
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -168,7 +168,7 @@ MethodName = Annotated[
         metavar="NAME", show_default=False, autocompletion=_method_names, help="Method to show; default: list all."
     ),
 ]
-DataHere = Annotated[
+RequiredData = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
@@ -207,7 +207,7 @@ def values(
     learning_rate: float | None = None,
     seed: int | None = None,
 ) -> dict[str, object]:
-    """`section.key` → value of the flags that were given."""
+    """`section.key` → value, for the flags that were given."""
     from coterie.errors import SpecError
 
     if method is not None and "," in method:
@@ -228,14 +228,14 @@ def values(
 
 
 def parsed(settings: Sequence[str] | None) -> dict[str, object]:
-    """`section.key` → value of `--set` texts; of repeated ones the last."""
+    """`section.key` → value, from `--set` arguments; if a key is repeated, the last value counts."""
     from coterie.runs.settings_conversion import parse_setting
 
     return dict(parse_setting(text) for text in settings or ())
 
 
 def base_spec(file: Path | None, method_flag: str = "--method") -> Spec:
-    """The spec of a file, or the defaults without one; a data set or method in its place is an error with a hint."""
+    """The spec in a file, or the default spec. If `file` is the name of a data set or method, the error has a hint."""
     import coterie
     from coterie.errors import SpecError
     from coterie.methods import names
@@ -252,12 +252,12 @@ def base_spec(file: Path | None, method_flag: str = "--method") -> Spec:
 def make_spec(
     file: Path | None, flags: Mapping[str, object], settings: Sequence[str] | None, clusters: str | None = None
 ) -> Spec:
-    """The spec of a file with flags applied, then `--set`.
+    """The spec in a file, or the default spec, changed first by flags and then by `--set`.
 
     Args:
         file: A spec file, or None.
         flags: `section.key` → value, from `values`.
-        settings: `section.key=value` texts.
+        settings: Arguments of `--set`, `section.key=value`.
         clusters: Value of `--clusters`.
     """
     spec, changes = base_spec(file), parsed(settings)
@@ -296,7 +296,7 @@ def clusters_of(methods: Sequence[str], clusters: str | None) -> dict[str, int |
 
 
 def _auto_clusters(method: str) -> int | str | None:
-    """The value of `clusters` that lets the method choose: `auto`, or a default of 0; None if it cannot choose."""
+    """The value of `clusters` with which the method chooses the number: `auto` or 0; None if it cannot."""
     from coterie.runs.spec import method_options, method_types
 
     kind = method_types(method).get("clusters")

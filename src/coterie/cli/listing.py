@@ -1,15 +1,16 @@
-"""coterie methods and coterie models: the lists, and a page about one entry from its docstrings and types."""
+"""The commands `methods`, `data` and `models`: a list of all entries, or a page about one, made from its docstrings."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import typer
 
@@ -28,6 +29,8 @@ _TYPE_NAMES: dict[object, str] = {
     type(None): "none",
 }
 _COMMANDS = {"method": "methods", "data set": "data", "model": "models"}
+#: Number of true clusters whose sizes are shown.
+_SIZES_SHOWN = 10
 _AUTO_MODEL = (
     "Default model (auto): mclr for classification, linear-regression for regression, char-lstm for character ids."
 )
@@ -99,7 +102,10 @@ def models(
     builder = _BUILDERS[name]
     hints, descriptions = typing.get_type_hints(builder), doc_entries(Task, "Attributes") | doc_entries(builder, "Args")
     hints["normalize"] = Scaling
-    descriptions["normalize"] = "How stored inputs are scaled before the model gets them."
+    descriptions["normalize"] = (
+        "Normalization of inputs. auto: as published with the data set, otherwise unit for integers and none for "
+        "floats; none: unchanged; unit: divided by the largest magnitude; standard: mean 0 and deviation 1 per feature."
+    )
     settings = [
         setting(f"model.{key}", hints[key], default, descriptions.get(key, "")) for key, default in defaults.items()
     ]
@@ -107,8 +113,35 @@ def models(
     page(About("model", name, summary, settings), as_json=as_json)
 
 
+def data(
+    name: flags.DataName = None,
+    as_json: flags.Json = False,
+    debug: flags.Debug = False,
+) -> None:
+    """List the data sets, or show one, by name or path: its partition, settings and content."""
+    from coterie.cli.progress import ProgressDisplay
+    from coterie.data.loading import find_loader, loader_options
+
+    if name is None:
+        _data_list(as_json=as_json)
+        return
+    options = {key: value for key, value in loader_options(name).items() if key != "path"}
+    loader, _ = find_loader(name)
+    types, means = typing.get_type_hints(loader), doc_entries(loader, "Args")
+    about = (inspect.getdoc(loader) or "").partition("\n\nArgs:")[0]
+    text = "\n\n".join([inspect.cleandoc(sys.modules[loader.__module__].__doc__ or ""), about, *_data_facts(name)])
+    settings = [setting(f"data.{key}", types[key], value, means.get(key, "")) for key, value in options.items()]
+    with ProgressDisplay(silent=as_json, waiting=f"loading {name}"):
+        holds = _data_content(name)
+    page(
+        About("data set", name, text, settings, holds=holds),
+        as_json=as_json,
+        holds=_content_text(holds) if holds else {},
+    )
+
+
 def _method_options(name: str, settings: Sequence[str] | None) -> dict[str, object]:
-    """The settings of a method from `--set` texts, checked and converted; only those that were given."""
+    """The settings of a method given with `--set`, checked and converted."""
     from coterie.errors import SpecError
     from coterie.runs.resolve import fill_defaults
     from coterie.runs.spec import Spec
@@ -136,7 +169,7 @@ def own_settings(name: str) -> list[Setting]:
 
 
 def shared_settings() -> list[Setting]:
-    """The settings that all methods share: the sections of a spec that have no name, such as `local` and `run`."""
+    """The settings that all methods share: those of the sections `local`, `run` and so on."""
     from coterie.runs.spec import SECTIONS, Named, Spec
 
     parts = {section: getattr(Spec(), section) for section in SECTIONS}
@@ -149,15 +182,88 @@ def shared_settings() -> list[Setting]:
     ]
 
 
+# ------------------------------------------------------------------------------------------------------------ data sets
+
+
+def _data_content(name: str) -> dict[str, Any] | None:
+    """Properties of a data set with default settings; None if it is read from files, which may be large or missing."""
+    from coterie.data.catalog import CATALOG
+    from coterie.data.loading import load
+
+    return None if name in CATALOG and CATALOG[name].files else load(name).describe()
+
+
+def _content_text(holds: Mapping[str, Any]) -> dict[str, str]:
+    """The properties of a data set as text, for the terminal."""
+    examples, sizes, clusters = holds["examples"], holds["sizes"], holds["clusters"]
+    shape = " × ".join(map(str, holds["shape"])) + (" numbers" if len(holds["shape"]) == 1 else "")
+    labels = f"{holds['classes']} classes, {{}} per client"
+    members = sorted(clusters.values(), reverse=True) if clusters else []
+    listed = ", ".join(map(str, members[:_SIZES_SHOWN])) + (", …" if len(members) > _SIZES_SHOWN else "")
+    return {
+        "clients": f"{holds['clients']:,}",
+        "examples": f"{examples['fit']:,} for training, {examples['test']:,} for testing",
+        "per client": f"{_range_text(sizes['fit'])} for training, {_range_text(sizes['test'])} for testing",
+        "inputs": f"{shape}, stored as {holds['dtype']}",
+        "transforms": ", ".join(holds["transforms"]),
+        "labels": "numbers (regression)"
+        if holds["classes"] is None
+        else labels.format(_range_text(holds["classes_per_client"])),
+        "true clusters": f"{len(members)}, of {listed} clients" if members else "unknown",
+    }
+
+
+def _range_text(numbers: Mapping[str, float]) -> str:
+    low, middle, high = (f"{numbers[key]:,.10g}" for key in ("min", "median", "max"))
+    return low if low == high else f"{low} to {high} (median {middle})"
+
+
+def _data_list(*, as_json: bool) -> None:
+    from coterie.data.loading import summaries
+
+    entries = summaries()
+    if as_json:
+        document({entry["name"]: entry for entry in entries})
+        return
+    shown = table("name", "what", "clients", "examples", "classes", "available", left=2)
+    for entry in entries:
+        numbers = [f"{entry[key]:,}" if entry[key] is not None else "–" for key in ("clients", "samples", "classes")]
+        shown.add_row(entry["name"], entry["description"], *numbers, "yes" if entry["available"] else "no")
+    result(
+        shown,
+        "Your own data: the path of a folder of .npz files (one per client: x, y), or of a .csv or .parquet table.",
+        "Details: coterie data NAME, which also says how to get missing files, or coterie data PATH.",
+    )
+
+
+def _data_facts(name: str) -> list[str]:
+    """Source, paper, settings and true clusters of a data set, without loading it."""
+    from coterie.data.loading import summaries
+
+    entry = next((entry for entry in summaries() if entry["name"] == name), None)
+    if entry is None:
+        return []
+    state = "available" if entry["available"] else "not on disk"
+    if entry["advice"]:
+        state += f"; for all of it, {entry['advice']}" if entry["available"] else f": {entry['advice']}"
+    lines = {
+        "Source": f"{entry['source']} ({state})",
+        "Paper": entry["paper"],
+        "Settings": entry["settings"],
+        "True clusters": entry["truth"] or "unknown",
+    }
+    return ["\n".join(f"{key}: {value}" for key, value in lines.items() if value)]
+
+
 # ------------------------------------------------------------------------------------------------------ lists and pages
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting as it is shown.
+    """A setting, as shown on a page.
 
     Attributes:
-        key: Name, as `--set` takes it.
+        key: Name, as in `--set`.
         default: Default value.
         type: Allowed values, in words.
         means: Description.
@@ -171,17 +277,17 @@ class Setting:
 
 @dataclass(frozen=True)
 class About:
-    """A method, data set or model as it is shown.
+    """The content of a page about a method, data set or model.
 
     Attributes:
         kind: "method", "data set" or "model".
-        name: Name in specs.
+        name: Name in a spec.
         text: Description.
         settings: Own settings.
-        shared: Settings that it shares with all others of its kind.
+        shared: Settings that all methods share.
         costs: Traffic and what the server sees, in sentences.
         card: Traffic and what the server sees, as data.
-        holds: Properties of the data, if they were loaded.
+        holds: Properties of the data, such as the number of clients, if they were loaded.
     """
 
     kind: str
@@ -209,7 +315,7 @@ def page(about: About, *, as_json: bool, holds: Mapping[str, str] | None = None,
     """Print everything about one method, data set or model.
 
     Args:
-        about: What to print.
+        about: Content of the page.
         as_json: Print it as JSON.
         holds: Properties of the data, in words.
         measured_with: Settings with which traffic was measured, other than the defaults.
@@ -246,14 +352,14 @@ def _default_text(value: object) -> str:
 
 
 def setting(key: str, kind: object, default: object, means: str) -> Setting:
-    """A setting from its type hint and default."""
+    """Create a setting from its type hint and default."""
     if default is inspect.Parameter.empty:
         default = "required"
     return Setting(key, list(default) if isinstance(default, tuple) else default, type_text(kind), means)
 
 
 def type_text(kind: object) -> str:
-    """A type hint in words."""
+    """A type hint as text for users, such as "whole number"."""
     origin, inside = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         return type_text(inside[0])

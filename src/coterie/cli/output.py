@@ -1,4 +1,4 @@
-"""Output: results go to stdout, notes and errors to stderr; and the formats of numbers."""
+"""Printing results to stdout, notes and errors to stderr; and formats of numbers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SIZES_SHOWN = 20
 
 
 def result(*parts: RenderableType) -> None:
-    """Print a result for people."""
+    """Print a result as text and tables."""
     console = _console(stderr=False)
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, str), markup=False, highlight=False)
 
 
 def document(value: object) -> None:
-    """Print a result for programs: one JSON document."""
+    """Print a result as one JSON document."""
     from coterie.runs.record import finite
 
     sys.stdout.write(json.dumps(finite(value), indent=2, ensure_ascii=False) + "\n")
@@ -44,7 +44,7 @@ def error(text: str, prefix: str = "Error: ") -> None:
 
 
 def table(*columns: str, left: int = 1) -> Table:
-    """An empty table with a header; the first `left` columns hold text, the others numbers."""
+    """An empty table with a header; the first `left` columns are left-aligned text, the others numbers."""
     from rich import box
     from rich.table import Table
 
@@ -55,7 +55,7 @@ def table(*columns: str, left: int = 1) -> Table:
 
 
 def facts() -> Table:
-    """An empty table without a header, of names and texts."""
+    """An empty table without a header, for pairs of name and text."""
     from rich.table import Table
 
     made = Table.grid(padding=(0, 2))

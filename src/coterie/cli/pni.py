@@ -1,4 +1,4 @@
-"""coterie pni: how different the clients' data are, before training."""
+"""coterie pni: measure how different the clients' data are, before training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def pni(
-    data: flags.DataHere,
+    data: flags.RequiredData,
     model: flags.Model = None,
     draws: Annotated[
         int, typer.Option(metavar="N", help="Number of random models to average over; the paper uses 100.")

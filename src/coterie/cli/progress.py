@@ -50,9 +50,9 @@ class ProgressDisplay:
         )
         self._progress.start()
         self._task = self._progress.add_task(self._waiting, total=None, note="")
-        from coterie.data.progress import watched
+        from coterie.data.cache_writing import report_progress_to
 
-        self._stack.enter_context(watched(self.download))
+        self._stack.enter_context(report_progress_to(self.download))
         return self
 
     def __exit__(
@@ -67,7 +67,7 @@ class ProgressDisplay:
         self._total = rounds
 
     def describe(self, text: str) -> None:
-        """Replace the text of the line."""
+        """Replace the text of the progress line."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=text)
 
@@ -89,11 +89,11 @@ class ProgressDisplay:
             self._download = None
 
     def step(self, row: Mapping[str, Any]) -> None:
-        """Show a line of `rounds.jsonl`, of the only run."""
+        """Show a step of a single run, given its line of `rounds.jsonl`."""
         self.step_of("", row)
 
     def step_of(self, label: str, row: Mapping[str, Any]) -> None:
-        """Show a line of `rounds.jsonl`, of one of several runs."""
+        """Show a step of one of several runs, given its line of `rounds.jsonl`."""
         if self._progress is None or self._task is None:
             return
         if row["t"] == 0:

@@ -1,4 +1,4 @@
-"""coterie run: one run of one spec; coterie resume: continue an interrupted run."""
+"""coterie run: run one method; coterie resume: continue an interrupted run."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _new_folder(spec: Spec) -> Path:
 
 @contextmanager
 def _resume_hint(folder: Path) -> Iterator[None]:
-    """Add to Ctrl-C the command that resumes the run."""
+    """On Ctrl-C, add the command that resumes the run to the message."""
     try:
         yield
     except KeyboardInterrupt:
@@ -150,7 +150,7 @@ def _figures(summary: Mapping[str, Any]) -> Table:
 
 
 def _drift(drift: Mapping[str, Any]) -> dict[str, str]:
-    """How the method responded to the shifts of the clients' data."""
+    """Drift metrics as text."""
     delay = "" if drift["delay"] is None else f", after {drift['delay']:.1f} rounds on average"
     alarms = drift["false_alarms"]
     text = f"{drift['detected']} of {drift['shifts']} shifts detected{delay}"

@@ -1,4 +1,4 @@
-"""coterie suggest-threshold: a threshold λ for SR-FCA and ONE_SHOT-IFCA, from the distances between clients."""
+"""coterie suggest-threshold: suggest a threshold λ for SR-FCA and ONE_SHOT-IFCA from distances between clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coterie.cli.progress import ProgressDisplay
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: Length of the longest bar, in columns.
+#: Length of the longest bar of the histogram, in characters.
 _WIDTH = 40
 
 
@@ -46,9 +46,9 @@ def suggest_threshold(
     (method.init_steps, local.learning_rate).
     """
     with ProgressDisplay(silent=quiet) as progress:
-        from coterie.runs.threshold import DEFAULT_METHOD, begins, suggest
+        from coterie.runs.threshold import DEFAULT_METHOD, starts_with_one_shot, suggest
 
-        method = None if begins(flags.base_spec(spec)) else DEFAULT_METHOD
+        method = None if starts_with_one_shot(flags.base_spec(spec)) else DEFAULT_METHOD
         given = flags.values(
             data=data,
             method=method,

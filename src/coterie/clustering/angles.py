@@ -27,7 +27,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from coterie.clustering import checks
+from coterie.clustering import array_checks
 from coterie.clustering.measures import cosine
 from coterie.clustering.subspaces import Stack, stacked
 from coterie.errors import SpecError, unknown
@@ -136,7 +136,7 @@ def update_angles(U: npt.ArrayLike, others: npt.ArrayLike | None = None) -> Matr
     """
     if others is None:
         return _degrees(cosine(U))
-    first, second = checks.vectors(U), checks.vectors(others, "others")
+    first, second = array_checks.vectors(U), array_checks.vectors(others, "others")
     if first.shape[1] != second.shape[1]:
         raise SpecError(f"Updates must have the same length, got {first.shape[1]} and {second.shape[1]}")
     return _degrees(cosine(np.concatenate([first, second]))[: len(first), len(first) :])

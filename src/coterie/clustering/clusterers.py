@@ -28,7 +28,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from coterie.clustering import checks
+from coterie.clustering import array_checks
 from coterie.errors import SpecError, unknown
 from coterie.seeds import Seed
 from coterie.threads import one_thread
@@ -68,8 +68,8 @@ def kmeans(
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
-    points = checks.vectors(E, "E").astype(np.float64)
-    wanted, starts = checks.whole(k, "k", 1), checks.whole(restarts, "restarts", 1)
+    points = array_checks.vectors(E, "E").astype(np.float64)
+    wanted, starts = array_checks.whole(k, "k", 1), array_checks.whole(restarts, "restarts", 1)
     wanted = min(wanted, len(np.unique(points, axis=0)))
     if wanted == 1:
         labels = np.zeros(len(points), np.int64)
@@ -107,10 +107,10 @@ def agglomerative(
         raise SpecError("agglomerative needs either k or threshold, " + ("got both" if k is not None else "got none"))
     if linkage not in (*get_args(Linkage), "ward"):
         raise SpecError(unknown("linkage", linkage, (*get_args(Linkage), "ward")))
-    distances = checks.distances(D)
+    distances = array_checks.distances(D)
     n_clients = len(distances)
     if k is not None:
-        checks.whole(k, "k", 1)
+        array_checks.whole(k, "k", 1)
     if threshold is not None:
         check_threshold(threshold)
     if n_clients == 1:
@@ -136,9 +136,9 @@ def components(D: npt.ArrayLike, threshold: float, min_size: int = 1) -> Labels:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    distances = checks.distances(D)
+    distances = array_checks.distances(D)
     check_threshold(threshold)
-    min_size = checks.whole(min_size, "min_size", 1)
+    min_size = array_checks.whole(min_size, "min_size", 1)
     _, found = connected_components(csr_array(distances <= threshold), directed=False)
     return numbered(found, np.bincount(found)[found] >= min_size)
 
@@ -160,7 +160,7 @@ def bipartition(
 
     if linkage not in ("single", "complete"):
         raise SpecError(unknown("linkage of a bipartition", linkage, ("single", "complete")))
-    similarities = checks.similarities(S)
+    similarities = array_checks.similarities(S)
     if len(similarities) < 2:
         raise SpecError("A bipartition needs at least 2 clients, got 1")
     # -S instead of 1 - S, which would round close similarities to the same distance.

@@ -30,7 +30,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from coterie.clustering import checks
+from coterie.clustering import array_checks
 from coterie.errors import SpecError
 from coterie.threads import one_thread
 from coterie.types import Array
@@ -59,7 +59,7 @@ def cosine(U: npt.ArrayLike) -> Matrix:
     Raises:
         SpecError: If `U` is not a finite matrix.
     """
-    return _cosine_and_norms(checks.vectors(U))[0]
+    return _cosine_and_norms(array_checks.vectors(U))[0]
 
 
 def madc(U: npt.ArrayLike) -> Matrix:
@@ -85,7 +85,7 @@ def madc_of(S: npt.ArrayLike) -> Matrix:
     Raises:
         SpecError: If `S` is not square or not finite.
     """
-    cosines = checks.square(S, "S")
+    cosines = array_checks.square(S, "S")
     n_clients = len(cosines)
     if n_clients == 1:
         return np.zeros((1, 1))
@@ -114,8 +114,8 @@ def edc_embedding(U: npt.ArrayLike, m: int) -> Matrix:
     """
     from scipy.linalg import eigh
 
-    updates = checks.vectors(U)
-    columns = checks.whole(m, "m", 1)
+    updates = array_checks.vectors(U)
+    columns = array_checks.whole(m, "m", 1)
     cosines, norms = _cosine_and_norms(updates)
     n_clients = len(cosines)
     out = np.zeros((n_clients, columns))
@@ -158,7 +158,7 @@ def l1(U: npt.ArrayLike) -> Matrix:
     Raises:
         SpecError: If `U` is not a finite matrix.
     """
-    return _pairwise(checks.vectors(U), "cityblock")
+    return _pairwise(array_checks.vectors(U), "cityblock")
 
 
 def l2(U: npt.ArrayLike) -> Matrix:
@@ -171,7 +171,7 @@ def l2(U: npt.ArrayLike) -> Matrix:
         SpecError: If `U` is not a finite matrix, or its squares overflow.
     """
     # From differences and not from a Gram matrix, whose rounding would hide small distances between similar models.
-    return np.sqrt(_pairwise(checks.vectors(U), "sqeuclidean"))
+    return np.sqrt(_pairwise(array_checks.vectors(U), "sqeuclidean"))
 
 
 def principal_angle(A: npt.ArrayLike, B: npt.ArrayLike) -> float:
@@ -188,7 +188,7 @@ def principal_angle(A: npt.ArrayLike, B: npt.ArrayLike) -> float:
     """
     from scipy.linalg import subspace_angles
 
-    first, second = checks.vectors(A, "A").astype(np.float64), checks.vectors(B, "B").astype(np.float64)
+    first, second = array_checks.vectors(A, "A").astype(np.float64), array_checks.vectors(B, "B").astype(np.float64)
     if len(first) != len(second):
         raise SpecError(f"A and B must have the same number of features (rows), got {len(first)} and {len(second)}")
     for name, basis in (("A", first), ("B", second)):

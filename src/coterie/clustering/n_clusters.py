@@ -40,7 +40,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from coterie.clustering import checks
+from coterie.clustering import array_checks
 from coterie.clustering.clusterers import Linkage, agglomerative, kmeans
 from coterie.clustering.measures import l2
 from coterie.errors import SpecError, unknown
@@ -109,8 +109,8 @@ def choose_n_clusters(
         raise SpecError(unknown("rule", rule, get_args(ChoiceRule)))
     if kind not in ("embedding", "distances"):
         raise SpecError(unknown("kind of input", kind, ("embedding", "distances")))
-    points = checks.vectors(X, "X").astype(np.float64) if kind == "embedding" else checks.distances(X, "X")
-    largest = min(checks.whole(max_clusters, "max_clusters", 1), len(points) - 1)
+    points = array_checks.vectors(X, "X").astype(np.float64) if kind == "embedding" else array_checks.distances(X, "X")
+    largest = min(array_checks.whole(max_clusters, "max_clusters", 1), len(points) - 1)
     distances = l2(points) if kind == "embedding" else points
     if len(points) < 4 or largest < 2 or not distances.any():
         return Choice(1, {1: _FLOOR[rule]})
@@ -158,7 +158,7 @@ def elbow(sizes: Sequence[int] | Array, scores: Sequence[float] | Array, rule: E
     """
     if rule not in get_args(ElbowRule):
         raise SpecError(unknown("rule", rule, get_args(ElbowRule)))
-    counts = [checks.whole(size, "Each of sizes", 1) for size in sizes]
+    counts = [array_checks.whole(size, "Each of sizes", 1) for size in sizes]
     values = np.asarray(scores, dtype=np.float64)
     if values.shape != (len(counts),) or not counts:
         raise SpecError(f"scores must be one number for each of the {len(counts)} sizes, got shape {values.shape}")

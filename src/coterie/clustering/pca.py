@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from coterie.clustering import checks
+from coterie.clustering import array_checks
 from coterie.errors import SpecError
 from coterie.threads import one_thread
 
@@ -38,7 +38,7 @@ def principal_scores(U: npt.ArrayLike, share: float) -> npt.NDArray[np.float64]:
     """
     from scipy.linalg import eigh
 
-    rows = checks.vectors(U)
+    rows = array_checks.vectors(U)
     if not 0 < share <= 1:
         raise SpecError(f"share must be greater than 0 and at most 1, got {share}")
     n_clients = len(rows)

@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from coterie.clustering import checks
+from coterie.clustering import array_checks
 from coterie.clustering.angles import ClassBases, by_class, classes_of
 from coterie.codec import state
 from coterie.errors import SpecError, unknown
@@ -120,7 +120,7 @@ def flag_proximity(
         if values is None and part:
             raise SpecError(f"{name} is required if beta is {beta}")
         if part:
-            matrix = checks.distances(values, name)  # type: ignore[arg-type]
+            matrix = array_checks.distances(values, name)  # type: ignore[arg-type]
             parts.append(part * Span.of(matrix, scale).share(matrix))
     if len({len(part) for part in parts}) > 1:
         raise SpecError(f"V and G must have the same clients, got {len(parts[0])} and {len(parts[1])}")

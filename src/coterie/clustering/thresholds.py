@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from coterie.clustering import checks
+from coterie.clustering import array_checks
 from coterie.clustering.clusterers import Labels, check_threshold, components, condensed, numbered
 from coterie.errors import SpecError
 from coterie.seeds import Seed
@@ -60,8 +60,8 @@ def widest_gap(D: npt.ArrayLike, min_size: int = 2) -> Gap:
     """
     from scipy.cluster import hierarchy
 
-    distances = checks.distances(D)
-    min_size = checks.whole(min_size, "min_size", 1)
+    distances = array_checks.distances(D)
+    min_size = array_checks.whole(min_size, "min_size", 1)
     n_clients = len(distances)
     if n_clients < 2:
         raise SpecError("A gap needs the distances of at least 2 clients, got 1")
@@ -89,7 +89,7 @@ def pairwise_quantile(D: npt.ArrayLike, share: float) -> float:
     Raises:
         SpecError: If `D` is not a matrix of distances of at least two clients, or `share` is invalid.
     """
-    distances = checks.distances(D)
+    distances = array_checks.distances(D)
     if len(distances) < 2:
         raise SpecError("A quantile needs the distances of at least 2 clients, got 1")
     if not 0 <= share <= 1:
@@ -111,9 +111,9 @@ def pivots(D: npt.ArrayLike, threshold: float, seed: Seed, min_size: int = 1) ->
     Raises:
         SpecError: If `D` is not a matrix of distances, or `threshold` or `min_size` is invalid.
     """
-    distances = checks.distances(D)
+    distances = array_checks.distances(D)
     check_threshold(threshold)
-    min_size = checks.whole(min_size, "min_size", 1)
+    min_size = array_checks.whole(min_size, "min_size", 1)
     found = np.full(len(distances), -1, np.int64)
     for pivot in seed.fold("pivots").permutation(len(distances)):
         if found[pivot] < 0:
@@ -133,8 +133,8 @@ def nearest(D: npt.ArrayLike, min_size: int = 1) -> Labels:
     Raises:
         SpecError: If `D` is not a finite matrix, or `min_size` is invalid.
     """
-    distances = checks.vectors(D, "D")
-    min_size = checks.whole(min_size, "min_size", 1)
+    distances = array_checks.vectors(D, "D")
+    min_size = array_checks.whole(min_size, "min_size", 1)
     labels: Labels = distances.argmin(axis=1).astype(np.int64)
     sizes = np.bincount(labels, minlength=distances.shape[1])
     surviving = np.flatnonzero(sizes >= min_size)
@@ -161,7 +161,7 @@ def merge(labels: npt.ArrayLike, D: npt.ArrayLike, threshold: float) -> tuple[La
     Raises:
         SpecError: If `D` is not a matrix of distances, `labels` are not indices of its rows, or `threshold` is invalid.
     """
-    distances, old = checks.distances(D), np.asarray(labels)
+    distances, old = array_checks.distances(D), np.asarray(labels)
     if not len(old) or not 0 <= old.min() <= old.max() < len(distances):
         raise SpecError(f"labels must be at least one number from 0 to {len(distances) - 1}")
     used, place = np.unique(old, return_inverse=True)

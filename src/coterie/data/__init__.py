@@ -1,7 +1,7 @@
-"""Federated data: load by name or path, make from arrays, partition among clients.
+"""Federated data: load them by name or path, create them from arrays, or partition examples among clients.
 
 `load` loads the data sets in `DATASETS` and reads your own folders and tables; `from_arrays` takes arrays; `partition`
-splits the examples of one array among clients as in the papers. All data sets are described in `coterie.data.catalog`.
+splits the examples of an array among clients as in the papers. All data sets are described in `coterie.data.catalog`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Federated data from arrays in memory, one client at a time."""
+"""Federated data from arrays in memory, given per client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coterie.types import Array, ClientId
 
 @dataclass(frozen=True)
 class _Piece:
-    """Examples of one client as given."""
+    """Training or test examples of one client, as given."""
 
     client: str
     what: str  # for error messages: "" or "test "
@@ -37,18 +37,18 @@ def from_arrays(
     truth: Mapping[str, int] | Sequence[int] | None = None,
     source: str = "arrays in memory",
 ) -> FederatedData:
-    """Federated data from the arrays of each client.
+    """Create federated data from the arrays of each client.
 
     A client may have no training examples, a single one, a single class, or no test examples. float64 is stored as
     float32, 64-bit integers as described in `FederatedData`.
 
     Args:
         clients: id → (x, y), split into training and test examples; or id → (x, y, x_test, y_test), used as given.
-        test: id → (x, y), test examples. If given, no client's examples are split; a client missing here has none.
+        test: id → (x, y), test examples. If given, no examples are split; clients missing here have no test examples.
         name: Name of the data.
-        test_share: Fraction of a client's examples used for testing, after a shuffle, if it has no test examples.
+        test_share: Fraction of a client's examples used for testing, after a shuffle, if no test examples are given.
         seed: Random seed of the shuffle and of the validation split.
-        classes: Number of classes. None: one more than the largest label, or regression if `y` holds floats.
+        classes: Number of classes. None: one more than the largest label, or regression if `y` has floats.
         truth: The true cluster of each client, by id or in the order of `clients`.
         source: Where the data come from, in a sentence.
     """
@@ -153,7 +153,7 @@ def _joined(pieces: list[_Piece], classes: int | None) -> tuple[Array, Array, in
     dtype = np.result_type(*{piece.x.dtype for piece in filled})
     dtype = np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize > 4 else dtype
     x = aligned(np.empty((sum(len(piece.y) for piece in filled), *first.x.shape[1:]), dtype))
-    with np.errstate(over="ignore"):  # values too large for float32 become infinite and are found by the check of x
+    with np.errstate(over="ignore"):  # values too large for float32 become infinite, which is an error later
         np.concatenate([piece.x for piece in filled], out=x, casting="same_kind")
     y = np.concatenate([piece.y for piece in filled]).astype(np.float32 if classes is None else np.int32)
     return x, y, classes

@@ -1,15 +1,16 @@
 """Copies of examples in the user's cache, opened as memory maps.
 
-A copy is a folder of arrays in the format of numpy.save and a note, `copy.json`, with the version of this format, the
-source of the copy, and type, shape and SHA-256 of each array. It is written under another name, flushed to disk and
-then moved into place. Every time it is opened, its arrays are compared with the note; a copy that is damaged or of
-another version is made again. The check reads 1.2 GB per second.
+A copy is a folder of .npy files and a metadata file, `copy.json`, with the version of this format, the source of the
+copy, and dtype, shape and SHA-256 of each array. It is written under another name, flushed to disk and then moved into
+place. Every time it is opened, its arrays are checked against the metadata, at about 1.2 GB per second; a copy that is
+damaged or in another version is made again.
 
 There are two kinds of copies:
 
-- `decoded`: what files hold, as `<data set>-<hash of the files>`. If nothing can be written, examples stay in memory.
-- `generated`: random examples that are too large for memory, written piece by piece, as `<data set>-<hash of the
-  settings>`. The operating system loads what a round uses and keeps it as long as there is memory.
+- `decoded`: the content of files, in `<data set>-<hash of the files>`. If the cache cannot be written, examples stay in
+  memory.
+- `generated`: random examples that are too large for memory, written piece by piece, in `<data set>-<hash of the
+  settings>`. The operating system loads the pages that a round uses and keeps them while there is memory.
 """
 
 from __future__ import annotations
@@ -32,9 +33,8 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.data import files
+from coterie.data.cache_writing import exclusive, remove_stale, report_progress
 from coterie.data.federated import aligned
-from coterie.data.locks import exclusive, remove_stale
-from coterie.data.progress import report
 from coterie.errors import DataError
 from coterie.types import Array
 
@@ -50,7 +50,7 @@ _NOTE = "copy.json"
 _TRIES = 5
 _PIECE = 1 << 22  # bytes per read
 _REPORTED = 1 << 28  # bytes above which the progress of a check is reported
-_HASHED = 1 << 30  # bytes above which files are identified by name, size and time instead of a hash
+_HASHED = 1 << 30  # bytes above which files are identified by path, size and time instead of a hash
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +61,9 @@ class Decoded:
         x: (train + test, *shape).
         y: (train + test,), int32.
         train: Number of training examples.
-        columns: Further integers per example, such as its writer.
+        columns: More integers per example, such as its writer.
         names: Names that the integers of a column stand for, if there are names.
-        digests: SHA-256 of each file they were read from, if it was computed.
+        digests: SHA-256 of each file that was read, if it was computed.
     """
 
     x: Array
@@ -74,12 +74,12 @@ class Decoded:
     digests: Sequence[str] = ()
 
 
-#: From paths of files to their content.
+#: Reads files, given their paths.
 Read = Callable[[Sequence[Path]], Decoded]
 
 
 def concatenated(x: Array, y: Array, x_test: Array, y_test: Array, **columns: tuple[Array, Array]) -> Decoded:
-    """Training and test examples, and pairs of further columns, one after the other."""
+    """Concatenate training and test examples, and the two parts of each column."""
     both = aligned(np.empty((len(x) + len(x_test), *x.shape[1:]), x.dtype))
     np.concatenate([x, x_test], out=both)
     labels, *more = (_int32(*pair) for pair in ((y, y_test), *columns.values()))
@@ -91,10 +91,10 @@ def _int32(first: Array, second: Array) -> Array:
 
 
 def decoded(name: str, paths: Sequence[Path], read: Read) -> Decoded:
-    """The content of files, from the copy in the cache.
+    """The content of files, read from the copy in the cache.
 
     Args:
-        name: Name of the data set, the first part of the folder's name.
+        name: Name of the data set, the first part of the name of the folder.
         paths: The files.
         read: Reads them if there is no copy yet.
     """
@@ -124,7 +124,7 @@ def _decode(folder: Path, work: Path, source: str, paths: Sequence[Path], read: 
 
 
 def _identity(paths: Sequence[Path]) -> tuple[str, list[str]]:
-    """A text that changes when any of the files changes, and the SHA-256 of each file if it is computed."""
+    """A string that changes when any of the files changes, and the SHA-256 of each file if it was computed."""
     states = [path.stat() for path in paths]
     digests: list[str] = []
     if sum(state.st_size for state in states) > _HASHED:
@@ -169,7 +169,7 @@ def generated(
 
     Args:
         name: Name of the data set.
-        key: Everything that the examples depend on, as text.
+        key: Everything that the examples depend on, as a string.
         examples: Number of examples.
         features: Number of features.
         pieces: Examples and labels, piece by piece; used only if there is no copy yet.
@@ -208,7 +208,7 @@ def _generate(
                 xs.add(x)
                 ys.add(y)
                 done += len(y)
-                report(f"generating {folder.name.rpartition('-')[0]}", 4 * done * (x.shape[1] + 1), needed)
+                report_progress(f"generating {folder.name.rpartition('-')[0]}", 4 * done * (x.shape[1] + 1), needed)
         _finish(work, folder, key, {"x": xs, "y": ys})
     except OSError as fault:
         raise DataError(f"{folder.name} cannot be written to {folder.parent}: {fault}") from fault
@@ -245,11 +245,11 @@ class ArrayWriter:
             self._file.close()
 
     def add(self, piece: Array) -> None:
-        """Write further rows."""
+        """Append rows."""
         self._write(np.ascontiguousarray(piece, self._dtype).reshape(-1).view(np.uint8).data)
 
     def entry(self) -> dict[str, Any]:
-        """Type, shape and hash of the array, for the note."""
+        """Dtype, shape and hash of the array, for the metadata."""
         return {"dtype": self._dtype.str, "shape": list(self._shape), "sha256": self._digest.hexdigest()}
 
     def _write(self, content: bytes | memoryview) -> None:
@@ -265,7 +265,7 @@ def _begin(work: Path) -> None:
 
 
 def _finish(work: Path, folder: Path, source: str, arrays: Mapping[str, ArrayWriter], **more: object) -> None:
-    """Write the note of a copy, with further entries, and move the copy into place."""
+    """Write the metadata of a copy, with more entries, and move the copy into place."""
     entries = {name: array.entry() for name, array in arrays.items()}
     note = {"format": FORMAT, "source": source, "arrays": entries, **more}
     with (work / _NOTE).open("w", encoding="utf-8") as stream:
@@ -276,7 +276,7 @@ def _finish(work: Path, folder: Path, source: str, arrays: Mapping[str, ArrayWri
 
 
 def _open(folder: Path, source: str) -> tuple[dict[str, Array], dict[str, Any]] | None:
-    """The arrays of a copy as memory maps, and its note; None if there is no intact copy of this version and source."""
+    """The arrays of a copy as memory maps, and its metadata; None without an intact copy of this version and source."""
     try:
         note = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
         if (note["format"], note["source"]) != (FORMAT, source):
@@ -294,7 +294,7 @@ def _map(path: Path, entry: Mapping[str, Any]) -> Array:
         "sha256"
     ]:
         raise ValueError(f"{path} is damaged")
-    return np.asarray(array)  # the same memory without the subclass, whose slices are slow
+    return np.asarray(array)  # a view without the memmap class, whose slices are slow
 
 
 def _digest(path: Path, name: str) -> str:
@@ -305,23 +305,26 @@ def _digest(path: Path, name: str) -> str:
             digest.update(piece)
             done += len(piece)
             if total > _REPORTED:
-                report(f"checking {name}", done, total)
+                report_progress(f"checking {name}", done, total)
     return digest.hexdigest()
 
 
 def _move(work: Path, folder: Path, intact: Callable[[], bool]) -> None:
-    """Give the finished copy its name, unless another process was faster."""
+    """Move the finished copy to its final name, unless another process was faster."""
     for _ in range(_TRIES):
         try:
             os.rename(work, folder)  # fails if there is a non-empty folder of that name
         except OSError as error:
-            if not folder.exists() and error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # it may just be gone
+            if not folder.exists() and error.errno not in (
+                errno.EEXIST,
+                errno.ENOTEMPTY,
+            ):  # it may have been removed meanwhile
                 raise
         else:
             return
         if intact():
             return
-        # It is damaged or old. Processes that have mapped its files can go on reading them.
+        # The existing copy is damaged or old. Processes that have mapped its files can still read them.
         aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         try:
             os.rename(folder, aside / "old")
@@ -329,4 +332,4 @@ def _move(work: Path, folder: Path, intact: Callable[[], bool]) -> None:
             log.debug("%s was moved by another process", folder)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
-    raise OSError(f"{folder} is replaced again and again")
+    raise OSError(f"{folder} is being replaced repeatedly by other processes")

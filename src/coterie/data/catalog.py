@@ -5,7 +5,7 @@ a row here. This module loads no data and imports no loader: loaders and readers
 imported when they are used.
 
 Numbers of clients and samples are those of the default options and seed 0, with all published files. If the files on
-disk hold a subset, the number of clients stays the same and there are fewer samples.
+disk are a subset, the number of clients stays the same and there are fewer samples.
 
 Sources of the checksums: MNIST, Fashion-MNIST and SVHN from TensorFlow Datasets (`tensorflow_datasets/url_checksums/`
 of github.com/tensorflow/datasets: mnist.txt at commit 31f1255e, fashion_mnist.txt and svhn_cropped.txt at 333639b3);
@@ -27,7 +27,7 @@ class Download:
     Attributes:
         name: File name.
         addresses: URLs, in the order in which they are tried.
-        checksum: Kind and digits, such as "sha256:6d95…"; None if the publisher gives none.
+        checksum: Algorithm and digits, such as "sha256:6d95…"; None if the publisher gives none.
     """
 
     name: str
@@ -44,8 +44,9 @@ class Images:
         mean: Published mean of the pixels in 0..1, per channel. Empty: examples are used as stored.
         deviation: Published standard deviation of the pixels in 0..1, per channel.
         classes: Number of classes.
-        lengths: Arrays of the archive whose lengths are the numbers of training and test examples; "" for none.
-        recropped: Whether an archive with an array `image_train` holds crops that were made again from full pictures.
+        lengths: Arrays of the archive whose lengths are the numbers of training and test examples; "": no such array.
+        recropped: Whether an array `image_train` in the archive means that its images were cropped again from full
+            pictures.
     """
 
     shape: tuple[int, ...]
@@ -64,13 +65,13 @@ class Files:
         key: Short name; copies in the cache are named after it.
         name: Name for error messages.
         title: Name and citation.
-        archive: Name of the archive, looked for in $COTERIE_DATA and in the cache.
+        archive: File name of the archive, which is searched in $COTERIE_DATA and in the cache.
         size: Published number of training and test examples; None if it is not fixed.
         images: Format of the images; None for other data.
         read: Reader of the archive, as "module:function" in `coterie.data.formats`.
         read_published: Reader of the publisher's files; empty if the loader reads them itself.
-        folders: Subfolders in which the publisher's files are looked for, all of them in one. Downloads go to the
-            first. Empty: only the archive can be used.
+        folders: Subfolders in which the publisher's files are searched; one of them must have all files. Downloads go
+            to the first. Empty: only the archive can be used.
         downloads: The publisher's files, in the order in which the reader takes them.
         pattern: Glob pattern, for files whose number is not fixed and which cannot be downloaded. Several patterns
             are joined with " and "; each must match a file.
@@ -106,11 +107,11 @@ class Dataset:
         description: One line.
         settings: How the data are made and partitioned, in a sentence or two.
         clients: Default number of clients.
-        samples: Number of training and test examples of all clients together.
+        samples: Total number of training and test examples.
         classes: Number of classes; None for regression targets.
-        paper: Papers that use these settings; None if they are our own.
-        truth: What the true clusters are; None if there are none or they are unknown.
-        files: Files that it is read from; empty for generated data.
+        paper: Papers that use these settings; None if no paper does.
+        truth: Description of the true clusters; None if they do not exist or are unknown.
+        files: Files of the data set; empty for generated data.
         source: Where data without files come from.
         word_vectors: Whether words are represented by frozen vectors.
     """
@@ -451,7 +452,7 @@ def _images_of_papers() -> Iterator[Dataset]:
 
 
 def _by_person() -> Iterator[Dataset]:
-    """Data in which each client is a person, and FedProx's partition of handwritten letters."""
+    """Data with one person per client, and FedProx's partition of handwritten letters."""
     yield Dataset(
         "mnist-writers",
         "writers:mnist_writers",
@@ -482,7 +483,7 @@ def _by_person() -> Iterator[Dataset]:
         "LEAF FEMNIST by writer: digits and letters of 50 people, of all 62 classes",
         "50 writers drawn at random, about 227 images each, split 90/10; pixels from 0 to 1, white background.",
         clients=50,
-        samples=round(50 * 805_263 / 3550),  # the mean: the writers that a seed draws are known from the files only
+        samples=round(50 * 805_263 / 3550),  # on average; the exact number depends on the writers that are drawn
         classes=62,
         paper=f"{_LEAF}; {_SRFCA}; {_IFCA}",
         files=(_FEMNIST,),

@@ -1,4 +1,4 @@
-"""Checks of settings, which raise a `SpecError`, and of federated data, which raise a `DataError` naming the client."""
+"""Checks of settings, which raise `SpecError`, and of federated data, which raise `DataError` and name the client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 _BLOCK = 1 << 22  # numbers checked at a time, to save memory
 _INT32 = np.iinfo(np.int32)
-_CODES = 1000  # labels above this and above ten times the number of classes are taken for codes
+_CODES = 1000  # labels above this and above ten times the number of classes are taken for codes, not class numbers
 
 
 def at_least(name: str, value: float, minimum: float, why: str = "") -> None:
@@ -42,18 +42,18 @@ def above(name: str, value: float, bound: float) -> None:
 
 
 def check_share(test_share: float) -> None:
-    """Check that a test share leaves training examples."""
+    """Check that the test share is less than 1, so that training examples remain."""
     if not 0 <= test_share < 1:
         raise SpecError(f"test_share must be at least 0 and less than 1, got {test_share}")
 
 
 def check_clusters(clients: int, clusters: int) -> None:
-    """Check that every cluster has a client."""
+    """Check that there are enough clients for every cluster."""
     if clients < clusters:
         raise SpecError(f"data.clients must be at least data.clusters ({clusters}), got {clients}")
 
 
-def is_text(name: str) -> bool:
+def is_utf8(name: str) -> bool:
     """Whether a name can be encoded as UTF-8; file names in other encodings cannot."""
     try:
         name.encode()
@@ -63,9 +63,9 @@ def is_text(name: str) -> bool:
 
 
 def check_ids(clients: Sequence[str]) -> None:
-    """Ids must be valid UTF-8: random draws and records use them."""
-    if not is_text("".join(clients)):
-        bad = next(client for client in clients if not is_text(client))
+    """Check that ids are valid UTF-8, because random draws and records use them."""
+    if not is_utf8("".join(clients)):
+        bad = next(client for client in clients if not is_utf8(client))
         raise DataError(f"The client id {bad!a} cannot be encoded as UTF-8. Rename the client")
 
 
@@ -75,7 +75,7 @@ def fits_int32(numbers: Array) -> bool:
 
 
 def classes_of(labels: Array) -> int:
-    """One more than the largest label; arbitrary codes are rejected, as every number up to the largest is a class."""
+    """Number of classes: one more than the largest label. Labels that look like arbitrary codes are rejected."""
     largest = int(labels.max()) if len(labels) else 0
     if largest > _CODES and largest > 10 * (distinct := len(np.unique(labels))):
         raise DataError(
@@ -97,7 +97,7 @@ def first_bad_row(x: Array) -> int | None:
 
 
 def check_examples(data: FederatedData) -> None:
-    """Examples must be real, finite numbers."""
+    """Check that examples are real, finite numbers."""
     if data.x.ndim < 2:
         raise DataError(f"x must have one row per example with at least one number, got shape {data.x.shape}")
     if data.x.dtype.kind not in "biuf":
@@ -108,7 +108,7 @@ def check_examples(data: FederatedData) -> None:
 
 
 def check_labels(data: FederatedData) -> None:
-    """Labels must be integers 0..classes-1, or finite regression targets."""
+    """Check that labels are integers 0..classes-1, or finite regression targets."""
     y = data.y
     if data.classes is None:
         if y.dtype.kind not in "iuf":
@@ -135,11 +135,11 @@ def first_bad_label(y: Array, classes: int) -> int | None:
 
 
 def label_text(label: object, classes: int) -> str:
-    """Error message for a label."""
+    """Error message for an invalid label."""
     return f"the label is {label}; labels must be integers 0..{classes - 1}. Number the classes from 0"
 
 
-def note_targets(what: str, y: Array) -> None:
+def warn_if_targets_look_like_labels(what: str, y: Array) -> None:
     """Log a warning if regression targets look like labels: at least 90 % of them are integers."""
     odd = np.flatnonzero(y != np.floor(y))
     if len(odd) > len(y) / 10 or len(y) == 0:
@@ -152,7 +152,7 @@ def note_targets(what: str, y: Array) -> None:
 
 
 def check_index(data: FederatedData, part: Literal["fit", "test"]) -> None:
-    """The index must have one part per client and only rows that exist."""
+    """Check that the index has one part per client and only rows that exist."""
     index = data.fit if part == "fit" else data.test
     order, offsets = index.order, index.offsets
     if order.dtype.kind != "i" or offsets.dtype.kind != "i" or order.ndim != 1 or offsets.ndim != 1:
@@ -170,7 +170,7 @@ def check_index(data: FederatedData, part: Literal["fit", "test"]) -> None:
 
 
 def check_transforms(data: FederatedData) -> None:
-    """Transforms must be known and fit the examples' shape; each client has one transform and one true cluster."""
+    """Check that transforms are known and fit the examples' shape, and that each client has one and a true cluster."""
     for name in data.transforms:
         if name not in TRANSFORMS:
             raise DataError(unknown("transform", name, TRANSFORMS))
@@ -186,7 +186,7 @@ def check_transforms(data: FederatedData) -> None:
 
 
 def check_normalize(data: FederatedData) -> None:
-    """Mean and deviation must be finite and broadcast over one example; the deviation must be above 0."""
+    """Check that mean and deviation are finite and broadcast over one example, and that the deviation is above 0."""
     if data.normalize is None:
         return
     mean, deviation = (np.asarray(part, np.float64) for part in data.normalize)
@@ -205,7 +205,7 @@ def check_normalize(data: FederatedData) -> None:
 
 
 def check_tokens(data: FederatedData) -> None:
-    """Token ids must be below the number of tokens and are not normalized; a table needs a finite vector for each."""
+    """Check that token ids are in range and not normalized, and that a table has a finite vector for each token."""
     if data.tokens is None:
         if data.table is not None:
             raise DataError("A table of vectors needs tokens: set it to the number of rows of the table")

@@ -1,8 +1,8 @@
-"""Downloads of publishers' files: complete and with the right checksum, or not there at all.
+"""Downloads of publishers' files. A file gets its final name only when it is complete and its checksum is right.
 
-A broken download continues where it stopped as long as each attempt makes progress. If the server does not support
-ranges, it starts again. A partial file is kept for the next call, unless there is no checksum to tell whether both
-parts belong to the same file. One process at a time downloads a file (`locks`); progress goes to `progress`.
+A broken download is resumed as long as each attempt makes progress. If the server does not support range requests, it
+starts again. A partial file is kept for the next call, unless there is no checksum to tell whether both
+parts belong to the same file. One process at a time downloads a file (see `cache_writing`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from coterie.data.cache_writing import exclusive, remove_stale, report_progress
 from coterie.data.catalog import Download
-from coterie.data.locks import exclusive, remove_stale
-from coterie.data.progress import report
 from coterie.errors import DataError
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ _TIMEOUT = (10.0, 30.0)  # seconds to connect, and between bytes
 
 
 class _Failed(Exception):
-    """A transfer that failed; `retry`: another attempt may succeed."""
+    """A transfer failed. `retry`: whether another attempt may succeed."""
 
     def __init__(self, reason: str, *, retry: bool = False) -> None:
         super().__init__(reason)
@@ -40,9 +39,12 @@ class _Failed(Exception):
 
 
 def fetch(file: Download, folder: Path) -> Path:
-    """Download a file into a folder; a `DataError` says what went wrong at each address.
+    """Download a file into a folder.
 
-    If no checksum is published, that of the first download is stored next to the file and later downloads must match.
+    If no checksum is published, that of the first download is stored next to the file, and later downloads must match.
+
+    Raises:
+        DataError: If all addresses fail; the message gives the reason for each.
     """
     final = folder / file.name
     expected = file.checksum or _recorded(final)
@@ -67,7 +69,7 @@ def fetch(file: Download, folder: Path) -> Path:
 
 
 def checksum(path: Path, kind: str) -> str:
-    """The digits of a file's checksum of this kind, such as sha256."""
+    """The checksum of a file in hexadecimal digits; `kind`: the algorithm, such as sha256."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, kind).hexdigest()
 
@@ -107,7 +109,7 @@ def _download(address: str, part: Path, name: str, expected: str | None) -> None
     except _Failed:
         if not resumed:
             raise
-        _attempts(address, part, name)  # the first part may have been of another version
+        _attempts(address, part, name)  # the first part may be from another version of the file
         _check(part, expected)
 
 
@@ -131,16 +133,16 @@ def _transfer(address: str, stream: BinaryIO, name: str) -> None:
     import urllib3
 
     start, received = stream.tell(), 0
-    # No compression on the way: it would change the bytes.
+    # No compression in transit: it would change the bytes.
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
     try:
         with requests.get(address, headers=headers, stream=True, timeout=_TIMEOUT) as response:
             start, total = _begin(response, stream, start)
-            # Raw bytes: some servers declare a .gz file as the encoding of its content.
+            # Raw bytes: some servers send .gz files with "Content-Encoding: gzip", which requests would decompress.
             for chunk in response.raw.stream(_CHUNK, decode_content=False):
                 _write(stream, chunk, name)
                 received += len(chunk)
-                report(f"downloading {name}", start + received, total)
+                report_progress(f"downloading {name}", start + received, total)
     except requests.exceptions.Timeout as error:
         raise _Failed("no answer in time", retry=received > 0) from error
     except requests.exceptions.ConnectionError as error:
@@ -152,11 +154,11 @@ def _transfer(address: str, stream: BinaryIO, name: str) -> None:
         raise _Failed(reason, retry=received > 0)
     if start + received == 0:
         raise _Failed("the file there is empty")
-    report(f"downloading {name}", start + received, start + received)
+    report_progress(f"downloading {name}", start + received, start + received)
 
 
 def _begin(response: Response, stream: BinaryIO, start: int) -> tuple[int, int | None]:
-    """Check the status line and headers: the position of the first byte, and the size of the whole file if known."""
+    """Check status and headers. Returns the position of the first byte, and the size of the whole file if known."""
     length = response.headers.get("Content-Length", "")
     size = int(length) if length.isdecimal() else None
     if response.status_code == 206:
@@ -170,7 +172,7 @@ def _begin(response: Response, stream: BinaryIO, start: int) -> tuple[int, int |
     if response.status_code != 200:
         raise _Failed(f"the server answers {response.status_code} {response.reason}")
     if response.headers.get("Content-Type", "").startswith("text/html"):
-        raise _Failed("the server sent a page instead of the file")
+        raise _Failed("the server sent a web page instead of the file")
     stream.truncate(0)
     return 0, size
 
@@ -195,7 +197,7 @@ def _check(part: Path, expected: str | None) -> None:
 
 
 def _move(part: Path, final: Path) -> None:
-    """Give a complete file its name."""
+    """Move a complete file to its final name."""
     try:
         with part.open("rb") as stream:
             os.fsync(stream.fileno())

@@ -1,7 +1,7 @@
-"""Examples of many clients: one flat array, and for each client a list of row indices and a transform.
+"""`FederatedData`: all examples in one flat array, and for each client a list of row indices and a transform.
 
-Per client only the id, two offsets and a byte are stored, so a hundred thousand clients cost little more than their
-examples. A simulated drift replaces index lists or transforms (`FederatedData.rearranged`); the examples never move.
+Per client only the id, two offsets and a byte are stored, so a hundred thousand clients need little more memory than
+their examples. Simulated drift replaces index lists or transforms (`FederatedData.rearranged`), never the examples.
 
 Text is stored as token ids. If tokens are represented by frozen vectors such as GloVe's, the `table` of vectors is
 stored here, with the examples, because each client looks up its own words. Models take the vectors as inputs; the table
@@ -39,11 +39,11 @@ Integers = npt.NDArray[np.signedinteger[Any]]
 
 _ALIGNMENT = 64  # bytes; compiled code can then use NumPy's memory without copying it
 _ROOT = Seed(0)
-_SEARCHED = 10_000  # ids that are searched for a similar one
+_SEARCHED = 10_000  # maximum number of ids that are searched for a similar one
 
 
 def aligned(array: Array) -> Array:
-    """The array in C order and native byte order, aligned to 64 bytes: itself if it already is, else a copy."""
+    """The array in C order and native byte order, aligned to 64 bytes; copied only if necessary."""
     if array.flags.c_contiguous and array.dtype.isnative and array.ctypes.data % _ALIGNMENT == 0:
         return array
     buffer = np.empty(array.nbytes + _ALIGNMENT, dtype=np.uint8)
@@ -55,7 +55,7 @@ def aligned(array: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """The row indices of all clients, one client after the other.
+    """The row indices of all clients, concatenated.
 
     Client i has `order[offsets[i]:offsets[i + 1]]`.
     """
@@ -65,14 +65,14 @@ class Index:
 
     @classmethod
     def from_lists(cls, lists: Sequence[Integers]) -> Index:
-        """The index from one list per client."""
+        """Create an index from one list per client."""
         sizes = np.fromiter((len(numbers) for numbers in lists), dtype=np.int64, count=len(lists))
         order = np.concatenate([np.asarray(n, dtype=np.int64) for n in lists]) if lists else np.zeros(0, np.int64)
         return cls.from_sizes(order, sizes)
 
     @classmethod
     def from_sizes(cls, order: Integers, sizes: Integers) -> Index:
-        """The index that cuts `order` into consecutive parts of these sizes."""
+        """Create an index that cuts `order` into consecutive parts of these sizes."""
         return cls(order, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)]))
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class Index:
         return np.diff(self.offsets)
 
     def owners(self) -> npt.NDArray[np.int64]:
-        """The position of the client that each entry of `order` belongs to."""
+        """For each entry of `order`, the position of the client to which it belongs."""
         return np.repeat(np.arange(len(self)), self.sizes())
 
 
@@ -98,7 +98,7 @@ class FederatedData:
 
     Attributes:
         name: Name of the data set.
-        x: (examples, *shape), of any real type, as read; normalization belongs to the task. 64-bit integers and uint32
+        x: (examples, *shape), any real dtype, not normalized: the task normalizes. 64-bit integers and uint32
             are stored as int32, or as float32 if a value does not fit.
         y: (examples,) labels 0..classes-1 as int32, or regression targets as float32.
         clients: Client ids; the order defines each client's position.
@@ -107,7 +107,7 @@ class FederatedData:
         classes: Number of classes, or None for regression.
         transforms: Names of the transforms in use.
         transform: (clients,) index into `transforms` for each client; None: the first for all clients.
-        truth: (clients,) the true cluster, if known.
+        truth: (clients,) the true cluster of each client, if known.
         held_share: Fraction of each client's training examples that is held out for validation; 0 for none.
         held_seed: Random seed of that split.
         source: Where the data come from, in a sentence.
@@ -135,7 +135,7 @@ class FederatedData:
     table: Array | None = None
 
     def __post_init__(self) -> None:
-        """Check all fields once, and convert `x` and `y` to their types and alignment, without a copy if possible."""
+        """Check all fields, and convert `x` and `y` to their dtype and alignment, without a copy if possible."""
         if len(self.x) != len(self.y) or self.y.ndim != 1:
             raise DataError(
                 f"y must hold one label for each of the {len(self.x)} examples in x, got shape {self.y.shape}"
@@ -168,7 +168,7 @@ class FederatedData:
         transform: npt.NDArray[np.uint8] | None = None,
         truth: npt.NDArray[np.int64] | None = None,
     ) -> FederatedData:
-        """The same examples and clients with other index lists or transforms; only these are checked.
+        """Return the same examples and clients with other index lists or transforms; only these are checked.
 
         `dataclasses.replace` would check all examples again, which is slow for one step of a simulated drift.
         """
@@ -245,7 +245,7 @@ class FederatedData:
         return self.tokens if self.table is None else None
 
     def describe(self) -> dict[str, Any]:
-        """A summary in plain numbers: clients, examples, classes and their spread over clients."""
+        """Return a summary: numbers of clients, examples and classes, and their distribution over clients."""
         summary: dict[str, Any] = {
             "name": self.name,
             "source": self.source,
@@ -277,14 +277,14 @@ class FederatedData:
 
 
 def _computable(x: Array) -> Array:
-    """Examples in a type that models compute in: larger integers would overflow silently."""
+    """Examples in a dtype that models can use: 64-bit integers would overflow silently."""
     if x.dtype.kind not in "iu" or np.can_cast(x.dtype, np.int32):
         return x
     return x.astype(np.int32 if fits_int32(x) else np.float32)
 
 
 def _held(sizes: npt.NDArray[np.int64], share: float) -> npt.NDArray[np.int64]:
-    """Numbers of training examples held out: a fraction, at least one, but at least one remains for training."""
+    """Numbers of training examples held out: a fraction, at least one; at least one remains for training."""
     if share == 0:
         return np.zeros_like(sizes)
     # Slightly less than the product: 0.07·100 is 7.000000000000001 in floating point.

@@ -1,8 +1,8 @@
-"""The files of a data set: where they are looked for, which are found, and how to get those that are missing.
+"""Finds the files of a data set on disk, downloads missing ones, and says how to get those that cannot be downloaded.
 
-Files are looked for in the folder that COTERIE_DATA names and then in the user's cache. In each of the two, the
-publisher's files come first (in the subfolders that the catalog names) and the archive second. Files that are in
-neither place are downloaded into the cache if the publisher has an address for them.
+Files are searched in the folder that COTERIE_DATA names and then in the user's cache. In each of the two, the
+publisher's files are searched first (in the subfolders that the catalog names), then the archive. Files that are in
+neither place are downloaded into the cache if the catalog has an address for them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from coterie.errors import DataError
 
 log = logging.getLogger(__name__)
 
-#: The environment variable that names the folder with data files.
+#: Environment variable with the path of the folder for data files.
 VARIABLE = "COTERIE_DATA"
 
 
@@ -34,7 +34,7 @@ def cache_folder() -> Path:
 
 
 def folders() -> list[Path]:
-    """The folders in which files are looked for, in this order."""
+    """The folders in which files are searched, in this order."""
     named = os.environ.get(VARIABLE)
     if not named:
         return [cache_folder()]
@@ -73,7 +73,7 @@ class Source:
     """The files on disk that a data set is read from.
 
     Attributes:
-        files: The row of the catalog.
+        files: Entry of the catalog.
         paths: Paths of the files.
         published: Whether these are the publisher's files; False for the archive.
         altered: Whether the checksum of a file differs from the published one.
@@ -105,7 +105,7 @@ class Source:
         """Compare the files with the published checksums; log a warning for each that differs.
 
         Args:
-            digests: SHA-256 of each file, if it is known already.
+            digests: SHA-256 of each file, if already known.
         """
         altered = False
         for place, file in enumerate(self.files.downloads if self.published else ()):
@@ -119,17 +119,17 @@ class Source:
         return replace(self, altered=altered)
 
     def share(self) -> float:
-        """Share of the published examples in these files, as far as it is known without reading them."""
+        """Fraction of the published examples in these files, as far as known from their headers."""
         if self.published or self.files.size is None:
             return 1.0
         return sum(self._lengths()[0]) / sum(self.files.size)
 
     def describe(self, count: tuple[int, int] | None = None) -> str:
-        """Title and files, with the numbers of examples if the files hold a subset.
+        """Title and file names, with the numbers of examples if the files are a subset.
 
         Args:
-            count: Number of training and test examples in the files. None: as in the headers of the archive; a
-                publisher's files are taken to be complete.
+            count: Number of training and test examples in the files. None: read from the headers of the archive;
+                a publisher's files are assumed to be complete.
         """
         recropped = ""
         if not self.published and self.files.images is not None:
@@ -197,7 +197,7 @@ def advice(files: Files) -> str:
 
 
 def complete(files: Files) -> str:
-    """How to get all of a data set if the archive on disk holds a subset; empty if there is no publisher's file."""
+    """How to get the complete data set if the archive on disk is a subset; empty if only the archive can be used."""
     if not files.folders:
         return ""
     by_hand = f"put {files.names} into $COTERIE_DATA/{files.folders[0]}"
@@ -205,7 +205,7 @@ def complete(files: Files) -> str:
 
 
 def _within(folder: Path, files: Files) -> tuple[Path, ...] | None:
-    """The publisher's files in one of the subfolders, all of them, or None."""
+    """The publisher's files in the first subfolder that has all of them, or None."""
     for place in files.folders:
         if files.pattern:
             found = [

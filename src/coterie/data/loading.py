@@ -1,4 +1,4 @@
-"""Load data by name or path, and list the data sets; a loader is imported when its name is used."""
+"""Load data by name or path, and list the data sets. Loaders are imported when they are used."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def available(name: str) -> bool:
 
 
 def summaries() -> list[dict[str, Any]]:
-    """All data sets, without loading them; of files on disk only the headers are read.
+    """Describe all data sets without loading them; only the headers of files on disk are read.
 
     Returns:
         For each data set its name, description, paper, settings, truth, clients, samples, classes, needs (files),
-        source (a sentence that says whether the files hold a subset), available, and advice (how to get the files, or
-        all of them). Samples are scaled down if the archive on disk holds a subset.
+        source (a sentence, which says if the files are a subset), available, and advice (how to get missing files).
+        `samples` is scaled down if the archive on disk is a subset.
     """
     return [_summary(row) for row in CATALOG.values()]
 
@@ -97,7 +97,7 @@ def _summary(row: Dataset) -> dict[str, Any]:
 
 
 def _source(row: Dataset, found: dict[Files, files.Source | None]) -> tuple[str, float]:
-    """Where the examples come from, and the share of the published examples that is on disk."""
+    """Source of the examples, and the fraction of the published examples that is on disk."""
     first, *others = row.files
     text, share = f"{first.title}, from {first.archive}", 1.0
     origin = found[first]

@@ -1,4 +1,4 @@
-"""Transforms of a client's images, applied when a batch is gathered: rotation and inversion.
+"""Transforms of a client's images, rotation and inversion, applied when a batch is gathered.
 
 Each function takes a batch (rows, height, width) or (rows, height, width, channels) and uses slicing, `swapaxes` and
 arithmetic only, so that it works on NumPy arrays and on traced arrays. For NumPy the result may be a view.
@@ -13,32 +13,32 @@ from coterie.errors import SpecError, unknown
 
 
 def identity(x: Any) -> Any:
-    """The images unchanged."""
+    """Return the images unchanged."""
     return x
 
 
 def rot90(x: Any) -> Any:
-    """The images rotated by 90° counterclockwise, as by `numpy.rot90`."""
+    """Rotate the images by 90° counterclockwise, as `numpy.rot90` does."""
     return x.swapaxes(1, 2)[:, ::-1]
 
 
 def rot180(x: Any) -> Any:
-    """The images rotated by 180°."""
+    """Rotate the images by 180°."""
     return x[:, ::-1, ::-1]
 
 
 def rot270(x: Any) -> Any:
-    """The images rotated by 270° counterclockwise."""
+    """Rotate the images by 270° counterclockwise."""
     return x[:, ::-1].swapaxes(1, 2)
 
 
 def invert(x: Any) -> Any:
-    """Inverted images: 255 - x for uint8, 1 - x for floats, which must lie in [0, 1]."""
+    """Invert the images: 255 - x for uint8, 1 - x for floats, which must be in [0, 1]."""
     return 255 - x if x.dtype == "uint8" else 1 - x
 
 
 def invert16(x: Any) -> Any:
-    """Inverted images with gray levels 0..16, such as scikit-learn's digits: 16 - x."""
+    """Invert images with gray levels 0..16, such as scikit-learn's digits: 16 - x."""
     return 16 - x
 
 

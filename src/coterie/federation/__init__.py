@@ -1,4 +1,4 @@
-"""Where clients run: the `Federation` protocol, the server, and the transports to simulated clients."""
+"""The `Federation` protocol, the server that implements it, and the transports to simulated clients."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ __all__ = [
 
 
 def sequential(data: FederatedData, task: Task) -> Server:
-    """A federation that runs one client after another."""
+    """Create a federation that runs one client after another."""
     return Server(Sequential(data, task))
 
 
 def vectorized(data: FederatedData, task: Task, *, threads: int | None = None) -> Server:
-    """A federation that runs a whole cohort in a few compiled calls."""
+    """Create a federation that runs a whole cohort in a few compiled calls."""
     return Server(Vectorized(data, task, threads=threads))

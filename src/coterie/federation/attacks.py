@@ -1,15 +1,15 @@
 """Simulated attacks: a fraction of the clients, chosen once by seed, sends harmful models.
 
-With w the model that an attacker was sent and w_k the model that it trained:
+Let w be the model that an attacker was sent, and w_k the model that it trained. It replies with:
 
     sign-flip    w - s (w_k - w)          the update reversed
     scale        w + s (w_k - w)          the update enlarged
     noise        w_k + s ‖w_k - w‖/√d · N(0, 1)
     label-flip   trains on labels C - 1 - y; `runs.build` changes the labels before the run
 
-s is `strength`. For replies that are not a trained model (gradients, updates; the schema of the work says so), w is 0.
-Everything else that an attacker sends is honest: losses, choices, and the running statistics of its model (`stats`),
-because a negative variance would reveal the attack.
+s is `strength`. For replies that are gradients or updates instead of a trained model (as declared by the schema of the
+work), w is 0. Everything else that an attacker sends is honest: losses, choices, and the running statistics of its
+model (`stats`), because a negative variance would reveal the attack.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ AttackName = Literal["none", "sign-flip", "scale", "noise", "label-flip"]
 
 @dataclass(frozen=True)
 class Attack:
-    """Malicious clients.
+    """Settings of the `attack` section.
 
     Attributes:
         name: Attack: reverse the update (sign-flip), enlarge it (scale), add noise to the model (noise), or train on
             flipped labels (label-flip).
-        fraction: Fraction of malicious clients, at least one client. If the true clusters are known, the attackers
-            are spread evenly over them. The same clients attack in every round.
+        fraction: Fraction of malicious clients, at least one client. If the true clusters are known, the
+            attackers are spread evenly over them. The same clients attack in every round.
         strength: Size of the attack relative to the honest update; not used by label-flip.
     """
 
@@ -64,7 +64,7 @@ class Attack:
 
         Args:
             clients: All clients.
-            truth: Client → true cluster, where it is known.
+            truth: Client → true cluster; empty if true clusters are not known.
             seed: Random seed.
         """
         if self.name == "none" or not clients:
@@ -96,18 +96,18 @@ class AttackTransport(TransportWrapper):
     """A transport that changes the replies of malicious clients."""
 
     def __init__(self, transport: Transport, attack: Attack, attackers: frozenset[ClientId], seed: Seed) -> None:
-        """Let some clients of a transport attack."""
+        """Make some clients of a transport malicious."""
         super().__init__(transport)
         self._attack = attack
         self._attackers = attackers
         self._seed = seed
 
     def on(self, task: Task) -> AttackTransport:
-        """The same attackers with another task."""
+        """Return a transport with the same attackers and another task."""
         return AttackTransport(self._transport.on(task), self._attack, self._attackers, self._seed)
 
     def send(self, request: Request) -> Iterator[ReplyBatch]:
-        """The replies, with the models of attackers changed. Evaluation is not attacked."""
+        """Send the request and change the models in the replies of attackers. Evaluation is not attacked."""
         gives = request.work.gives
         models = {name: schema for name, schema in gives.items() if isinstance(schema, Model) and not schema.stack}
         for batch in self._transport.send(request):
@@ -145,7 +145,7 @@ class AttackTransport(TransportWrapper):
 
 
 def _sent_model(request: Request, batch: ReplyBatch, place: int) -> Params:
-    """The model that a client trained: `start`, or the one of `heads` that it chose; works are checked to have one."""
+    """The model that a client was sent to train: `start`, or `base` with the row of `heads` that it chose."""
     position = request.clients.index(batch.clients[place])
 
     def sent(name: str) -> Params:

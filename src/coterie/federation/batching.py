@@ -23,7 +23,7 @@ class Member:
     Attributes:
         id: Client id.
         place: Position in the request.
-        rows: Its example numbers in the flat array.
+        rows: Row numbers of its examples in the flat array.
         n: Number of examples.
         transform: Index of its transform.
     """
@@ -37,7 +37,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Capacity:
-    """Size of one call: number of clients, and number of rows of each plan."""
+    """Size of one compiled call: number of clients, and number of rows of each plan."""
 
     clients: int
     steps: dict[str, int]
@@ -61,7 +61,7 @@ def power_of_two(n: int) -> int:
 
 
 def pad_rows(value: T, count: int) -> T:
-    """A stack with rows of zeros added up to `count`."""
+    """Pad a stack with rows of zeros to `count` rows."""
 
     def pad(leaf: Array) -> Array:
         if len(leaf) == count:
@@ -74,10 +74,10 @@ def pad_rows(value: T, count: int) -> T:
 
 
 def flat_numbers(local: Array, rows: Array, out: Array) -> None:
-    """Positions among a client's own examples → example numbers in the flat array.
+    """Convert positions among a client's own examples to row numbers in the flat array.
 
-    Padding becomes an example of the same client, marked by the sign: ~number. Another client's example could put NaN
-    into a gradient.
+    Padding becomes an example of the same client, marked by the sign: ~number. With an example of another client as
+    padding, NaN in that example could get into the gradient.
     """
     np.take(rows, local, out=out, mode="wrap")  # -1 wraps to the last example
     np.invert(out, out=out, where=local < 0)
@@ -86,18 +86,18 @@ def flat_numbers(local: Array, rows: Array, out: Array) -> None:
 def split_calls(
     clients: list[Member], costs: list[dict[str, int]], capacity: Capacity, threads: int
 ) -> list[list[Member]]:
-    """Split clients into calls: one per thread, or more if they do not fit; longest work first.
+    """Split clients into compiled calls: one per thread, or more if they do not fit; clients with most work first.
 
     Args:
         clients: The clients.
-        costs: Rows of each plan, of each client.
+        costs: Number of rows of each plan, per client.
         capacity: Size of one call.
         threads: Number of calls that run at a time.
     """
     work = [max(cost.values(), default=1) for cost in costs]
     bins: list[list[int]] = [[] for _ in range(min(threads, max(len(clients), 1)))]
     loads = [dict.fromkeys(capacity.steps, 0) for _ in bins]
-    open_bins = [(0, b) for b in range(len(bins))]  # a heap by load of the calls that take more clients
+    open_bins = [(0, b) for b in range(len(bins))]  # a heap by load, of the calls that have room for more clients
     for i in sorted(range(len(clients)), key=lambda i: -work[i]):
         full = []
         while open_bins:
@@ -120,7 +120,7 @@ def split_calls(
 
 
 def merge_calls(results: list[T], calls: list[list[Member]], count: int) -> T:
-    """The results of all calls, in the order of the clients."""
+    """Merge the results of all calls, in the order of the clients."""
     if len(calls) == 1:
         return tree.map(lambda leaf: leaf[:count], results[0])
 
@@ -134,7 +134,7 @@ def merge_calls(results: list[T], calls: list[list[Member]], count: int) -> T:
 
 
 def plan_costs(request: Request, clients: list[Member]) -> list[dict[str, int]]:
-    """Maximum number of rows of each plan, of each client."""
+    """Maximum number of rows of each plan, per client."""
     lengths = request.work.lengths
     if lengths is None:
         return [{} for _ in clients]
@@ -143,7 +143,7 @@ def plan_costs(request: Request, clients: list[Member]) -> list[dict[str, int]]:
 
 
 def plan_pages(request: Request, members: list[Member], capacity: Capacity) -> Plans:
-    """The plans of the clients of one call as pages of example numbers in the flat array."""
+    """The planned batches of the clients of one call, as rows of example numbers in the flat array."""
     plan = request.work.plan
     if plan is None:
         return Plans({}, {}, {}, {})
@@ -181,12 +181,12 @@ def small_banks(request: Request, capacity: Capacity) -> dict[str, Bank | Array]
 def call_values(
     request: Request, places: list[int], small: dict[str, Bank | Array], count: int
 ) -> tuple[dict[str, Bank | Array], dict[str, Array]]:
-    """Values sent per client, of the clients of one call: banks, and the row of each client.
+    """The values that differ between clients, for the clients of one call: banks, and the row of each client.
 
     Args:
         request: The request.
         places: Positions of the clients in the request.
-        small: Banks that are passed whole; of the others, the call gets only the rows of its clients.
+        small: Banks that are passed whole; from other banks only the rows of these clients are passed.
         count: Number of clients to pad to.
     """
     banks, rows = dict(small), {}
@@ -200,7 +200,7 @@ def call_values(
 
 
 def group_clients(request: Request, clients: list[Member]) -> dict[tuple[int, ...], list[Member]]:
-    """Clients with the same transform and the same sent values, by `ExampleBlock.key`."""
+    """Group clients with the same transform and the same sent values, by `ExampleBlock.key`."""
     groups: dict[tuple[int, ...], list[Member]] = {}
     for member in clients:
         rows = (int(row[member.place]) for _, row in request.per_client.values())
@@ -209,7 +209,7 @@ def group_clients(request: Request, clients: list[Member]) -> dict[tuple[int, ..
 
 
 def split_blocks(groups: dict[tuple[int, ...], list[Member]], width: int) -> list[ExampleBlock]:
-    """The examples of each group in blocks of at most `width`."""
+    """Split the examples of each group into blocks of at most `width`."""
     blocks = []
     for key, members in groups.items():
         rows = np.concatenate([member.rows for member in members])
@@ -220,25 +220,25 @@ def split_blocks(groups: dict[tuple[int, ...], list[Member]], width: int) -> lis
 def block_values(
     request: Request, blocks: list[ExampleBlock], count: int, max_rows: int
 ) -> tuple[dict[str, Bank | Array], dict[str, Array]]:
-    """Values sent per client, of some blocks: the rows in use, and which of them each block uses.
+    """The values that differ between clients, for some blocks: the rows in use, and the row of each block.
 
     Args:
         request: The request.
         blocks: The blocks of one call.
         count: Number of blocks to pad to.
-        max_rows: Largest number of rows in use.
+        max_rows: Maximum number of rows in use.
     """
     banks, rows = {}, {}
     for i, (name, (bank, _)) in enumerate(request.per_client.items(), start=1):
         used = sorted({block.key[i] for block in blocks})
-        # The same number of rows whichever of them this call uses, so that no cohort compiles again.
+        # Always the same number of rows, so that no cohort needs a new compilation.
         banks[name] = pad_rows(tree.take(bank, used), power_of_two(min(tree.rows(bank), max_rows)))
         rows[name] = pad_rows(np.array([used.index(block.key[i]) for block in blocks], np.int32), count)
     return banks, rows
 
 
 def add_blocks(total: Array, values: list[Array], groups: dict[tuple[int, ...], list[Member]], width: int) -> None:
-    """Set the row of each client in `total` to the sum of its values, given those of all blocks."""
+    """Set the row of each client in `total` to the sum of its values over all blocks."""
     first = 0
     for members in groups.values():
         starts = np.cumsum([0, *(member.n for member in members)])

@@ -1,4 +1,4 @@
-"""`ClientStore`: what simulated clients store: their examples, their memories by version, and cached values."""
+"""`ClientStore`: the examples, memories (by version) and cached values of simulated clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ClientStore:
     """
 
     def __init__(self, data: FederatedData) -> None:
-        """Clients with examples, without memories and cached values."""
+        """Start with these examples, without memories and cached values."""
         self.data = data
         self.data_version = 0
         self._memories: dict[str, dict[ClientId, dict[int, Params]]] = {}
@@ -32,15 +32,15 @@ class ClientStore:
         self._blanks: dict[tuple[Work, Task], Params] = {}
 
     def set_data(self, data: FederatedData) -> None:
-        """Give the clients other examples of the same pool, as after a shift."""
+        """Reassign the examples among the clients, as after a shift."""
         assert data.x is self.data.x, "a shift reassigns examples; it does not change them"
         self.data = data
         self.data_version += 1
 
     def receive(self, request: Request) -> tuple[list[ClientId], list[ClientId]]:
-        """Store the cached values of a request; returns the clients that can do the work, and those that miss a value.
+        """Store the cached values of a request; returns the clients that have all values, and those that miss one.
 
-        Only who has which value is stored: in a simulation every request contains the values themselves.
+        Only which client has which value is stored, because simulated requests always contain the values themselves.
         """
         missing: set[ClientId] = set()
         for step in request.steps:
@@ -66,7 +66,7 @@ class ClientStore:
     def remember(self, request: Request, memory: Bank | list[Params]) -> None:
         """Store the new memory of each client of a request: a bank, or a list with one memory per client.
 
-        The versions that may be named again are kept: the one accepted last, and the one before the round.
+        Two earlier versions are kept for later requests: the last accepted one, and the one before the round.
         """
         assert request.work.memory is not None
         if not request.writes_memory:
@@ -82,7 +82,7 @@ class ClientStore:
             versions[request.id] = own
 
     def forget(self, client: ClientId) -> None:
-        """Delete all that a client stored, as after a disk failure."""
+        """Delete everything that a client stored, as after a disk failure."""
         for memories in self._memories.values():
             memories.pop(client, None)
         for holders in self._holders.values():

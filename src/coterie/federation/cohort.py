@@ -1,4 +1,4 @@
-"""`Cohort`: the clients of a round, and the only sampler that a method uses."""
+"""`Cohort`: the clients of a round. Methods draw further clients with `Cohort.draw` only."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Cohort:
     """The clients of round t, sorted by id; the same for every method of a comparison.
 
     Attributes:
-        t: Round number from 0; -1 while preparing.
+        t: Round number from 0; -1 during preparation.
         clients: The clients of the cohort.
-        seed: Seed of the draws of this round, the same for all methods.
-        available: All clients that can be asked, sorted.
-        efforts: Straggler → fraction of the work that it does, in [0, 1).
+        seed: Seed of random draws in this round, the same for all methods.
+        available: All clients that can take part, sorted.
+        efforts: Straggler → fraction of the local training that it does, in [0, 1).
     """
 
     t: int
@@ -39,11 +39,11 @@ class Cohort:
         return len(self.clients)
 
     def active(self) -> Cohort:
-        """The cohort without its stragglers."""
+        """Return the cohort without its stragglers."""
         return self.of(client for client in self.clients if client not in self.efforts)
 
     def of(self, clients: Iterable[ClientId]) -> Cohort:
-        """The same round with these clients."""
+        """Return a cohort of the same round with these clients."""
         return replace(self, clients=tuple(sorted(set(clients))))
 
     def draw(
@@ -55,7 +55,7 @@ class Cohort:
             pool: The clients to draw from.
             size: Number of clients; all of the pool if it is smaller.
             weights: Clients are drawn one after another with probability proportional to their weight; None: uniform.
-            name: Name of the draw; two draws of a round with the same name are equal.
+            name: Name of the draw; draws of a round with the same name are equal.
         """
         members = self.available if pool is self.available else sorted(set(pool))
         seed = self.seed.fold("draw", name)

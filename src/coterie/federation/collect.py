@@ -1,4 +1,4 @@
-"""Last step of an ask: replies are checked one by one as they arrive, kept or rejected, and averaged."""
+"""Last step of `Server.ask`: check replies as they arrive, keep or reject each, and average them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from coterie import tree
 from coterie.aggregation import Aggregation
 from coterie.clients.schema import Model, Schema, Values
-from coterie.federation.checks import check_mean, reply_problem
 from coterie.federation.messages import Answer, ReplyBatch, Request, take
 from coterie.federation.protocol import Mean, means_of
 from coterie.federation.reduce import Reduction, reduction
 from coterie.federation.replies import Replies
+from coterie.federation.schema_checks import check_mean, reply_problem
 from coterie.models import Task
 from coterie.types import Array, ClientId, Params
 
-#: The reason for rejecting a reply that contains NaN or infinity.
+#: Reason for rejecting a reply that contains NaN or infinity.
 NOT_FINITE = "not finite"
 
 #: The plain mean.
@@ -26,7 +26,7 @@ PLAIN = Aggregation()
 
 
 class ReplyCollector:
-    """The replies to one request while they arrive.
+    """Collects the replies to one request.
 
     Attributes:
         lost: Client without a valid reply so far → reason.
@@ -40,13 +40,13 @@ class ReplyCollector:
         reduce: Mean | Sequence[Mean] | None = None,
         aggregation: Aggregation = PLAIN,
     ) -> None:
-        """No replies yet.
+        """Start without replies.
 
         Args:
-            request: What was asked.
+            request: The request.
             task: The task of the clients.
             template: A model of that task.
-            reduce: How replies are averaged; None to keep each of them.
+            reduce: How to average replies; None: keep each of them.
             aggregation: The aggregation rule.
         """
         means = means_of(reduce)
@@ -70,11 +70,11 @@ class ReplyCollector:
         return tuple(client for batch in self._batches for client in batch.clients)
 
     def wait(self) -> None:
-        """Average at the end only: some clients reply out of order, and models are added in the order of client ids."""
+        """Average only at the end, because some replies arrive out of order: models are added in the order of ids."""
         self._waits = bool(self._reductions)
 
     def take(self, batch: ReplyBatch) -> list[tuple[ClientId, str]]:
-        """Keep the valid replies of a batch; returns the clients and reasons of the others."""
+        """Keep the valid replies of a batch; returns the clients of rejected replies, with reasons."""
         dims = {**self._dims, "replies": len(batch.clients)}
         rejected = self._rejected(batch, dims)
         for place, reason in rejected.items():
@@ -82,12 +82,12 @@ class ReplyCollector:
                 self.lost[batch.clients[place]] = reason
         valid = [place for place in range(len(batch.clients)) if place not in rejected]
         if valid:
-            self._dims = dims  # dimensions that the work leaves open are fixed by the first valid reply
+            self._dims = dims  # the first valid reply fixes the dimensions that the work leaves open
             self._keep(batch if not rejected else batch.take(valid))
         return [(batch.clients[place], reason) for place, reason in sorted(rejected.items())]
 
     def _rejected(self, batch: ReplyBatch, dims: dict[str, int]) -> dict[int, str]:
-        """Position in the batch → why this reply is rejected; `dims` collects the named dimensions."""
+        """Position in the batch → reason for rejection; `dims` collects the named dimensions."""
         problem = batch.problem or ("late" if batch.late else None)
         problem = problem or reply_problem(batch, self._request.work, self._task, self._template, dims)
         rejected: dict[int, str] = {}
@@ -110,7 +110,7 @@ class ReplyCollector:
         return rejected
 
     def _has_group(self, batch: ReplyBatch) -> Array:
-        """Which replies name an existing group, where replies name their group."""
+        """Which replies have a valid group; all of them if the group is not part of the reply."""
         valid = np.ones(len(batch.clients), bool)
         for each in self._reductions:
             if isinstance(each.how.by, str):
@@ -155,14 +155,14 @@ class ReplyCollector:
         return Replies(clients, samples, answers, tuple(each.result() for each in self._reductions), dict(self.lost))
 
     def _empty(self, schema: Schema) -> Answer:
-        """The answers of no clients."""
+        """An answer with zero rows."""
         if isinstance(schema, Model):
             return tree.map(lambda leaf: np.zeros((0, *leaf.shape), leaf.dtype), self._template)
         return np.zeros(0, schema.dtype) if isinstance(schema, Values) else []
 
 
 def _finite_rows(batch: ReplyBatch) -> Array:
-    """Which replies contain only finite numbers; fast if all of them do."""
+    """Which replies contain only finite numbers; fast if all do."""
     finite = np.ones(len(batch.clients), bool)
     for value in batch.answers.values():
         if isinstance(value, list):
@@ -179,7 +179,7 @@ def _finite_rows(batch: ReplyBatch) -> Array:
 
 
 def _join(values: list[Answer]) -> Answer:
-    """The answers of several batches one after the other."""
+    """Concatenate the answers of several batches."""
     if isinstance(values[0], list):
         return [arrays for value in values if isinstance(value, list) for arrays in value]
     return tree.concatenate(values)

@@ -1,4 +1,4 @@
-"""JAX compilations: counted, timed, and cached on disk between runs."""
+"""Counts and times JAX compilations, and sets up the compilation cache on disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Compilations:
 
 
 class _Counter:
-    """Counts the compilations that JAX reports; one per process, because JAX reports per process."""
+    """Counts the compilations that JAX reports. One per process, as JAX reports those of the whole process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ def cores() -> int:
     """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1  # other systems than Linux
+    return os.cpu_count() or 1  # systems other than Linux
 
 
 def prepare() -> None:

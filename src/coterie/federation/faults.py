@@ -1,4 +1,4 @@
-"""Simulated faults: replies that are lost, late, repeated, not finite or of the wrong shape, by seeded probability."""
+"""Simulated faults: replies that are lost, late, duplicated, not finite or of the wrong shape, drawn by seed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Probability = Annotated[float, Bound(at_least=0, at_most=1)]
 
 @dataclass(frozen=True)
 class Faults:
-    """Probability of each fault per reply; at most one of them happens to a reply.
+    """Settings of the `faults` section: probability of each fault per reply. A reply has at most one fault.
 
     Attributes:
         drop: The reply is lost.
@@ -57,7 +57,7 @@ class Faults:
 
 
 class FaultTransport(TransportWrapper):
-    """A transport that adds faults to the replies. The clients have done their work and stored their memory."""
+    """A transport that adds faults to replies, after the clients have done their work and stored their memory."""
 
     def __init__(self, transport: Transport, faults: Faults, seed: Seed) -> None:
         """Add faults to a transport."""
@@ -66,16 +66,16 @@ class FaultTransport(TransportWrapper):
         self._seed = seed
 
     def on(self, task: Task) -> FaultTransport:
-        """The same faults with another task."""
+        """Return a transport with the same faults and another task."""
         return FaultTransport(self._transport.on(task), self._faults, self._seed)
 
     def send(self, request: Request) -> Iterator[ReplyBatch]:
-        """The replies with their faults. Evaluation has no faults."""
+        """Send the request and add faults to the replies. Evaluation has no faults."""
         for batch in self._transport.send(request):
             if batch.problem is not None or request.evaluating:
                 yield batch
                 continue
-            # By request id and client, so that a resumed run has the same faults.
+            # Drawn by request id and client, so that a resumed run has the same faults.
             faults = [self._faults.draw(self._seed.fold("fault", request.id, client)) for client in batch.clients]
             in_time = [place for place, fault in enumerate(faults) if fault in (None, "duplicate", "nan")]
             if in_time:

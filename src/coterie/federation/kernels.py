@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The arguments of the compiled functions are NamedTuples, which JAX takes as pytrees. Fields hold NumPy arrays at the
-# call and traced arrays inside the compiled function.
+# The arguments of compiled functions are NamedTuples, which JAX treats as pytrees. Fields are NumPy arrays in the call
+# and traced arrays inside the compiled function.
 
 
 class Examples(NamedTuple):
@@ -39,13 +39,13 @@ class Examples(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """Sent values as a compiled function takes them.
+    """Sent values as arguments of a compiled function.
 
     Attributes:
         numbers: Name of settings → their traced numbers.
         shared: Name → value for all clients.
         banks: Name → stack of values that differ between clients.
-        rows: Name → row of the stack, of each block or client of the call.
+        rows: Name → row of the stack for each block or client of the call.
     """
 
     numbers: Mapping[str, Array]
@@ -55,7 +55,7 @@ class Sent(NamedTuple):
 
 
 class Plans(NamedTuple):
-    """The planned batches of the clients of one call, by name of the plan.
+    """The planned batches of the clients of one call; each field is a dict by plan name.
 
     Attributes:
         pages: (rows, width) example numbers of all clients, one after the other; padding is ~number.
@@ -77,7 +77,7 @@ class EachCall(NamedTuple):
         examples: All examples.
         blocks: (blocks, width) example numbers; padding is negative.
         transform: (blocks,) index of the transform.
-        live: Number of blocks in use.
+        live: Number of blocks in use, without padding.
         sent: Sent values; rows are per block.
     """
 
@@ -93,7 +93,7 @@ class BodyCall(NamedTuple):
 
     Attributes:
         examples: All examples.
-        live: Number of clients in use.
+        live: Number of clients in use, without padding.
         n: (clients,) number of examples.
         keys: (clients, 2) random keys.
         transform: (clients,) index of the transform.
@@ -115,11 +115,11 @@ class BodyCall(NamedTuple):
 
 
 def gather(examples: Examples, index: Array | JaxArray, transform: JaxArray, names: tuple[str, ...]) -> Batch:
-    """The examples of these numbers, transformed as their client sees them.
+    """Gather examples by number and apply the transform of their client.
 
     Args:
         examples: All examples.
-        index: (rows,) example numbers; padding is ~number.
+        index: (rows,) row numbers of examples; padding is ~number.
         transform: Index of the transform in `names`.
         names: The transforms that occur in the data.
     """
@@ -127,7 +127,7 @@ def gather(examples: Examples, index: Array | JaxArray, transform: JaxArray, nam
 
     numbers = lax.max(index, ~index)  # padding is marked by the sign
     # One slice per row: XLA's gather computes an address for each number and takes three times as long on a CPU. With
-    # ten thousand clients it also splits the few labels of a batch among threads, going by the size of the whole array.
+    # ten thousand clients it also splits the few labels of a batch among threads, because the whole array is large.
     inputs, labels = lax.map(
         lambda number: tuple(lax.dynamic_index_in_dim(each, number, keepdims=False) for each in examples[:2]), numbers
     )
@@ -145,12 +145,12 @@ def gather(examples: Examples, index: Array | JaxArray, transform: JaxArray, nam
 def compiled_each(
     work: Work, task: Task, structure: Hashable, names: tuple[str, ...]
 ) -> Callable[[EachCall], dict[str, Array]]:
-    """A per-example function, compiled over blocks of examples, each with the sent values of its clients.
+    """Compile a per-example function: a loop over blocks of examples, each with the sent values of its clients.
 
     Args:
         work: The work.
         task: The task.
-        structure: Structure of the settings.
+        structure: Static part of the settings; a new value compiles again.
         names: The transforms that occur in the data.
     """
     import jax
@@ -175,7 +175,7 @@ def compiled_each(
 def compiled_body(
     work: Work, task: Task, structure: Hashable, names: tuple[str, ...]
 ) -> Callable[[BodyCall], dict[str, Bank | Array]]:
-    """A traced body, compiled over the clients of one call, one after the other; arguments as `compiled_each`."""
+    """Compile a traced body: a loop over the clients of one call. Arguments as in `compiled_each`."""
     import jax
 
     assert work.body is not None

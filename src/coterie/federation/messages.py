@@ -22,14 +22,14 @@ MISSING = "missing"
 
 @dataclass(frozen=True)
 class Request:
-    """One ask, as it goes to the clients.
+    """A message from the server to clients.
 
     Attributes:
-        id: Number of the ask; a repeated request has the same.
+        id: Number of the request; a repeated request has the same number.
         work: The work to do.
         part: The part of the examples to work on.
         seed: Seed of the round.
-        clients: The clients asked, sorted.
+        clients: The recipients, sorted.
         t: Round number, for the traffic table; -1 outside of rounds.
         settings: Sent values that are settings.
         shared: Sent values that are the same for all clients.
@@ -37,9 +37,9 @@ class Request:
         cached: Shared values that clients store: hash of the value, and the clients to which it is attached this time.
         dims: Sizes of the named dimensions of the sent values.
         versions: Client → the version of its memory that the server accepted last.
-        versions_before_round: Client → the accepted version before this round, to which a skipped round returns.
-        efforts: Straggler → fraction of the work that it does.
-        deadline: Seconds.
+        versions_before_round: Client → the version accepted before this round, restored if the round is skipped.
+        efforts: Straggler → fraction of the local training that it does.
+        deadline: Seconds after which a reply is late.
         after: The request that runs first on the client and provides the `params` of this one.
         evaluating: Whether the request is only for evaluation.
     """
@@ -64,7 +64,7 @@ class Request:
 
     @property
     def steps(self) -> tuple[Request, ...]:
-        """The requests that a client works through: this one, and the one that runs before it."""
+        """This request, and the one that the client runs before it, if any."""
         return (self,) if self.after is None else (self, self.after)
 
     @property
@@ -73,7 +73,7 @@ class Request:
         return self.work.memory is not None and not self.work.recalls and not self.evaluating
 
     def only(self, clients: Sequence[ClientId]) -> Request:
-        """The same request for some of its clients."""
+        """Return the same request for some of its clients."""
         if len(clients) == len(self.clients):
             return self
         wanted = set(clients)
@@ -87,7 +87,7 @@ class Request:
         )
 
     def attached(self) -> Request:
-        """The same request with every cached value attached for every client."""
+        """Return the same request with every cached value attached for every client."""
         return replace(
             self,
             cached={name: (key, frozenset(self.clients)) for name, (key, _) in self.cached.items()},
@@ -95,7 +95,7 @@ class Request:
         )
 
     def with_params(self, params: Bank) -> Request:
-        """The same request with the result of `after` in place: the `params` of each client."""
+        """Return the same request with the result of `after` as `params` of each client."""
         rows = np.arange(len(self.clients))
         return replace(self, per_client={**self.per_client, "params": (params, rows)}, after=None)
 
@@ -111,9 +111,9 @@ class ReplyBatch:
     Attributes:
         request: Id of the request.
         clients: The clients that replied.
-        samples: Number of examples that each of them worked on.
+        samples: Number of examples that each client used.
         answers: Name → values stacked in the order of `clients`; for ragged values a list with one entry per client.
-        problem: Why there are no answers. `MISSING`: the clients do not have a cached value.
+        problem: Reason why there are no answers, or None. `MISSING`: the clients do not have a cached value.
         late: Whether the replies came after the deadline.
     """
 
@@ -125,7 +125,7 @@ class ReplyBatch:
     late: bool = False
 
     def take(self, places: list[int]) -> ReplyBatch:
-        """The replies at some positions of this batch."""
+        """Return the replies at some positions of this batch."""
         return replace(
             self,
             clients=tuple(self.clients[place] for place in places),

@@ -1,4 +1,4 @@
-"""First step of an ask: from the arguments of the call to a checked `Request`."""
+"""First step of `Server.ask`: turn the arguments into a checked `Request`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from coterie.client_map import ClientMap
 from coterie.clients.schema import Settings
 from coterie.clients.work import Work
 from coterie.errors import SpecError, unknown
-from coterie.federation.checks import check_sent, some
 from coterie.federation.cohort import Cohort
 from coterie.federation.messages import Request
 from coterie.federation.protocol import Adapt, Cached, PerClient
+from coterie.federation.schema_checks import check_sent, first_few
 from coterie.federation.server_state import ServerState
 from coterie.federation.traffic import HASH_BYTES
 from coterie.models import Task
@@ -26,10 +26,10 @@ from coterie.types import PARTS, Array, ClientId, Params, Part
 
 @dataclasses.dataclass(frozen=True)
 class Preparation:
-    """Turns the arguments of asks into requests.
+    """Turns the arguments of `Server.ask` into requests.
 
     Attributes:
-        state: What the server knows about its clients; it also numbers the asks.
+        state: What the server knows about its clients; it also numbers the requests.
         task: The task of the clients.
         template: A model of that task.
         evaluating: Whether the requests are only for evaluation.
@@ -51,7 +51,7 @@ class Preparation:
         deadline: float | None = None,
         after: Adapt | None = None,
     ) -> Request:
-        """The request of one ask, with all that is sent checked against what the work takes."""
+        """Create a request, with all sent values checked against what the work takes."""
         if part not in PARTS:
             raise SpecError(unknown("part", part, PARTS))
         cohort = cohort if isinstance(cohort, Cohort) else Cohort(-1, tuple(cohort), seed, ())
@@ -76,7 +76,7 @@ class Preparation:
         return dataclasses.replace(request, dims=check_sent(request, self.task, self.template))
 
     def _with_sent(self, request: Request, sent: Mapping[str, object]) -> Request:
-        """The request with its sent values, sorted by how they are sent."""
+        """Add the sent values to a request: settings, shared, per client or cached."""
         work = request.work
         expected = set(work.takes) - ({"params"} if request.after is not None else set())
         if set(sent) != expected:
@@ -107,16 +107,16 @@ class Preparation:
 
 
 def _rows(clients: tuple[ClientId, ...], sent: PerClient, value: str) -> Array:
-    """The row of each client, checked."""
+    """The row of each client; raises if one is missing or out of range."""
     missing = [client for client in clients if client not in sent.row]
     if missing:
-        raise SpecError(f"{value} is sent per client, but has no row for {some(missing)}")
+        raise SpecError(f"{value} is sent per client, but has no row for {first_few(missing)}")
     rows = np.array([sent.row[client] for client in clients], np.int64)
     if not clients:  # then the bank may be empty too
         return rows
     lengths = sorted({len(leaf) for leaf in tree.leaves(sent.bank)})
     if lengths[0] < 1 or len(lengths) > 1:
-        raise SpecError(f"{value} is not a stack: its arrays have {some([str(n) for n in lengths])} rows")
+        raise SpecError(f"{value} is not a stack: its arrays have {first_few([str(n) for n in lengths])} rows")
     if not 0 <= rows.min() <= rows.max() < tree.rows(sent.bank):
         raise SpecError(f"{value} has rows 0 to {tree.rows(sent.bank) - 1}, got rows {rows.min()} to {rows.max()}")
     return rows

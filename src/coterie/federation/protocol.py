@@ -1,6 +1,6 @@
-"""What a method may ask of the clients: the `Federation` protocol and the small values that its calls take.
+"""The `Federation` protocol, through which methods reach the clients, and the types of its arguments.
 
-Methods import this module only. They never see where the clients run, nor a client's examples.
+Methods do not know where the clients run, and never see a client's examples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Adapt", "Cached", "Cohort", "Federation", "Mean", "PerClient", "Repl
 
 @dataclass(frozen=True)
 class PerClient:
-    """A value that differs between clients: each client is sent its own row of a stack.
+    """Send a different value to each client: its own row of a stack.
 
     Attributes:
         bank: A bank of models, or any array with a leading axis.
@@ -35,7 +35,7 @@ class PerClient:
 
 @dataclass(frozen=True)
 class Cached:
-    """A value that clients store: sent in full the first time, then referred to by its hash."""
+    """Send a value that clients store: in full the first time, later only its hash."""
 
     value: object
 
@@ -47,11 +47,11 @@ class Mean:
     Attributes:
         of: Name of the answer to average; it must be a model.
         groups: Number of groups.
-        by: Client → group, or the name of the answer that holds the group; None: one group.
+        by: Client → group, or the name of the answer that contains the group; None: one group.
         weights: Client weight: number of samples, or uniform (0 for a client without samples). `first`: only the
             first client of each group counts, in the order of client ids.
         spread: Also return the distance of each reply to the mean of its group.
-        layers: Names of the layers to average; the means hold only these layers, and distances are measured on them.
+        layers: Names of the layers to average; means and distances are restricted to these layers.
             None: all layers.
     """
 
@@ -64,20 +64,20 @@ class Mean:
 
 
 def means_of(reduce: Mean | Sequence[Mean] | None) -> tuple[Mean, ...]:
-    """The `reduce` argument of an ask as a tuple."""
+    """The `reduce` argument of `ask` as a tuple."""
     return () if reduce is None else (reduce,) if isinstance(reduce, Mean) else tuple(reduce)
 
 
 @dataclass(frozen=True)
 class Adapt:
-    """A work that the client runs before another one, which receives its `params`. They never leave the client."""
+    """A work that the client runs first; the model it returns is the `params` of the second work and is not sent."""
 
     work: Work
     sent: Mapping[str, object] = field(default_factory=dict)
 
 
 class Federation(Protocol):
-    """Clients that can be asked to do a work."""
+    """A set of clients that can run a `Work`."""
 
     @property
     def clients(self) -> Sequence[ClientId]:
@@ -109,19 +109,19 @@ class Federation(Protocol):
         min_replies: int | None = None,
         **sent: object,
     ) -> Replies:
-        """Ask each client of a cohort to do a work, and collect the valid replies.
+        """Ask each client of a cohort to run a `Work`, and collect the valid replies.
 
         Args:
             cohort: The clients to ask.
-            work: The work to do.
+            work: The work to run.
             seed: Seed of the round. Each client's seed is folded from it by the work's stream and the client id.
-            part: The part of the client's examples to work on.
-            reduce: Average the replies instead of returning each model; several means may average different layers.
-            deadline: Seconds after which a reply is late, on transports that have a clock; simulators have none.
+            part: The part of each client's examples to use.
+            reduce: Average the models instead of returning each of them; several means may average different layers.
+            deadline: Seconds after which a reply is late; ignored in simulation.
             after: A work that runs first on the client; its model replaces the sent `params`.
             min_replies: Minimum number of valid replies; with fewer, the round is skipped. 0: no minimum. None: the
                 federation's default.
-            sent: What the work takes: a value for all clients, `PerClient`, or `Cached`.
+            sent: The values that the work takes: one value for all clients, `PerClient` or `Cached`.
         """
 
     def average(self, bank: Bank, weights: Sequence[float] | Array) -> Params:

@@ -1,6 +1,6 @@
-"""Group means, added up as replies arrive: memory is (groups × d), not (cohort × d).
+"""Group means, summed as replies arrive: they need memory for (groups × d) numbers, not (cohort × d).
 
-Robust rules need individual models: they keep all models until the last reply is in.
+Robust rules need individual models, so all models are kept until the last reply.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coterie.federation.protocol import Mean
 from coterie.federation.replies import GroupMeans
 from coterie.types import Array, Bank, ClientId, Params
 
-#: Models are kept to measure their distances to the means while they take less memory than this.
+#: Maximum number of bytes of models that are kept to measure their distances to the means.
 KEPT_BYTES = 64 * 2**20
 
 
@@ -24,7 +24,7 @@ class Reduction:
     """The running sums of one `Mean`. Models must be added in the order of client ids, so that all backends agree."""
 
     def __init__(self, how: Mean, template: Params) -> None:
-        """Sums of zero."""
+        """Start with sums of zero."""
         self.how = how
         self._template = self._layers(template)
         self._sums = tree.map(lambda leaf: np.zeros((how.groups, *leaf.shape)), self._template)
@@ -39,7 +39,7 @@ class Reduction:
         self._add(self._layers(bank), self._groups(clients, answers), np.asarray(samples, np.float64))
 
     def _layers(self, model: Params) -> Params:
-        """The layers to average, of a model or a bank."""
+        """Select the layers to average from a model or a bank."""
         return model if self.how.layers is None else {layer: model[layer] for layer in self.how.layers}
 
     def _groups(self, clients: tuple[ClientId, ...], answers: Mapping[str, Answer]) -> Array:
@@ -97,10 +97,10 @@ class Reduction:
 
 
 class RobustReduction(Reduction):
-    """The models of one `Mean`, kept until all replies are in and then averaged by a robust rule."""
+    """Keeps the models of one `Mean` until all replies have arrived, then averages them by a robust rule."""
 
     def __init__(self, how: Mean, template: Params, aggregation: Aggregation) -> None:
-        """No models yet."""
+        """Start without models."""
         super().__init__(how, template)
         self._aggregation = aggregation
         self._models: list[tuple[Bank, Array, Array]] = []
@@ -132,5 +132,5 @@ class RobustReduction(Reduction):
 
 
 def reduction(how: Mean, template: Params, aggregation: Aggregation) -> Reduction:
-    """An empty reduction by the rule of a federation."""
+    """Create a reduction for the aggregation rule of a federation."""
     return Reduction(how, template) if aggregation.rule == "mean" else RobustReduction(how, template, aggregation)

@@ -1,4 +1,4 @@
-"""`Replies`: the valid replies to an ask."""
+"""`Replies`: the result of `Federation.ask`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class GroupMeans(NamedTuple):
     Attributes:
         mean: Bank with the mean of each group; zeros for a group without weight.
         weight: (groups,) sum of the weights of each group.
-        spread: (replies,) distance of each reply to the mean of its group, if the mean asked for it; None if the models
-            took too much memory to be kept.
+        spread: (replies,) distance of each reply to the mean of its group; None if not requested (`Mean.spread`), or if
+            the models needed too much memory.
     """
 
     mean: Bank
@@ -27,14 +27,14 @@ class GroupMeans(NamedTuple):
 
 @dataclass(frozen=True)
 class Replies:
-    """The valid replies to an ask, in the order of client ids.
+    """The valid replies to a request, in the order of client ids.
 
     Attributes:
-        clients: The clients that replied. Index by these, never by the cohort.
-        samples: Number of examples that each of them worked on.
+        clients: The clients that replied. Rows of answers are in this order, not in that of the cohort.
+        samples: Number of examples that each of these clients used.
         answers: Name → stacked values with one row per reply; for ragged values a list of arrays per reply. Answers
             that were averaged are not included.
-        reduced: The result of each `Mean` of the ask.
+        reduced: The result of each `Mean` in `reduce`.
         lost: Client without a valid reply → reason.
     """
 
@@ -52,17 +52,17 @@ class Replies:
 
     @property
     def mean(self) -> Bank | None:
-        """Group means of an ask with `reduce`, the first if it had several."""
+        """Group means of the first `Mean`; None without `reduce`."""
         return self.reduced[0].mean if self.reduced else None
 
     @property
     def weight(self) -> Array | None:
-        """Group weights of an ask with `reduce`, the first if it had several."""
+        """Group weights of the first `Mean`; None without `reduce`."""
         return self.reduced[0].weight if self.reduced else None
 
     @property
     def spread(self) -> Array | None:
-        """Distances of the replies to their group's mean, of the first `Mean` if there are several."""
+        """Distances of the replies to the mean of their group, for the first `Mean`."""
         return self.reduced[0].spread if self.reduced else None
 
     def by_client(self, name: str) -> dict[ClientId, Any]:
@@ -75,7 +75,7 @@ class Replies:
         return {client: tree.row(values, place) for place, client in enumerate(self.clients)}
 
     def means(self, which: int = 0) -> tuple[Bank, Array]:
-        """Group means and group weights of an ask with `reduce`; `which` selects one of several means."""
+        """Group means and group weights; `which` selects one of several `Mean`s."""
         if not self.reduced:
             raise ValueError("These replies were not averaged: ask with reduce=Mean(...)")
         mean, weight, _ = self.reduced[which]

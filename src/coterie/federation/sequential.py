@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Inputs(NamedTuple):
-    """What the compiled body of a work gets for one client; a pytree.
+    """Arguments of the compiled body of a work for one client; a pytree.
 
     Attributes:
         x: Examples, padded to a power of two.
@@ -55,12 +55,12 @@ class Sequential(SimulatedTransport):
     """A transport to simulated clients that run one at a time."""
 
     def __init__(self, data: FederatedData, task: Task, *, store: ClientStore | None = None) -> None:
-        """Clients with these examples."""
+        """Create clients with these examples."""
         start_jax()
         super().__init__(task, store or ClientStore(data))
 
     def on(self, task: Task) -> Sequential:
-        """The same clients and storage with another task."""
+        """Return a transport to the same clients and storage with another task."""
         return Sequential(self._data, task, store=self._store)
 
     def _batch_size(self, request: Request) -> int:
@@ -115,7 +115,7 @@ class Sequential(SimulatedTransport):
 
 
 def _padded(array: Array, fill: float) -> Array:
-    """The array with rows up to a power of two, so that clients of many sizes share few compilations."""
+    """Pad the number of rows to a power of two, so that clients of many sizes share few compilations."""
     rows = 1 << max(len(array) - 1, 0).bit_length()
     return np.concatenate([array, np.full((rows - len(array), *array.shape[1:]), fill, array.dtype)])
 

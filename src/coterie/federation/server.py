@@ -1,10 +1,10 @@
-"""`Server`: the federation that methods see. An ask is prepared, sent over a transport, and its replies collected.
+"""`Server`: the implementation of `Federation`. `ask` prepares a request, sends it, and collects the replies.
 
     prepare.py     arguments of the call → checked `Request`
     transport      `Request` → `ReplyBatch`es (sequential.py, vectorized.py, wrapped by faults.py and attacks.py)
     collect.py     `ReplyBatch`es → `Replies`, each reply checked
 
-`ServerState` holds what the server knows about its clients between asks.
+`ServerState` is what the server knows about its clients between requests.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 from coterie.aggregation import Aggregation
 from coterie.clients.work import Work
 from coterie.errors import Diverged, TooFewReplies
-from coterie.federation.checks import some
 from coterie.federation.cohort import Cohort
 from coterie.federation.collect import NOT_FINITE, PLAIN, ReplyCollector
 from coterie.federation.messages import MISSING, ReplyBatch, Request
 from coterie.federation.prepare import Preparation
 from coterie.federation.protocol import Adapt, Mean
 from coterie.federation.replies import Replies
+from coterie.federation.schema_checks import first_few
 from coterie.federation.server_state import ServerState
 from coterie.federation.traffic import Traffic
 from coterie.federation.transport import Transport, send
@@ -52,9 +52,9 @@ class Server:
 
         Args:
             transport: Reaches the clients.
-            min_replies: Minimum number of valid replies of an ask; fewer raise TooFewReplies.
-            state: What is known about the clients so far.
-            evaluating: Whether this server only evaluates: its bytes count as evaluation, and clients store nothing.
+            min_replies: Minimum number of valid replies to a request; with fewer, TooFewReplies is raised.
+            state: What the server knows about its clients; None: nothing.
+            evaluating: Whether this server only evaluates: traffic counts as evaluation, and clients store nothing.
             aggregation: How models are averaged.
         """
         self._transport = transport
@@ -81,7 +81,7 @@ class Server:
 
     @property
     def robust(self) -> bool:
-        """Whether models are averaged by another rule than the plain mean."""
+        """Whether models are averaged by a robust rule instead of the plain mean."""
         return self._aggregation.rule != "mean"
 
     @property
@@ -95,15 +95,15 @@ class Server:
         return dict(self._state.rejected)
 
     def on(self, task: Task) -> Server:
-        """The same clients and state with another task."""
+        """Return a server with the same clients and state and another task."""
         return self._with(transport=self._transport.on(task))
 
     def evaluating(self) -> Server:
-        """The same clients for evaluation only: bytes count as evaluation, and nothing that a client stores changes."""
+        """Return a server for evaluation only: traffic counts as evaluation, and clients store nothing."""
         return self._with(min_replies=0, state=self._state.for_evaluation(), evaluating=True)
 
     def placing(self) -> Server:
-        """The same clients and state without a minimum of replies: clients whose reply is lost are placed later."""
+        """Return a server without a minimum of replies: clients whose reply is lost are placed later."""
         return self._with(min_replies=0)
 
     def _with(
@@ -127,7 +127,7 @@ class Server:
         return self._aggregation.of(bank, np.asarray(weights))
 
     def begin(self) -> None:
-        """Begin a round: `undo` returns to the client memories as they are now."""
+        """Begin a round: `undo` restores the client memories of this moment."""
         self._state.begin_round()
 
     def undo(self) -> None:
@@ -148,7 +148,7 @@ class Server:
         min_replies: int | None = None,
         **sent: object,
     ) -> Replies:
-        """Ask each client of a cohort to do a work, and collect the valid replies; see `Federation.ask`."""
+        """Ask each client of a cohort to run a `Work`, and collect the valid replies; see `Federation.ask`."""
         prepare = Preparation(self._state, self.task, self._template, self._evaluating)
         request = prepare.request(cohort, work, seed, sent, part=part, deadline=deadline, after=after)
         collector = ReplyCollector(request, self.task, self._template, reduce, self._aggregation)
@@ -175,7 +175,7 @@ class Server:
         self._state.seconds += time.perf_counter() - start
 
     def _send(self, request: Request) -> Iterator[ReplyBatch]:
-        """The replies to a request, with the bytes of both counted."""
+        """Send a request, return the replies, and count the bytes of both."""
         self.traffic.count_request(request)
         for batch in send(self._transport, request):
             self.traffic.count_replies(request, batch)
@@ -186,11 +186,11 @@ class Server:
         work, accepted = request.work, collector.clients
         non_finite = sorted(client for client, reason in collector.lost.items() if reason == NOT_FINITE)
         replied = len(accepted) + len(non_finite)
-        # Without a minimum an ask often has few clients, and a majority of these means little.
+        # Requests without a minimum often go to few clients, so a majority of these means little.
         if len(non_finite) > replied / 2 and (min_replies or self._evaluating):
             raise Diverged(
-                f"{len(non_finite)} of {replied} replies to {work.name!r} are not finite ({some(non_finite)}); lower "
-                "the learning rate or check the data of these clients"
+                f"{len(non_finite)} of {replied} replies to {work.name!r} are not finite ({first_few(non_finite)}); "
+                "lower the learning rate or check the data of these clients"
             )
         if request.clients and len(accepted) < min(min_replies, len(request.clients)):
             raise TooFewReplies(
@@ -201,7 +201,7 @@ class Server:
         return collector.replies()
 
     def set_data(self, data: FederatedData) -> None:
-        """Give simulated clients other examples, as after a shift."""
+        """Replace the examples of simulated clients, as after a shift."""
         self._transport.set_data(data)
 
     def save(self) -> dict[str, Any]:

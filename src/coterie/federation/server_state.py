@@ -1,4 +1,4 @@
-"""`ServerState`: what the server knows about its clients between two asks. It is part of a checkpoint."""
+"""`ServerState`: what the server knows about its clients between two requests. It is part of a checkpoint."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ServerState:
 
     Attributes:
         traffic: Bytes sent.
-        asks: Number of asks so far; the id of the last one.
-        versions: Name of a memory → client → the ask whose memory was accepted last.
+        asks: Number of requests so far, which is also the id of the last one.
+        versions: Name of a memory → client → id of the request whose memory was accepted last.
         versions_before_round: `versions` before the current round.
         holdings: Hash of a cached value → the clients known to have it.
-        rejected: Reason → number of replies rejected for it.
+        rejected: Reason → number of replies rejected for this reason.
         seconds: Time spent waiting for clients.
     """
 
@@ -39,16 +39,16 @@ class ServerState:
     seconds: float = 0.0
 
     def for_evaluation(self) -> ServerState:
-        """A copy whose memory versions and holdings can change without changing these; the traffic is shared."""
+        """Return a copy with its own memory versions and holdings, but the same traffic table."""
         holdings = {key: set(clients) for key, clients in self.holdings.items()}
         return dataclasses.replace(self, holdings=holdings, versions=dict(self.versions))
 
     def begin_round(self) -> None:
-        """Mark the memory versions to which `undo_round` returns."""
+        """Save the memory versions for `undo_round`."""
         self.versions_before_round = dict(self.versions)
 
     def undo_round(self) -> None:
-        """Continue from the memory versions before the round."""
+        """Restore the memory versions before the round."""
         self.versions = dict(self.versions_before_round)
 
     def without(self, digest: str, clients: Iterable[ClientId]) -> frozenset[ClientId]:
@@ -57,13 +57,13 @@ class ServerState:
         return frozenset(client for client in clients if client not in holders)
 
     def forget(self, request: Request) -> None:
-        """Clients of a request turned out not to have its cached values."""
+        """Record that the clients of a request do not have its cached values."""
         for step in request.steps:
             for digest, _ in step.cached.values():
                 self.holdings.get(digest, set()).difference_update(request.clients)
 
     def accept(self, request: Request, clients: Sequence[ClientId]) -> None:
-        """Valid replies came from these clients: they have the cached values, and the memory that they wrote counts."""
+        """Record valid replies: these clients have the cached values, and their new memory is accepted."""
         if request.writes_memory and request.work.memory is not None:
             versions = self.versions.get(request.work.memory, ClientMap())
             self.versions[request.work.memory] = versions.set(dict.fromkeys(clients, request.id))

@@ -1,4 +1,4 @@
-"""`SimulatedTransport`: what the transports to simulated clients share.
+"""`SimulatedTransport`: base class of the transports to simulated clients.
 
 Cached values, client memory and `after` are handled here. A backend (sequential.py, vectorized.py) only computes the
 answers of some clients from what they were sent and their memories.
@@ -18,7 +18,7 @@ from coterie.federation.messages import MISSING, Answer, ReplyBatch, Request
 from coterie.models import Task
 from coterie.types import Array, Bank, ClientId, Params
 
-#: What a backend computes under one name: an answer, or the new memories of the clients.
+#: One result of a backend: an answer, or the new memories of the clients.
 Result: TypeAlias = Answer | list[Params]
 
 
@@ -26,10 +26,10 @@ class SimulatedTransport(ABC):
     """A transport to clients that are simulated in this process."""
 
     def __init__(self, task: Task, store: ClientStore) -> None:
-        """Clients with this storage.
+        """Create clients with this storage.
 
         Args:
-            task: The task that the clients learn; raises if it does not fit their examples.
+            task: The task that the clients learn. It must fit their examples.
             store: Their storage.
         """
         data = store.data
@@ -44,13 +44,13 @@ class SimulatedTransport(ABC):
 
     @abstractmethod
     def _run(self, request: Request, memories: list[Params] | None) -> tuple[dict[str, Result], Array]:
-        """The answers of the clients of a request, and their numbers of examples.
+        """Compute the answers of the clients of a request, and their numbers of examples.
 
-        Where the work writes a memory, `memory` is among the answers: a bank, or a list with one memory per client.
+        If the work writes a memory, the answers include `memory`: a bank, or a list with one memory per client.
         """
 
     def _adapted(self, params: Bank) -> Bank:
-        """The models that `after` gave, as the backend wants them: rows after those of the clients are not read."""
+        """The models returned by `after`, in the form that the backend needs. It may add rows, which are not read."""
         return params
 
     @property
@@ -68,7 +68,7 @@ class SimulatedTransport(ABC):
         return self._store.data
 
     def send(self, request: Request) -> Iterator[ReplyBatch]:
-        """Replies in batches, in the order of client ids."""
+        """Run the request and return replies in batches, in the order of client ids."""
         able, missing = self._store.receive(request)
         if missing:
             yield ReplyBatch(request.id, tuple(missing), np.zeros(len(missing), np.int64), problem=MISSING)
@@ -78,7 +78,7 @@ class SimulatedTransport(ABC):
 
     def _reply(self, request: Request) -> ReplyBatch:
         if request.after is not None:
-            # Memory that the first work writes is dropped: the server does not name a version of it later.
+            # Memory written by the first work is dropped: no later request uses it.
             answers, _ = self._run(request.after, self._store.memories(request.after, self._task))
             params = answers["params"]
             assert isinstance(params, dict)
@@ -89,11 +89,11 @@ class SimulatedTransport(ABC):
         return ReplyBatch(request.id, request.clients, samples, cast("dict[str, Answer]", answers))
 
     def set_data(self, data: FederatedData) -> None:
-        """Give the clients other examples."""
+        """Replace the clients' examples."""
         self._store.set_data(data)
 
     def save(self) -> dict[str, Any]:
-        """What the clients store."""
+        """Return what the clients store, as plain data."""
         return self._store.save()
 
     def load(self, saved: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`Traffic`: the bytes sent, by round, direction and purpose; and how the bytes of a message are counted."""
+"""`Traffic`: counts the bytes of messages by round, direction and purpose."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Direction = Literal["down", "up"]
 #: One entry of a saved table: round, direction, purpose, bytes.
 Entry: TypeAlias = list[int | str]
 
-#: Evaluation is done by the simulator, not by the method: it is counted, but not in the totals.
+#: Purpose of evaluation traffic. It is not part of the method, so it is counted but not included in totals.
 OUTSIDE = ("evaluate",)
 
 #: Bytes of the hash of a cached value, and of a memory version.
@@ -29,7 +29,7 @@ class Traffic:
     """The bytes of a run: arrays as they are sent, without the framing of a transport."""
 
     def __init__(self) -> None:
-        """An empty table."""
+        """Start with an empty table."""
         self._bytes: dict[tuple[int, str, str], int] = {}
 
     def add(self, t: int, direction: Direction, purpose: str, count: int) -> None:
@@ -39,7 +39,7 @@ class Traffic:
             self._bytes[entry] = self._bytes.get(entry, 0) + int(count)
 
     def total(self, direction: Direction | None = None, purpose: str | None = None, t: int | None = None) -> int:
-        """Bytes of this direction, purpose and round; None: all, except that evaluation is counted only by name."""
+        """Total bytes of a direction, purpose and round; None: all, without evaluation."""
         return sum(
             count
             for (entry_t, entry_direction, entry_purpose), count in self._bytes.items()
@@ -67,7 +67,7 @@ class Traffic:
         self._bytes = {(t, direction, purpose): count for t, direction, purpose, count in entries}
 
     def count_request(self, request: Request) -> None:
-        """Add what a request sends to its clients."""
+        """Add the bytes of a request to all its clients."""
         for step in request.steps:
             self._count_step(step)
 
@@ -90,7 +90,7 @@ class Traffic:
         self.add(t, "down", control, len(request.versions) * VERSION_BYTES)
 
     def count_replies(self, request: Request, batch: ReplyBatch) -> None:
-        """Add what clients send back."""
+        """Add the bytes of replies."""
         gives = request.work.gives
         for name, value in batch.answers.items():
             if name in gives:

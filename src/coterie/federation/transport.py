@@ -1,4 +1,4 @@
-"""`Transport`: how requests reach the clients. Simulators, fault and attack wrappers implement it."""
+"""`Transport`: sends requests to clients. The simulators, and the wrappers for faults and attacks, implement it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Transport(Protocol):
-    """Brings requests to clients and reply batches back."""
+    """Sends requests to clients and returns their replies."""
 
     @property
     def clients(self) -> Sequence[ClientId]:
@@ -26,26 +26,26 @@ class Transport(Protocol):
         """The task that the clients learn."""
 
     def send(self, request: Request) -> Iterator[ReplyBatch]:
-        """Replies as they arrive: first the clients that miss a cached value, then batches in the order of client ids.
+        """Send a request and yield replies: first of clients that miss a cached value, then in the order of client ids.
 
         A reply that arrives after the deadline is marked `late` or left out.
         """
 
     def on(self, task: Task) -> Transport:
-        """The same clients with another task."""
+        """Return a transport to the same clients with another task."""
 
     def set_data(self, data: FederatedData) -> None:
-        """Give simulated clients other examples, as after a shift."""
+        """Replace the examples of simulated clients, as after a shift."""
 
     def save(self) -> dict[str, Any]:
-        """What simulated clients store, as plain data for a checkpoint."""
+        """Return what simulated clients store, as plain data for a checkpoint."""
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Restore what `save` returned."""
 
 
 class TransportWrapper:
-    """Base of transports that change the replies of another one: everything but `on` and `send`."""
+    """Base class of transports that change the replies of another one. Subclasses define `on` and `send`."""
 
     def __init__(self, transport: Transport) -> None:
         """Wrap a transport."""
@@ -62,11 +62,11 @@ class TransportWrapper:
         return self._transport.task
 
     def set_data(self, data: FederatedData) -> None:
-        """Give the clients other examples."""
+        """Replace the clients' examples."""
         self._transport.set_data(data)
 
     def save(self) -> dict[str, Any]:
-        """What the clients store."""
+        """Return what the clients store, as plain data."""
         return self._transport.save()
 
     def load(self, saved: Mapping[str, Any]) -> None:
@@ -75,7 +75,7 @@ class TransportWrapper:
 
 
 def send(transport: Transport, request: Request) -> Iterator[ReplyBatch]:
-    """The replies to a request; an exception that the model raised inside compiled code becomes a `ClientFailed`."""
+    """Send a request and yield replies; an exception raised by the model in compiled code becomes `ClientFailed`."""
     try:
         yield from transport.send(request)
     except Exception:  # JAX raises several types for it

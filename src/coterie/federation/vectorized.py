@@ -2,8 +2,8 @@
 
 All examples of all clients are in one flat array, passed to the compiled code without a copy. A call trains up to
 `Capacity.clients` clients one after the other in one compiled loop, each with the number of steps of its plan; plans
-are pages of example numbers. Capacities depend only on the federation, so that no cohort compiles again. The calls of
-a cohort are balanced over threads by their work. The arithmetic of a client does not depend on the call it is in, and
+are tables of example numbers. Capacities depend only on the federation, so that a new cohort needs no compilation. The
+calls of a cohort are balanced over threads. The arithmetic of a client does not depend on the call it is in, and
 means add clients in the order of client ids, so results do not depend on the number of threads or cores.
 
 Padding and masks exist only here, in batching.py and in kernels.py.
@@ -49,16 +49,16 @@ from coterie.seeds import Seed
 from coterie.threads import one_thread
 from coterie.types import Array, Bank, Params
 
-#: Examples in one block, when a per-example function runs over many clients.
+#: Number of examples in one block of a per-example function.
 BLOCK_ROWS = 128
-#: Blocks in one call.
+#: Number of blocks in one call.
 BLOCKS = 64
-#: If the models sent to all clients take more bytes, blocks are wider: each block reads all of the models again.
+#: If the models sent to all clients have more bytes than this, blocks are larger, because each block reads all models.
 LARGE_BYTES = 8 * 2**20
-#: Maximum number of clients in one call, and of bytes of their models.
+#: Maximum number of clients in one call, and maximum number of bytes of their models.
 MAX_CLIENTS = 32
 MAX_BYTES = 32 * 2**20
-#: Bytes of the models of one batch of replies.
+#: Maximum number of bytes of the models in one batch of replies.
 BATCH_BYTES = 48 * 2**20
 
 
@@ -74,13 +74,13 @@ class Vectorized(SimulatedTransport):
         store: ClientStore | None = None,
         pool: ThreadPoolExecutor | None = None,
     ) -> None:
-        """Clients with these examples.
+        """Create clients with these examples.
 
         Args:
             data: The examples.
             task: The task that the clients learn.
             threads: Number of calls that run at a time; by default the number of cores.
-            store: What the clients store already.
+            store: Storage of the clients; None: empty.
             pool: Thread pool for the calls.
         """
         import jax
@@ -96,7 +96,7 @@ class Vectorized(SimulatedTransport):
         self._plan_rows: dict[Hashable, tuple[int, dict[str, int]]] = {}
 
     def on(self, task: Task) -> Vectorized:
-        """The same clients and storage with another task."""
+        """Return a transport to the same clients and storage with another task."""
         return Vectorized(self._data, task, threads=self._threads, store=self._store, pool=self._pool)
 
     def _batch_size(self, request: Request) -> int:
@@ -106,7 +106,7 @@ class Vectorized(SimulatedTransport):
         return max(2 * self._threads, min(1024, BATCH_BYTES // self._model_bytes))
 
     def _adapted(self, params: Bank) -> Bank:
-        # The same number of rows for every cohort, so that none compiles again.
+        # The same number of rows for every cohort, so that a new cohort needs no compilation.
         return pad_rows(params, max(tree.rows(params), min(BLOCKS, power_of_two(len(self._clients)))))
 
     def _run(self, request: Request, memories: list[Params] | None) -> tuple[dict[str, Result], Array]:
@@ -129,7 +129,7 @@ class Vectorized(SimulatedTransport):
         return members
 
     def _plain(self, request: Request, clients: list[Member], memories: list[Params] | None) -> dict[str, Result]:
-        """NumPy work, one client at a time, in threads."""
+        """Run a NumPy work for one client at a time, in threads."""
         assert request.work.plain is not None
         plain, data = request.work.plain, self._data
 
@@ -140,16 +140,16 @@ class Vectorized(SimulatedTransport):
             sent = {**request.shared, **request.settings, **own, **memory}
             return plain(self._task, x, data.y[member.rows], request.client_seed(member.id), **sent)
 
-        # Our threads take whole clients; with BLAS threads the last bits would depend on the number of cores.
+        # One BLAS thread per client: with more, the last bits would depend on the number of cores.
         with one_thread():
             answers = list(self._pool.map(one, clients))
         names = [*request.work.gives, *(["memory"] if "memory" in answers[0] else [])]
         return {name: _stacked([answer[name] for answer in answers], name == "memory") for name in names}
 
     def _each(self, request: Request, clients: list[Member]) -> dict[str, Array]:
-        """Sums per client of a per-example function, over blocks of examples of clients with the same sent values."""
+        """Sum a per-example function per client, in blocks of examples of clients with the same sent values."""
         structure, numbers = setting.split_all(request.settings)
-        # By what is sent, not by the cohort: a client's arithmetic does not depend on the other clients.
+        # The width depends on what is sent, not on the cohort, so that results do not depend on the other clients.
         width = CHUNK if tree.nbytes(dict(request.shared)) > LARGE_BYTES else BLOCK_ROWS
         count = BLOCKS * BLOCK_ROWS // width
         groups = group_clients(request, clients)
@@ -178,7 +178,7 @@ class Vectorized(SimulatedTransport):
     def _body(
         self, request: Request, clients: list[Member], sums: dict[str, Array], memories: list[Params] | None
     ) -> dict[str, Result]:
-        """Plans and traced bodies, in one call per thread or more if the cohort does not fit."""
+        """Run traced bodies with their plans, in one call per thread, or more if the cohort does not fit."""
         capacity = self._capacity(request)
         calls = split_calls(clients, plan_costs(request, clients), capacity, self._threads)
         structure, numbers = setting.split_all(request.settings)
@@ -212,14 +212,14 @@ class Vectorized(SimulatedTransport):
         clients = max(1, min(MAX_CLIENTS, power_of_two(MAX_BYTES // self._model_bytes + 1) // 2))
         if work.lengths is None:
             return Capacity(clients, {})
-        # Without the numbers of the settings: a decaying learning rate differs in every round.
+        # The key has no numbers of the settings, because a decaying learning rate differs in every round.
         key = (work.name, part, setting.split_all(request.settings)[0])
         version, steps = self._plan_rows.get(key, (-1, {}))
         if version != self._store.data_version:
             sizes = self._data.sizes(part)
             largest = work.lengths(int(sizes.max()), **request.settings)
             mean = work.lengths(int(np.ceil(sizes.mean())), **request.settings)
-            # When a shift moves examples between clients, capacities only grow, so that few shifts compile again.
+            # If examples move between clients (drift), capacities never shrink, so that few shifts need a compilation.
             steps = {
                 name: max(power_of_two(max(rows, clients * mean[name], 64)), steps.get(name, 0))
                 for name, rows in largest.items()
@@ -229,7 +229,7 @@ class Vectorized(SimulatedTransport):
 
 
 def _stacked(values: list[Params | Array | list[Array]], memory: bool) -> Result:
-    """One answer of all clients; ragged answers and memories stay lists."""
+    """Stack one answer of all clients; ragged answers and memories stay lists."""
     if memory or isinstance(values[0], list):
         return cast("list[Params]", values)
     return tree.stack([tree.host(cast("Bank | Array", value)) for value in values])

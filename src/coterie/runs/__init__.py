@@ -1,4 +1,4 @@
-"""Runs: spec → resolve → build → session → loop → record."""
+"""Runs: a spec is resolved and built into a session, which the run loop steps through and writes to a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`build`: from a spec to data, task, federation, method and sampler. Concrete classes meet here and nowhere else."""
+"""`build` creates data, task, federation, method and sampler from a spec. No other module picks concrete classes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Built:
-    """A run before its first step.
+    """Everything that a run needs, before its first step.
 
     Attributes:
         spec: The resolved spec.
@@ -57,7 +57,7 @@ def build(
     """Resolve a spec and create everything that a run needs.
 
     Args:
-        spec: What to run.
+        spec: The spec.
         method: A method object that replaces the method of the spec.
         task: A task that replaces the model of the spec.
         data: Data that replace those of the spec.
@@ -109,10 +109,10 @@ def build(
 
 
 class CurrentTruth(Mapping[ClientId, int]):
-    """Client → true cluster, as the data are now; empty if true clusters are not known."""
+    """Client → current true cluster, for data that may drift; empty if true clusters are not known."""
 
     def __init__(self, drifting: DriftingData) -> None:
-        """Follow these data."""
+        """Look up the true clusters in these data."""
         self._drifting = drifting
 
     def __getitem__(self, client: ClientId) -> int:

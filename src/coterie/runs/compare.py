@@ -1,6 +1,6 @@
-"""`compare`: several methods on the same cohorts, stragglers and seeds, with significance tests of the differences.
+"""`compare` runs several methods with the same cohorts, stragglers and seeds, and tests the differences.
 
-`demonstration` gives the specs of `coterie compare` without arguments.
+`demonstration` returns the specs that `coterie compare` runs without arguments.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ METHODS = ("fedavg", "fedprox", "local", "ifca", "fedgroup", "flexcfl", "oracle"
 #: Settings of the demonstration: 40 clients with digits, rotated by 0°, 90°, 180° or 270°.
 _SHARED: JsonObject = {"data": {"name": "digits"}, "run": {"rounds": 60, "clients_per_round": 10}}
 _OWN: dict[str, JsonObject] = {
-    # IFCA may collapse to fewer clusters from a random start; of several starts the lowest training loss is kept.
+    # From a random start IFCA may collapse to fewer clusters, so the best of several starts is kept (training loss).
     "ifca": {"clusters": 4, "restarts": 5},
     "fedgroup": {"clusters": 4},
     "flexcfl": {"clusters": 4},
@@ -79,9 +79,10 @@ class Comparison:
         records: Label of a method → its runs, one per seed.
         table: One row per method: for each column the mean over seeds and, with several seeds, the standard deviation.
         significance: Label → comparison with the reference method. `difference`: mean over seeds of the difference in
-            mean accuracy of the last ten rounds. `t_test`, `wilcoxon`: p-values of paired one-sided tests of it.
-            `t_test_holm`: p-value with Holm's correction for the number of methods. `improvement`: mean difference over
-            rounds, with `improvement_deviation` over rounds.
+            mean accuracy of the last ten rounds. `t_test`, `wilcoxon`: p-values of paired one-sided tests of this
+            difference.
+            `t_test_holm`: p-value with Holm's correction for the number of methods. `improvement`: mean over rounds of
+            the difference in accuracy, with its standard deviation `improvement_deviation`.
         reference: Label of the reference method, the first one.
     """
 
@@ -108,10 +109,10 @@ def compare(
 
     Args:
         specs: Specs to compare, or label → spec; without labels, the names of the methods are used.
-        seeds: Number of seeds, counted up from the seed of each spec; or the seeds.
+        seeds: Number of seeds, counted up from the seed of each spec, or a list of seeds.
         jobs: Number of runs at a time, each in its own process.
         out: Folder for the records of all runs.
-        on_step: Called after each step; with several jobs, for all steps of a run when it is finished.
+        on_step: Called after each step; with several jobs, called for all steps of a run when the run has finished.
     """
     labeled = _labeled(specs)
     plan: list[tuple[str, Spec, str | None]] = []
@@ -137,7 +138,7 @@ def compare(
 
 
 def _in_processes(plan: list[tuple[str, Spec, str | None]], jobs: int, on_step: OnStep | None) -> list[RunRecord]:
-    """Run the plan in separate processes."""
+    """Run all specs of the plan, each in its own process."""
     # Load the data here first, so that downloads and generated data are done once and show their progress.
     for data in {repr(spec.data): spec.data for _, spec, _ in plan}.values():
         datasets.load(data.name, **data.options)
@@ -213,7 +214,7 @@ def _tests(group: list[RunRecord], reference: list[RunRecord]) -> dict[str, floa
 
 
 def _improvement(group: list[RunRecord], reference: list[RunRecord]) -> dict[str, float | None]:
-    """FedSim's mean improvement; None if the runs were not evaluated in the same number of rounds."""
+    """Mean improvement over rounds as in FedSim; None if the runs have different numbers of evaluations."""
     both = [[trained_curve(record.rounds) for record in records] for records in (group, reference)]
     lengths = {len(each) for curves in both for each in curves}
     if len(lengths) != 1 or lengths == {0}:

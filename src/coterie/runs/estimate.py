@@ -1,4 +1,4 @@
-"""`estimate`: time, traffic and memory of a run, extrapolated from its first rounds.
+"""`estimate` extrapolates time, traffic and memory of a run from its first rounds.
 
 Preparation steps that come between later rounds, as in FL+HC and SR-FCA, are not included.
 """
@@ -16,11 +16,11 @@ from coterie.runs.summary import peak_rss_bytes
 from coterie.seeds import Seed
 
 #: Number of rounds that are run; the first two include compilation.
-TRIED = 4
+TRIAL_ROUNDS = 4
 
 
 class _Clock:
-    """Measures laps without compilation time, which is summed up in `compiled`."""
+    """Stopwatch that excludes compilation time from laps and adds it up in `compiled`."""
 
     def __init__(self) -> None:
         self.compiled = 0.0
@@ -46,7 +46,7 @@ def estimate(spec: SpecLike | None = None) -> JsonObject:
     session, settings = built.session, built.spec.run
     set_up = clock.lap()
     preparing, spent = 0.0, []
-    for step in session.steps(min(TRIED, settings.rounds)):
+    for step in session.steps(min(TRIAL_ROUNDS, settings.rounds)):
         if step.stage == "prepare":
             preparing += clock.lap()
         else:

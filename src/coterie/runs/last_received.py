@@ -1,7 +1,7 @@
 """The model that each client last received for training. FlexCFL's published code evaluates clients with it.
 
 It is the model of the client's cluster before the round, not the mean after it, and stays the same while the client is
-in no cohort. A client that never trained has the common initial model.
+not sampled. A client that never trained has the common initial model.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class LastReceived:
         self._banks: dict[int, Bank] = {0: tree.stack([first])}
         self._last: dict[ClientId, tuple[int, int]] = {}  # bank and row
 
-    def note(self, bank: Bank, row: Mapping[ClientId, int]) -> None:
-        """Note that clients received rows of a bank (client → row)."""
+    def update(self, bank: Bank, row: Mapping[ClientId, int]) -> None:
+        """Record that clients received rows of a bank (client → row)."""
         number = max(self._banks) + 1
         self._banks[number] = bank
         self._last |= {client: (number, place) for client, place in row.items()}
@@ -32,11 +32,11 @@ class LastReceived:
         self._banks = {each: kept for each, kept in self._banks.items() if each in used}
 
     def instead_of(self, placement: Placement) -> Placement:
-        """Return the placement of the same clients with the models that they last received."""
+        """Return a placement of the same clients with the models that they last received."""
         if placement.adapt is not None:
             raise SpecError(
-                "run.eval_model='last_received' needs a method that serves cluster models, but here clients adapt "
-                "their own models; use 'group'"
+                "run.eval_model='last_received' needs a method that serves cluster models, but in this one clients "
+                "adapt their own models; use 'group'"
             )
         last = {client: self._last.get(client, (0, 0)) for client in placement.row}
         places = sorted({(0, 0), *last.values()})

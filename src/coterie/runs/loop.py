@@ -1,4 +1,4 @@
-"""The run loop: run steps, evaluate, record, save checkpoints. `run` and `resume` are its entry points."""
+"""`run` and `resume`: the loop that runs steps, evaluates, writes the record and saves checkpoints."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def resume(
 
 
 class _Loop:
-    """One run."""
+    """Runs the steps of a built run, evaluates, and writes the record."""
 
     def __init__(
         self,
@@ -113,8 +113,8 @@ class _Loop:
         self._snapshot = self._save()
 
     def run(self) -> RunRecord:
-        """Run to the end; a run that is interrupted or diverges keeps its record so far."""
-        # Overflows are found by the checks of replies and states, whose errors name the clients.
+        """Run to the end. If the run is interrupted or diverges, the record up to that step is kept."""
+        # No NumPy warnings on overflow: replies and states are checked, and those errors name the clients.
         with np.errstate(over="ignore", invalid="ignore"):
             return self._run()
 
@@ -132,12 +132,12 @@ class _Loop:
             self._finish("diverged", str(fault))
             if self._writer is None:
                 raise
-            raise Diverged(f"{fault}\nThe record up to then is in {self._writer.path}") from fault
+            raise Diverged(f"{fault}\nThe record of the steps before is in {self._writer.path}") from fault
 
     def _record(self, step: Step[Any]) -> None:
         session, settings = self._built.session, self._built.spec.run
         self._seconds["training"] += step.waiting
-        # Time not spent waiting for clients is the server's own: clustering, averaging.
+        # The rest of the time is the server's: clustering, averaging.
         self._seconds["clustering"] += max(0.0, step.seconds - step.waiting)
         row = figures.step_row(step, self._built.truth)
         if step.newcomers is not None:

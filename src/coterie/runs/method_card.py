@@ -1,8 +1,9 @@
 """Method cards: the traffic of a method, and what the server sees of each client, measured in a short run.
 
-`measure_card` runs a method on a small simulated federation and observes every `ask`: which work, what was sent and
-returned (by the schemas that the work declares), and whether the server got individual replies or only sums. Traffic is
-counted in bytes by the federation and given in models. A card may list more than the method uses, never less.
+`measure_card` runs a method on a small simulated federation and observes every `ask`: the work, the values sent and
+returned (according to the schemas that the work declares), and whether the server got individual replies or only sums.
+Traffic is counted in bytes and reported in multiples of the model size. A card may list values that the method does not
+use, but never omits any.
 
 The cards for default settings are stored in `methods/cards.json` by `make docs`; `shipped_card` reads them.
 """
@@ -34,22 +35,22 @@ from coterie.types import Array, Bank, ClientId, Params
 
 When = Literal["preparation", "round", "newcomer"]
 
-#: Long enough for every method to reach all of its stages with default settings.
+#: Number of rounds: enough for every method to reach all of its stages with default settings.
 ROUNDS, CLIENTS, COHORT = 25, 16, 8
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """One kind of ask, as it was observed.
+    """One kind of request to clients, as it was observed.
 
     Attributes:
-        when: During preparation, in a round, or to place a new client.
+        when: `preparation`, `round` or `newcomer` (to place a new client).
         work: Name of the work.
         sent: Values sent to the clients: name → description.
         received: Values that the server receives from each client: name → description.
         aggregated: Values that the server receives only as sums: name → description.
-        client_memory: Name of the memory that stays on the client, or None.
-        outside_cohort: Whether clients outside the cohort are asked in a round.
+        client_memory: Name of the state that stays on the client, or None.
+        outside_cohort: Whether clients outside of the cohort also get this request in a round.
     """
 
     when: When
@@ -66,7 +67,7 @@ class Card:
     """Traffic of a method, and what the server sees.
 
     Attributes:
-        exchanges: Every kind of ask.
+        exchanges: All kinds of requests.
         round: Purpose → mean number of models sent down and up per round, for each client in the cohort.
         preparation: Purpose → models down and up before the first round, for each client of the federation.
         newcomer: Purpose → models down and up to place a new client after the last round.
@@ -83,7 +84,7 @@ class Card:
     per_cluster: bool
 
     def sentences(self) -> list[str]:
-        """The card in words."""
+        """The card as sentences, for the terminal and the docs."""
         lines = [_traffic("per round, for each client in the cohort", self.round)]
         if outside := sorted({ask.work for ask in self.exchanges if ask.outside_cohort}):
             lines.append(f"Clients outside the cohort also work in a round: {_and(outside)}.")
@@ -156,7 +157,7 @@ def _from_json(plain: Mapping[str, Any]) -> Card:
 
 @dataclass
 class _Observations:
-    """What was observed so far."""
+    """Everything observed so far."""
 
     when: When = "preparation"
     cohort: frozenset[ClientId] = frozenset()
@@ -166,7 +167,7 @@ class _Observations:
 
 
 class _ObservedFederation:
-    """A federation that records what is asked of it."""
+    """A federation that records every request."""
 
     def __init__(self, fed: Federation, seen: _Observations) -> None:
         self._fed = fed
@@ -280,7 +281,7 @@ def measure_card(name: str, options: Mapping[str, Any] | None = None) -> Card:
 
 
 def in_words(schema: Schema) -> str:
-    """Describe a declared value."""
+    """Describe a declared value in words."""
     if isinstance(schema, Settings):
         return "settings"
     if isinstance(schema, Model):
@@ -307,7 +308,7 @@ _WHEN: dict[When, str] = {
 
 
 def _tiny() -> FederatedData:
-    """Four clusters that one model of this size cannot fit, so that methods that look for clusters find them."""
+    """Four clusters that a single model of this size cannot fit, so that methods that search for clusters find them."""
     return datasets.load("blobs", clients=CLIENTS, clusters=4, samples=24, side=5, classes=4, seed=0)
 
 

@@ -1,6 +1,6 @@
-"""PNI, FedSim's non-IID index of a federation: how much the errors of random models differ between clients.
+"""PNI, the non-IID index of FedSim: how much the errors of random models differ between clients.
 
-    RMSE_i = √(mean (ŷ - y)²)                    client i: on its training examples, with one random model for all
+    RMSE_i = √(mean (ŷ - y)²)   error of client i on its training examples; all clients use the same random model
     PNI    = mean_i √(Σ_{j≠i} (RMSE_i - RMSE_j)²)
 
 Palihawadana et al., doi:10.1016/j.neucom.2021.08.141, equations 15 to 18; averaged over many random models, as there.
@@ -22,12 +22,12 @@ from coterie.runs.spec import Spec
 from coterie.seeds import Seed
 from coterie.types import Array
 
-#: Number of models per pass over the examples, and the largest number of parameters of all of them.
+#: Maximum number of models per pass over the examples, and maximum number of parameters of these models together.
 MODELS_PER_PASS, PARAMETERS_PER_PASS = 10, 2**17
 
 
 def pni(spec: Spec, *, draws: int, on_draw: Callable[[int], None] | None = None) -> JsonObject:
-    """Compute the index of the data and model of a spec. The server sees one number per client and random model.
+    """Compute the PNI for the data and model of a spec. The server sees one number per client and random model.
 
     Args:
         spec: Data, model and seed; clients without training examples are left out.
@@ -36,14 +36,14 @@ def pni(spec: Spec, *, draws: int, on_draw: Callable[[int], None] | None = None)
 
     Returns:
         `pni` and `scaled` (divided by √(clients - 1)), each with mean and standard deviation over the random models;
-        `rmse`: the clients' errors averaged over the models: mean, lowest and highest.
+        `rmse`: mean, lowest and highest of the clients' errors, averaged over the models.
     """
     if draws < 1:
         raise SpecError(f"PNI needs at least 1 random model, got {draws}")
     built = build(spec)
     clients = sorted(set(built.data.clients).difference(built.idle))
     if len(clients) < 2:
-        raise SpecError(f"PNI needs at least 2 clients with training examples, {built.data.name} has {len(clients)}")
+        raise SpecError(f"PNI needs at least 2 clients with training examples; {built.data.name} has {len(clients)}")
     fed, root = vectorized(built.data, built.task, threads=built.spec.run.threads or None), Seed(built.spec.run.seed)
     per_pass = max(1, min(MODELS_PER_PASS, PARAMETERS_PER_PASS // built.session.parameters))
     errors: list[Array] = []

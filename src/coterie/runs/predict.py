@@ -45,7 +45,8 @@ def predict(served: Mapping[str, Any], row: int, x: Array) -> Array:
     Args:
         served: The models of a record (`RunRecord.served`).
         row: Row of the model in the bank.
-        x: Inputs as the data set stores them. Word ids are replaced by their vectors if the model takes vectors.
+        x: Inputs in the form in which the data set stores them. Word ids are converted to word vectors if the model
+            takes vectors.
     """
     task = rebuilt(served)
     table = None
@@ -80,7 +81,7 @@ def _table(served: Mapping[str, Any], task: Task) -> Array:
     if table is None or shape != task.shape:
         raise RecordError(f"{name} has no word vectors, and {hint}")
     if served.get("source", source) != source:
-        raise RecordError(f"{name} is now {source!r} and was {served['source']!r} in the run, and {hint}")
+        raise RecordError(f"{name} has changed from {served['source']!r} to {source!r} since the run, and {hint}")
     return table
 
 

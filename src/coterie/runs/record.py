@@ -2,9 +2,9 @@
 
     spec.toml                       the resolved spec
     rounds.jsonl                    one line per step, appended
-    summary.json                    the final figures
+    summary.json                    final metrics
     models.safetensors              the models, and client → model
-    evidence/NNNNN.safetensors      what the clustering of a step was based on
+    evidence/NNNNN.safetensors      data that the clustering of a step used, such as distances
     checkpoint/latest.safetensors   everything that `resume` needs
 
 `docs/record-format.md` describes the keys.
@@ -45,12 +45,12 @@ class RunRecord:
     """The record of a run.
 
     Attributes:
-        summary: The final figures; empty if the run is not finished.
+        summary: Final metrics; empty if the run is not finished.
         rounds: One dict per step.
         path: The folder; None if the run was not written to disk.
-        served: The models and which client gets which: `bank`, `row` (client → row), `input` (shape, classes,
-            normalization), `spec`, `source` of the data, `attackers` (malicious clients). Empty if the run is not
-            finished.
+        served: The models, and which client is served which model: `bank`, `row` (client → row), `input` (shape,
+            classes, normalization), `spec`, `source` of the data, `attackers` (malicious clients). Empty if the run is
+            not finished.
     """
 
     summary: JsonObject
@@ -69,14 +69,14 @@ class RunRecord:
         return cls(summary, read_rounds(folder), folder, served)
 
     def models(self) -> Bank:
-        """Return the models, stacked along a leading axis."""
+        """Return the bank of models: all models stacked along a leading axis."""
         if not self.served:
             raise RecordError("This run is not finished and has no models yet. Continue it with: coterie resume RUN")
         bank: Bank = self.served["bank"]
         return bank
 
     def model_of(self, who: str | int) -> int:
-        """Return the row of the bank that a client is served, or of a cluster given by its number."""
+        """Return the row of the bank for a client (id) or a cluster (number)."""
         bank, row = self.models(), self.served["row"]
         if isinstance(who, str) and who in row:
             return int(row[who])
@@ -94,7 +94,7 @@ class RunRecord:
 
         if self.served.get("adapted"):
             raise RecordError(
-                "The clients of this run adapt the model to their own data, and the adapted models stay with them; "
+                "The clients of this run adapt the model to their own data, and the adapted models are not recorded; "
                 "record.models() holds the model before adaptation"
             )
         return predict(self.served, self.model_of(who), np.asarray(x))
@@ -111,7 +111,7 @@ class RunRecord:
 
 
 def read_rounds(folder: Path) -> list[JsonObject]:
-    """Read the lines of a record; a last line that was cut off while it was written is left out."""
+    """Read the lines of a record; an incomplete last line, left by a killed run, is skipped."""
     file = folder / _ROUNDS
     if not file.is_file():
         return []
@@ -165,7 +165,7 @@ class Writer:
         self.path = Path(path)
 
     def begin(self, spec_toml: str) -> None:
-        """Create the folder; one that is not empty is an error."""
+        """Create the folder and write the spec. A folder that is not empty is an error."""
         with _explained(self.path):
             if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
                 raise RecordError(
@@ -176,7 +176,7 @@ class Writer:
             (self.path / _ROUNDS).touch()
 
     def rewind(self, steps: int) -> list[JsonObject]:
-        """Keep the first `steps` lines, those that the checkpoint includes, and return them."""
+        """Cut the record back to the checkpoint: keep the first `steps` lines and return them."""
         with _explained(self.path):
             rows = read_rounds(self.path)[:steps]
             write_whole(self.path / _ROUNDS, "".join(_line(row) for row in rows).encode())
@@ -188,7 +188,7 @@ class Writer:
             file.write(_line(row))
 
     def evidence(self, step: int, evidence: Mapping[str, Any]) -> None:
-        """Write what the clustering of a step was based on."""
+        """Write the data that the clustering of a step used."""
         with _explained(self.path):
             (self.path / "evidence").mkdir(exist_ok=True)
             write_whole(self.path / "evidence" / f"{step:05d}.safetensors", codec.encode(dict(evidence)))
@@ -219,7 +219,7 @@ def _line(row: JsonObject) -> str:
 
 
 def finite(value: Any) -> Any:
-    """Replace numbers that are not finite, which JSON does not have, by None."""
+    """Replace NaN and infinity, which JSON does not have, with None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

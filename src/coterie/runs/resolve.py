@@ -1,7 +1,7 @@
-"""Resolving a spec: every setting checked, every default filled in, every `auto` decided.
+"""Resolve a spec: check every setting, fill in every default, and replace every `auto`.
 
-`fill_defaults` does what needs no data. `resolve` does all of it: it also loads the data, and chooses the model, the
-normalization of its inputs and the number of clients per round by them. A record stores the result.
+`fill_defaults` does the part that needs no data. `resolve` does all of it: it also loads the data, on which the default
+model, the normalization of inputs and the number of clients per round depend. A record stores the result.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from coterie.runs.settings_conversion import convert
 from coterie.runs.spec import Named, Spec, method_options, method_types, model_defaults
 from coterie.types import ClientId
 
-#: Normalization of inputs. auto: as the data set's publishers do, otherwise integers as `unit` and floats as `none`;
+#: Normalization of inputs. auto: as published with the data set, otherwise `unit` for integers and `none` for floats;
 #: none: unchanged; unit: divided by the largest magnitude; standard: mean 0 and deviation 1 per feature.
 Scaling = Literal["auto", "none", "unit", "standard"]
 
-#: Clients per round if the spec does not set them.
+#: Default number of clients per round.
 DEFAULT_CLIENTS_PER_ROUND = 10
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A spec with nothing left to decide, and the objects that it names.
+    """A resolved spec, and the data and task that it names.
 
     Attributes:
         spec: The spec with every default filled in.
@@ -94,7 +94,7 @@ def fill_defaults(spec: Spec, *, given: Collection[str] = ()) -> Spec:
 
     Args:
         spec: What to run.
-        given: Sections that an object replaces; they stay as they are.
+        given: Sections that are replaced by an object; they are not changed.
     """
     parts: dict[str, Any] = {}
     if "data" not in given:
@@ -108,9 +108,9 @@ def fill_defaults(spec: Spec, *, given: Collection[str] = ()) -> Spec:
 
 
 def normalization(rule: str, data: FederatedData) -> Normalize | None:
-    """Return how inputs are normalized by a rule of `Scaling`."""
+    """Return the normalization of inputs for a rule of `Scaling`."""
     if data.tokens is not None and rule in ("unit", "standard"):
-        raise SpecError(f"model.normalize must be 'auto' or 'none', since {data.name} holds token ids, got {rule!r}")
+        raise SpecError(f"model.normalize must be 'auto' or 'none' for {data.name}, which has token ids, got {rule!r}")
     if rule == "auto" and data.normalize is not None:
         return Normalize(*data.normalize)
     if rule == "none" or (rule == "auto" and (data.x.dtype.kind == "f" or data.tokens is not None)):
@@ -126,7 +126,7 @@ def normalization(rule: str, data: FederatedData) -> Normalize | None:
 def _with_names_of_objects(
     spec: Spec, method: Method[Any] | None, task: Task | None, data: FederatedData | None
 ) -> Spec:
-    """The spec as a record shows it where objects replace named parts."""
+    """The spec for the record: sections that were replaced by an object show its name."""
     if method is not None:
         spec = dataclasses.replace(spec, method=Named(type(method).__name__))
     if task is not None:
@@ -139,11 +139,11 @@ def _with_names_of_objects(
 def _data(spec: Spec) -> Named:
     part = spec.data
     defaults = loader_options(part.name)
-    if "path" in defaults:  # a folder or a table: the record must lead to it from any working directory
+    if "path" in defaults:  # a folder or a table; made absolute, so that the record works in any working directory
         del defaults["path"]
         part = Named(os.path.abspath(part.name), part.options)
     if "seed" in defaults:
-        defaults["seed"] = spec.run.seed  # another seed partitions the data anew, unless data.seed is set
+        defaults["seed"] = spec.run.seed  # another seed gives another partition, unless data.seed is set
     hints = typing.get_type_hints(find_loader(part.name)[0])
     types = {key: hint for key, hint in hints.items() if key not in ("path", "return")}
     return _filled("data", part, defaults, types)
@@ -151,7 +151,7 @@ def _data(spec: Spec) -> Named:
 
 def _model(part: Named) -> Named:
     defaults = model_defaults(part.name)
-    # A model declares no types; a default that is a number or a string shows which type its setting has.
+    # Models declare no types; the type of a setting is that of its default, if that is a number or a string.
     types = {key: type(value) for key, value in defaults.items() if type(value) in (bool, int, float, str)}
     return _filled("model", part, defaults, types)
 

@@ -20,10 +20,11 @@ class Sampler:
         clients: Clients to draw from, sorted.
         size: Clients per round.
         seed: Random seed of the run.
-        kind: `uniform`; `sweep`: every client once in the order of ids, then uniform; `availability`: each client is
-            available with its own probability, and the cohort is drawn from the available ones.
+        kind: `uniform`; `sweep`: every client once in the order of ids, the last of these cohorts filled up from the
+            beginning, then uniform; `availability`: each client is available with its own probability, and the cohort
+            is drawn from the available ones, or from all if none is available.
         stragglers: Fraction of each cohort that does only part of its local training.
-        late: Newcomer → round from which it takes part.
+        late: Newcomer → first round in which it may take part.
     """
 
     clients: Sequence[ClientId]
@@ -67,13 +68,13 @@ class Sampler:
         return Cohort(-1, joined, self.seed.fold("prepare", step), joined)
 
     def present(self, clients: Sequence[ClientId], t: int) -> tuple[ClientId, ...]:
-        """Return those of these clients that have joined by round t."""
+        """Return the subset of clients that have joined by round t."""
         if not self.late:
             return tuple(clients)
         return tuple(client for client in clients if self.late.get(client, 0) <= t)
 
     def joining(self, t: int, *, last: bool = False) -> tuple[ClientId, ...]:
-        """Return the newcomers of round t; if it is the `last` one, also those of later rounds."""
+        """Return the newcomers of round t; with `last`, also those of all later rounds."""
         return tuple(sorted(client for client, joins in self.late.items() if joins == t or (last and joins > t)))
 
     def _available(self, t: int) -> Sequence[ClientId]:

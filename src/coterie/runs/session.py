@@ -1,7 +1,7 @@
-"""`Session`: a method and a federation, run one step at a time, evaluated, saved and restored.
+"""`Session`: runs a method on a federation step by step, evaluates it, and saves and restores its state.
 
-The stage loop exists here and nowhere else: the run loop, `estimate`, method cards, the contract suite and the tests
-use `Session.steps`. A session writes no files and no output.
+The run loop, `estimate`, method cards, the contract suite and the tests all use `Session.steps`. A session writes no
+files and prints nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ State = TypeVar("State")
 #: Purpose → direction → bytes.
 Purposes = Mapping[str, Mapping[str, int]]
 
-#: Called before a method gets a federation: with the federation, `prepare`, `train` or `place`, and the clients that
-#: take part. Returns what the method gets instead.
+#: Wraps the federation before it is passed to the method. Arguments: the federation; `prepare`, `train` or `place`; the
+#: clients that take part.
 Observer = Callable[[Federation, Literal["prepare", "train", "place"], Collection[ClientId]], Federation]
 
-#: How often a preparation step is tried again when too few clients reply.
+#: Maximum number of attempts at a preparation step when too few clients reply.
 MAX_ATTEMPTS = 20
 
 _DIRECTIONS: tuple[Direction, ...] = ("down", "up")
@@ -47,11 +47,11 @@ class Scores:
 
     Attributes:
         clients: Clients that have a model and replied.
-        rows: Row of the placement's bank that each of these is served.
-        correct: Number of correct predictions of each.
-        total: Number of test examples of each.
-        loss: Summed test loss of each.
-        requested: Clients that were to be evaluated, with a model or without.
+        rows: Row of the placement's bank for each of these clients.
+        correct: Number of correct predictions per client.
+        total: Number of test examples per client.
+        loss: Test loss per client, summed over examples.
+        requested: Clients to evaluate, with or without a model.
         coverage: Fraction of the requested clients that have a model.
         placement: Client → model.
     """
@@ -68,11 +68,11 @@ class Scores:
 
 @dataclass(frozen=True)
 class Newcomers:
-    """Clients that joined, and what their placement cost.
+    """Test results of clients that joined later, and the cost of placing them.
 
     Attributes:
         scores: Their test results.
-        bytes: Direction → bytes that their placement sent.
+        bytes: Direction → bytes sent to place them.
         seconds: Duration of their placement.
     """
 
@@ -88,14 +88,15 @@ class Step(Generic[State]):
     Attributes:
         t: Number of the round; -1 for a preparation step.
         stage: `prepare` or `train`.
-        cohort: Clients that were to take part.
-        round: Result; None if the step was skipped and left the state as it was.
-        skipped: Why it was skipped, or None.
-        shifted: Clients whose data changed before it.
-        newcomers: Clients that joined before it, or None; after the last step, those that had not joined yet.
+        cohort: Clients sampled for the step.
+        round: Result of the method; None if the step was skipped, which leaves the state unchanged.
+        skipped: Reason why the step was skipped, or None.
+        shifted: Clients whose data changed before the step.
+        newcomers: Clients that joined before the step, or None. If the method finished with this step: the clients that
+            had not joined yet.
         traffic: Bytes of this step by purpose and direction.
         seconds: Duration, without the placement of newcomers.
-        waiting: Part of it that was spent waiting for clients.
+        waiting: Part of `seconds` spent waiting for clients.
     """
 
     t: int
@@ -183,12 +184,12 @@ class Session(Generic[State]):
         return self._method.stage(self.state)
 
     def finished(self, rounds: int) -> bool:
-        """Whether a run of this many rounds is over: its rounds are done, or the method is."""
+        """Whether the run is over: all rounds are done, or the method has finished early."""
         stage = self.stage
         return stage == "done" or (stage == "train" and self.t >= rounds)
 
     def steps(self, rounds: int) -> Iterator[Step[State]]:
-        """Run until this many rounds are done or the method is; preparation steps are not counted."""
+        """Run until all rounds are done or the method finishes; preparation steps do not count as rounds."""
         while not self.finished(rounds):
             yield self.step()
 
@@ -196,7 +197,7 @@ class Session(Generic[State]):
         """Run one preparation step or one round.
 
         Newcomers of the round are placed first. If too few clients reply, the round is skipped: state and client
-        memories stay as they were, and the bytes count.
+        memories stay unchanged, but the traffic counts.
         """
         newcomers = self._join()
         clock, waited = time.perf_counter(), self._fed.seconds
@@ -221,7 +222,7 @@ class Session(Generic[State]):
         return Step(cohort.t, stage, cohort, result, reason, shifted, newcomers, traffic, seconds, waiting)
 
     def place(self, clients: Sequence[ClientId]) -> Placement:
-        """Serve newcomers a model, which may take training. Clients that do not reply are not placed."""
+        """Choose models for newcomers, which may involve training. Clients that do not reply are left out."""
         fed: Federation = self._fed.placing()
         if self._observer is not None:
             fed = self._observer(fed, "place", clients)
@@ -231,13 +232,13 @@ class Session(Generic[State]):
         """Evaluate clients on their test examples with the models that they are served. Evaluation never trains.
 
         Args:
-            clients: The clients; None for all that have joined.
+            clients: Clients to evaluate; None: all that have joined.
         """
         requested = self._joined() if clients is None else tuple(clients)
         return self._scores(requested, self._place(requested), self._received)
 
     def _round(self, stage: Stage, cohort: Cohort) -> tuple[Round[State] | None, str | None]:
-        """Run the method's round; result and, if it was skipped, the reason."""
+        """Run the method's round. Returns its result and, if it was skipped, the reason."""
         preparing = stage == "prepare"
         when = "Preparation" if preparing else f"Round {self.t}"
         seed = self._seed.fold("prepare", self.prepared) if preparing else self._seed.fold("round", self.t)
@@ -249,7 +250,7 @@ class Session(Generic[State]):
         try:
             result = self._method.round(self.state, fed, cohort, seed)
         except TooFewReplies as fault:
-            # The state stays as it was, so the clients' memories must, too.
+            # The state is unchanged, so the clients' memories must be, too.
             self._fed.undo()
             return None, str(fault)
         except Diverged as fault:
@@ -260,7 +261,7 @@ class Session(Generic[State]):
         self._assigned.update(result.assignment)
         if self._received is not None and served is not None:
             members = set(cohort)
-            self._received.note(served, {c: row for c, row in result.assignment.items() if c in members})
+            self._received.update(served, {c: row for c, row in result.assignment.items() if c in members})
         return result, result.skipped
 
     def _shift(self) -> tuple[ClientId, ...]:
@@ -272,7 +273,7 @@ class Session(Generic[State]):
         return shifted
 
     def _join(self) -> Newcomers | None:
-        """Place and evaluate the newcomers of the next round; once the method is done, all that are left."""
+        """Place and evaluate the newcomers of the next round; once the method has finished, all that remain."""
         new = self._sampler.joining(self.t, last=self.stage == "done")
         if not new or self.stage == "prepare":
             return None
@@ -284,7 +285,7 @@ class Session(Generic[State]):
         return Newcomers(self._scores(new, placement), sent, seconds)
 
     def _joined(self) -> tuple[ClientId, ...]:
-        # Once the method is done, newcomers of later rounds count, too.
+        # Once the method has finished, newcomers of later rounds count, too.
         clients = self._fed.clients
         return tuple(clients) if self.stage == "done" else self._sampler.present(clients, self.t)
 
@@ -306,7 +307,7 @@ class Session(Generic[State]):
         return Scores(got.clients, rows, got["correct"], got.samples, got["loss"], requested, coverage, placement)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return everything that is needed to continue, as plain data: method, federation, simulated clients."""
+        """Return everything needed to continue, as plain data: state of method, federation and simulated clients."""
         saved = {"state": self.state, "t": self.t, "prepared": self.prepared, "federation": self._fed.save()}
         if self._drifting is not None:
             saved |= {"drifting_data": self._drifting.save(), "assigned": sorted(self._assigned)}
@@ -333,7 +334,7 @@ class Session(Generic[State]):
 
 
 def _difference(earlier: Purposes, now: Purposes) -> dict[str, dict[str, int]]:
-    """Bytes sent since, by purpose and direction; purposes without any are left out."""
+    """Bytes by purpose and direction between two counts; purposes without traffic are left out."""
     sent = {
         purpose: {way: count - earlier.get(purpose, {}).get(way, 0) for way, count in ways.items()}
         for purpose, ways in now.items()

@@ -27,7 +27,9 @@ def parse_setting(text: str) -> tuple[str, object]:
 
 
 def convert(value: object, kind: Any, where: str) -> Any:
-    """Convert a plain value to the declared type `kind`: int and float if they are equal, lists to tuples.
+    """Convert a plain value to the declared type `kind`.
+
+    Lists become tuples; int and float are converted into each other if the value stays equal.
 
     Raises:
         SpecError: The value has another type; the message names the setting (`where`) and what is allowed.

@@ -1,6 +1,6 @@
-"""`Spec`: what to run, as one tree of frozen dataclasses. It is read from and written to dicts and TOML.
+"""`Spec`: all settings of a run, as nested frozen dataclasses. It is read from and written to dicts and TOML.
 
-Each default exists once: in the settings class of a section, in the signature of a data loader or a model, or in the
+Each default is defined once: in the settings class of a section, the signature of a data loader or a model, or the
 dataclass of a method. Unknown keys are errors with a suggestion. `coterie.runs.resolve` fills in all defaults; a record
 stores the resolved spec.
 """
@@ -26,7 +26,7 @@ from coterie.models.library import model_options
 from coterie.runs.settings_conversion import convert, parse_setting
 from coterie.shift import ShiftSettings
 
-#: What `run`, `compare` and `estimate` accept as a spec: a Spec, nested dicts, or the path of a TOML file.
+#: A spec as `run`, `compare` and `estimate` accept it: a Spec, nested dicts, or the path of a TOML file.
 SpecLike = typing.Union["Spec", Mapping[str, Any], str, os.PathLike[str]]
 
 
@@ -56,8 +56,8 @@ class RunSettings:
         target: Target accuracy; rounds and bytes until it is reached are reported. 0: no target.
         newcomers: Fraction of clients that join later.
         newcomers_join: Rounds in which newcomers join, in equal parts; empty: after half of the rounds.
-        eval_model: Model that a client is evaluated with: group, the current model of its cluster; or last_received,
-            the model it last received for training, as in FlexCFL's published code.
+        eval_model: Model with which a client is evaluated: group, the current model of its cluster; or last_received,
+            the model that it last received for training, as in FlexCFL's published code.
     """
 
     rounds: Annotated[int, Bound(at_least=1)] = 50
@@ -108,7 +108,7 @@ _FIXED: dict[str, type] = {
 
 @dataclass(frozen=True)
 class Spec:
-    """What to run; each attribute is a section."""
+    """All settings of a run; each attribute is a section."""
 
     data: Named = Named("digits")
     model: Named = Named("auto")
@@ -122,7 +122,7 @@ class Spec:
 
     @classmethod
     def of(cls, source: SpecLike | None) -> Spec:
-        """Return the spec of nested dicts or of a TOML file; a Spec is returned as it is, None gives the defaults."""
+        """Create a spec from nested dicts or a TOML file; a Spec is returned unchanged, None gives the defaults."""
         if source is None:
             return cls()
         if isinstance(source, Spec):
@@ -133,7 +133,7 @@ class Spec:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Spec:
-        """Return the spec of nested dicts; a bare string for data, model or method is its name."""
+        """Create a spec from nested dicts; for data, model and method a string is short for a table with that name."""
         parts: dict[str, Any] = {}
         for section, given in plain.items():
             if _known_section(section) not in _FIXED:
@@ -147,7 +147,7 @@ class Spec:
     def with_values(self, values: Mapping[str, object]) -> Spec:
         """Return this spec with some settings replaced.
 
-        A new name of data, model or method drops the settings that belong to the old one.
+        A new name for data, model or method discards the settings of the old one.
 
         Args:
             values: `section.key` → value.
@@ -160,7 +160,7 @@ class Spec:
         return dataclasses.replace(self, **parts)
 
     def with_settings(self, texts: Iterable[str]) -> Spec:
-        """Return this spec with `section.key=value` texts applied, as `--set` takes them."""
+        """Return this spec with settings replaced, given as `section.key=value` strings as for `--set`."""
         return self.with_values(dict(parse_setting(text) for text in texts))
 
     def _changed(self, section: str, new: Mapping[str, object]) -> object:
@@ -171,7 +171,7 @@ class Spec:
         return _named(section, {"name": part.name, **kept, **new})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return nested dicts, as `from_dict` takes them."""
+        """Return nested dicts, the inverse of `from_dict`."""
         named: dict[str, Named] = {"data": self.data, "model": self.model, "method": self.method}
         plain: dict[str, Any] = {
             name: {"name": part.name, **{key: _lists(value) for key, value in part.options.items()}}
@@ -182,7 +182,7 @@ class Spec:
         return plain
 
     def to_toml(self) -> str:
-        """Return this spec as TOML, which has no null: settings that are None are left out."""
+        """Return this spec as TOML. Settings that are None are left out, because TOML has no null."""
         import tomli_w
 
         plain = self.to_dict()
@@ -259,10 +259,10 @@ def _named(section: str, given: object) -> Named:
 
 
 def _tuples(value: Any) -> Any:
-    """Lists as tuples: a spec holds immutable values only."""
+    """Convert lists to tuples: a spec has only immutable values."""
     return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def _lists(value: Any) -> Any:
-    """Tuples as lists, which JSON and TOML have."""
+    """Convert tuples to lists, for JSON and TOML."""
     return list(map(_lists, value)) if isinstance(value, list | tuple) else value

@@ -19,7 +19,7 @@ from coterie.types import ClientId
 
 
 def step_row(step: Step[Any], truth: Mapping[ClientId, int]) -> JsonObject:
-    """The line of one step, before it is evaluated.
+    """The line of a step in `rounds.jsonl`, without the results of an evaluation.
 
     Args:
         step: The step.
@@ -49,7 +49,7 @@ def step_row(step: Step[Any], truth: Mapping[ClientId, int]) -> JsonObject:
 
 
 def newcomers_row(newcomers: Newcomers, truth: Mapping[ClientId, int], classes: int | None) -> JsonObject:
-    """The entry `newcomers` of a line."""
+    """The entry `newcomers` of a line in `rounds.jsonl`."""
     scores = score_row(newcomers.scores, truth, classes)
     shown = {key: scores[key] for key in ("accuracy", "test_loss", "coverage", "truth")}
     cost = {"bytes": dict(newcomers.bytes), "seconds": round(newcomers.seconds, 6)}
@@ -62,14 +62,14 @@ def score_row(
     classes: int | None,
     assignment: Mapping[ClientId, int] | None = None,
 ) -> JsonObject:
-    """The entries that an evaluation adds to a line.
+    """The entries that an evaluation adds to a line in `rounds.jsonl`.
 
     Args:
         scores: Test results.
         truth: Client → true cluster; empty if true clusters are not known.
         classes: Number of classes; None for regression.
-        assignment: Client → cluster, of the clients that took part in the step. It tells how well a method clusters
-            that serves all clients one model.
+        assignment: Client → cluster, for the clients that took part in the step. It shows how well a method clusters
+            even if it serves one model to all clients.
     """
     row: JsonObject = {"accuracy": accuracy(scores) if classes is not None else None}
     examples = float(scores.total.sum())
@@ -77,7 +77,7 @@ def score_row(
     row["coverage"] = scores.coverage
     row["clusters"] = clusters(scores)
     known = {client: truth[client] for client in scores.requested} if truth else {}
-    row["truth"] = against(dict(zip(scores.clients, scores.rows.tolist(), strict=True)), known)
+    row["truth"] = cluster_agreement(dict(zip(scores.clients, scores.rows.tolist(), strict=True)), known)
     if row["truth"] is not None and assignment:
         cohort_truth = {client: truth[client] for client in assignment}
         row["truth"]["cohort_adjusted_rand"] = metrics.adjusted_rand(assignment, cohort_truth)
@@ -85,9 +85,9 @@ def score_row(
 
 
 def accuracy(scores: Scores) -> JsonObject | None:
-    """Accuracy weighted by examples, mean over clients, of the worst tenth of clients, and per cluster.
+    """Accuracies: over all examples, mean over clients, mean over the worst tenth of clients, and per cluster.
 
-    None without test examples.
+    None if there are no test examples.
     """
     correct, total = np.asarray(scores.correct, np.float64), scores.total
     if not total.sum():
@@ -106,7 +106,7 @@ def accuracy(scores: Scores) -> JsonObject | None:
 
 
 def clusters(scores: Scores) -> JsonObject:
-    """Number of clusters that serve a client, and their sizes."""
+    """Sizes of the clusters, and number of clusters that have clients."""
     models = tree.rows(scores.placement.bank)
     sizes = np.bincount(scores.rows, minlength=models) if len(scores.rows) else np.zeros(models, int)
     used = int((sizes > 0).sum())
@@ -119,12 +119,12 @@ def clusters(scores: Scores) -> JsonObject:
     }
 
 
-def against(found: Mapping[ClientId, int], truth: Mapping[ClientId, int]) -> JsonObject | None:
+def cluster_agreement(found: Mapping[ClientId, int], truth: Mapping[ClientId, int]) -> JsonObject | None:
     """Agreement of found and true clusters; None if either is not known.
 
     Args:
         found: Client → found cluster.
-        truth: Client → true cluster, of all clients that count; those without a found cluster are misclustered.
+        truth: Client → true cluster, for all requested clients; those without a found cluster count as misclustered.
     """
     if not truth or not found:
         return None
@@ -136,12 +136,12 @@ def against(found: Mapping[ClientId, int], truth: Mapping[ClientId, int]) -> Jso
 
 
 def curve(rows: Sequence[JsonObject], *path: str) -> list[float]:
-    """The numbers at this path of keys, of all lines that have one."""
+    """The numbers at a path of keys, for all lines that have one there."""
     return [found for row in rows if (found := number_at(row, path)) is not None]
 
 
 def number_at(entry: object, path: Sequence[str]) -> float | None:
-    """The number at a path of keys of a line or a summary, or None."""
+    """The number at a path of keys in a line or a summary, or None."""
     for key in path:
         entry = entry.get(key) if isinstance(entry, Mapping) else None
     return float(entry) if isinstance(entry, int | float) else None
@@ -153,12 +153,12 @@ def trained_curve(rows: Sequence[JsonObject]) -> list[float]:
 
 
 def _first_round(rows: Sequence[JsonObject]) -> int:
-    """Position of the first round; preparation steps before it may have been evaluated, too."""
+    """Index of the first round; the lines before it are preparation steps, which may have been evaluated, too."""
     return next((place for place, row in enumerate(rows) if row["stage"] == "train"), 0)
 
 
 def final(rows: Sequence[JsonObject], target: float) -> JsonObject:
-    """The keys of a summary that follow from the lines of a run."""
+    """The part of a summary that is computed from the lines of `rounds.jsonl`."""
     evaluated = [row for row in rows if row.get("coverage") is not None]
     last: JsonObject = evaluated[-1] if evaluated else {}
     first = _first_round(rows)
@@ -190,7 +190,7 @@ def final(rows: Sequence[JsonObject], target: float) -> JsonObject:
 
 
 def _to_target(rows: Sequence[JsonObject], target: float) -> JsonObject:
-    """Rounds and bytes until an accuracy was reached; the bytes of earlier preparation steps count."""
+    """Rounds and bytes until the target accuracy was reached, including the bytes of preparation steps."""
     sent = np.cumsum([sum(_bytes(row)) for row in rows])
     evaluated = [
         (row["t"], row["accuracy"]["weighted"], int(total))
@@ -212,7 +212,7 @@ def _covered(rows: Sequence[JsonObject]) -> list[float]:
 
 
 def drift_of(rows: Sequence[JsonObject], data: FederatedData) -> JsonObject:
-    """How the method followed the shifts of a run; `data` are those at its start."""
+    """Drift metrics of a run; `data`: the data at the start of the run."""
     truth = None if data.truth is None else dict(zip(data.clients, data.truth.tolist(), strict=True))
     rounds = [
         drift.ObservedRound(
@@ -236,7 +236,7 @@ def traffic_of(traffic: Traffic) -> JsonObject:
 
 
 def peak_rss_bytes() -> int:
-    """Peak memory of this process."""
+    """Peak memory of this process in bytes."""
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used if sys.platform == "darwin" else used * 1024
 

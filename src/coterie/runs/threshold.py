@@ -1,4 +1,4 @@
-"""A distance threshold for ONE_SHOT, chosen from the data: all clients train alone once and are compared in pairs."""
+"""Suggests a distance threshold for SR-FCA's ONE_SHOT step: clients train alone, then all pairs are compared."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from coterie.runs.build import build
 from coterie.runs.record import JsonObject
 from coterie.runs.resolve import fill_defaults
 from coterie.runs.spec import Named, Spec
-from coterie.runs.summary import against
+from coterie.runs.summary import cluster_agreement
 from coterie.types import Array, ClientId
 
-#: Number of bars of the histogram.
+#: Number of bins of the histogram.
 BARS = 20
 
-#: Method that the threshold is for, if the method of the spec does not start with ONE_SHOT.
+#: Method for which a threshold is suggested if the method of the spec does not start with ONE_SHOT.
 DEFAULT_METHOD = "srfca"
 
 
 def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> JsonObject:
-    """Suggest a threshold λ in the widest gap of the distances.
+    """Suggest a threshold λ in the widest gap between distances.
 
     Args:
         spec: Data, model and local training. If its method starts with ONE_SHOT, the settings of ONE_SHOT are used,
             except the threshold.
-        on_step: Called with a text before each step.
+        on_step: Called with a description before each step.
 
     Returns:
         The threshold, the clusters that it gives, and the histogram of all distances.
     """
-    given = fill_defaults(spec if begins(spec) else dataclasses.replace(spec, method=Named(DEFAULT_METHOD)))
+    given = fill_defaults(
+        spec if starts_with_one_shot(spec) else dataclasses.replace(spec, method=Named(DEFAULT_METHOD))
+    )
     names = settings_of(OneShot)
     options = {key: value for key, value in given.method.options.items() if key in names} | {"threshold": "gap"}
     # Only ONE_SHOT is run: other settings of the method do not matter, nor the number of rounds.
@@ -58,22 +60,22 @@ def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> J
         "method": given.method.name,
         "clients": len(shown["clients"]),
         "distance": options["distance"],
-        "threshold": shorter(gap.threshold, gap.low, gap.high),
+        "threshold": round_within_gap(gap.threshold, gap.low, gap.high),
         "gap": {"low": gap.low, "high": gap.high},
         "clusters": clusters,
         "unassigned": sorted(set(shown["clients"]) - set(placed)),
-        "truth": against(placed, built.truth),
+        "truth": cluster_agreement(placed, built.truth),
         **_spread(distances),
     }
 
 
-def begins(spec: Spec) -> bool:
+def starts_with_one_shot(spec: Spec) -> bool:
     """Whether the method of a spec starts with ONE_SHOT."""
     return issubclass(method_class(spec.method.name), OneShot)
 
 
-def shorter(value: float, low: float, high: float) -> float:
-    """Round a value in a gap to as few digits as possible, at least three, so that it stays in the gap."""
+def round_within_gap(value: float, low: float, high: float) -> float:
+    """Round a value to the fewest digits, but at least three, with which it stays in the gap."""
     for digits in range(3, 17):
         short = float(f"{value:.{digits}g}")
         if low <= short < high:

@@ -2,9 +2,9 @@
 
 Only index lists and transforms change, never the stored examples. The swaps follow FlexCFL (Duan et al., "Flexible
 Clustered Federated Learning for Client-Level Data Distribution Shift", section on simulated shifts): the candidates are
-put in random order, the i-th and the i-th from the end form a pair, and each pair swaps with the given probability. A
-true cluster belongs to the data and moves with them. A pair that has nothing to exchange is skipped. Departure: the
-published code also skips all later pairs of that round.
+put in random order, the i-th and the i-th from the end form a pair, and each pair swaps with the given probability.
+Clients that swap all examples also swap their true clusters. A pair that has nothing to exchange is skipped. Departure:
+the published code also skips all later pairs of that round.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class ShiftSettings:
             rotate: images are rotated by 90°.
         probability: Probability per round that a pair swaps, or that the images of a client are rotated.
         rounds: Rounds in which shifts happen. Empty: every round; for incremental 0, 50, 100, 150; for new_class 50.
-        candidates: Clients that may shift: all, or those that the method has assigned to a cluster.
+        candidates: Clients whose data may shift: all, or those that the method has assigned to a cluster.
         form: Form of incremental. paper: 25, 50, 75, 100 % of each client's examples; code: as in FlexCFL's published
             code, 25, 50, 75, 100 % of those released before.
-        label: Class of new_class; -1: the last class.
+        label: Class that appears with new_class; -1: the last class.
     """
 
     name: Literal["none", "swap_all", "swap_part", "incremental", "new_class", "rotate"] = "none"
@@ -77,14 +77,14 @@ class ShiftSettings:
 
 
 class DriftingData:
-    """The data of all clients, changed from round to round.
+    """The data of all clients, which may change before each round.
 
     Attributes:
-        data: The data now.
+        data: The current data.
     """
 
     def __init__(self, data: FederatedData, settings: ShiftSettings, seed: Seed) -> None:
-        """Start before round 0.
+        """Start with the data before round 0.
 
         Args:
             data: The data without drift.
@@ -177,7 +177,7 @@ class DriftingData:
         return tuple(sorted(now.clients[place] for place in changed))
 
     def _exchange(self, fit: list[Indices], test: list[Indices], one: int, other: int, seed: Seed) -> bool:
-        """Exchange one class of each client that the other does not have, in training and in test examples."""
+        """Exchange the training and test examples of one class of each client that the other client does not have."""
         y = self.data.y
         present = [set(y[fit[i]].tolist()) & set(y[test[i]].tolist()) for i in (one, other)]
         only = [sorted(present[0] - present[1]), sorted(present[1] - present[0])]
@@ -246,7 +246,7 @@ class DriftingData:
 
 
 def _with_rotations(data: FederatedData) -> FederatedData:
-    """The same data, with all four rotations as possible transforms."""
+    """The same data, with all four rotations in the list of transforms."""
     if not set(data.transforms) <= set(_ROTATIONS) or len(data.shape) < 2 or data.shape[0] != data.shape[1]:
         raise SpecError("Shift rotate needs square images without transforms other than rotations by 90°")
     codes = np.array([_ROTATIONS.index(name) for name in data.transforms], np.uint8)

@@ -1,4 +1,4 @@
-"""The contract suite: checks that every method must pass, for methods of other packages, too.
+"""The contract suite: checks that every method must pass, including methods of other packages.
 
 In a test file:
 
@@ -8,7 +8,7 @@ In a test file:
     def test_my_method_keeps_the_contract(check):
         check(Harness(lambda given: MyMethod(clusters=2)))
 
-A harness runs the method on `tiny_data` with `tiny_task`. `CHEAP_CHECKS` are the checks that take one short run each.
+A harness runs the method on `tiny_data` with `tiny_task`. `CHEAP_CHECKS` are the checks that need only one short run.
 """
 
 from __future__ import annotations

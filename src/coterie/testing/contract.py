@@ -1,4 +1,4 @@
-"""Checks that every method must pass. Each takes a harness and raises AssertionError if the method fails it."""
+"""Checks that every method must pass. Each takes a harness and raises AssertionError if the method fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coterie.runs.session import Session
 from coterie.testing.harness import Harness
 from coterie.types import Array
 
-#: Largest difference between federations, relative to the change of the state.
+#: Maximum difference between the results of two backends, relative to the change of the state.
 AGREEMENT = 1e-5
 
 
@@ -38,7 +38,7 @@ def same_round_on_every_federation(harness: Harness) -> None:
 
 
 def every_value_survives_the_codec(harness: Harness) -> None:
-    """If all values are encoded and decoded on their way, the state is the same to the bit."""
+    """If all messages are encoded and decoded, the final state is the same to the bit."""
     plain, recoded = harness.session(), harness.session("recoded")
     harness.finish(plain)
     harness.finish(recoded)
@@ -54,7 +54,7 @@ def same_seed_same_bytes(harness: Harness) -> None:
 
 
 def resumes_after_any_step(harness: Harness) -> None:
-    """A run that is saved and restored after any step ends like one that is not."""
+    """A run that is saved and restored after any step has the same result as an uninterrupted run."""
     whole = harness.session()
     saved = [whole.save() for _ in whole.steps(harness.rounds)]
     for count, snapshot in enumerate(saved[:-1], start=1):
@@ -65,7 +65,7 @@ def resumes_after_any_step(harness: Harness) -> None:
 
 
 def leaves_its_arguments_alone(harness: Harness) -> None:
-    """Neither `round` nor `place` changes the state that it is given."""
+    """Neither `round` nor `place` modifies its arguments in place."""
     session = harness.session()
     given = session.state
     _freeze(given)
@@ -80,7 +80,7 @@ def leaves_its_arguments_alone(harness: Harness) -> None:
 
 
 def tolerates_faults(harness: Harness) -> None:
-    """With lost, late, repeated and malformed replies, only valid ones count, and the run continues."""
+    """Lost, late, repeated and malformed replies are ignored, and the run continues."""
     session = harness.session(faults=Faults(drop=0.1, late=0.05, duplicate=0.1, nan=0.02, shape=0.05))
     for step in harness.finish(session):
         if step.round is not None:
@@ -127,7 +127,7 @@ CHECKS: tuple[Callable[[Harness], None], ...] = (
 )
 
 
-#: The checks that take one short run: for the variants of a method whose other variants pass all checks.
+#: Checks that need one short run, for variants of a method that passes all checks with its defaults.
 CHEAP_CHECKS: tuple[Callable[[Harness], None], ...] = (
     leaves_its_arguments_alone,
     tolerates_faults,

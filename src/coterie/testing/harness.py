@@ -1,4 +1,4 @@
-"""`Harness`: runs a method on one small federation and task, which all tests share so that little is compiled."""
+"""`Harness`: runs a method on a small federation. All tests share its data and task, so that little is compiled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from coterie.runs.sampling import Sampler
 from coterie.runs.session import Session, Step
 from coterie.seeds import Seed
 
-#: Number of clients that never take part and are placed at the end.
+#: Number of clients that are never sampled; they are placed at the end.
 NEWCOMERS = 2
 
 Backend = Literal["sequential", "vectorized", "recoded"]
@@ -43,7 +43,7 @@ class Harness:
     """A method to test.
 
     Attributes:
-        make: Creates the method from what a run provides: truth, rounds, clients_per_round, clients.
+        make: Creates the method from a dict of what a run provides: truth, rounds, clients_per_round, clients.
         rounds: Number of rounds.
         cohort: Clients per round.
     """
@@ -59,7 +59,7 @@ class Harness:
         return Recoded(self.transport()) if kind == "recoded" else Vectorized(tiny_data(), tiny_task())
 
     def session(self, kind: Backend = "vectorized", *, seed: int = 0, faults: Faults | None = None) -> Session[Any]:
-        """Return the method before its first step."""
+        """Return a session with the method, before its first step."""
         transport = self.transport(kind)
         if faults is not None:
             transport = FaultTransport(transport, faults, Seed(seed).fold("faults"))

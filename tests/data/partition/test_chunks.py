@@ -63,7 +63,7 @@ def test_rotations_follow_the_step():
     [
         (lambda: iid(5, 0), "clients must be at least 1, got 0"),
         (lambda: clustered(9, 3, 4), "clients must be at least 4, the number of clusters, got 3"),
-        (lambda: clustered(9, 4, 2, chunks=3), "chunks can be used with whole=True only"),
+        (lambda: clustered(9, 4, 2, chunks=3), "chunks can be used only with whole=True"),
         (lambda: clustered(9, 4, 2, whole=True, chunks=1), "chunks must be at least 2, got 1"),
         (lambda: rotations(5), "clusters must be at most 4, since steps of 90° then repeat, got 5"),
         (lambda: rotations(3, step=180), "clusters must be at most 2"),

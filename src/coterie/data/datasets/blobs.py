@@ -1,7 +1,7 @@
-"""Images of Gaussian blobs with planted clusters: small, separable, of any size and number of clients.
+"""Images of Gaussian blobs with planted clusters: easy to separate, with any image size and number of clients.
 
 Each class has a prototype of three bumps at random places; an example is the prototype of its class plus noise. All
-clusters have the same prototypes, which they see rotated, inverted, shifted or with other labels.
+clusters have the same prototypes, but rotated, inverted, shifted or with permuted labels.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def blobs(
         side: Height and width of the images; 28 is the size of MNIST.
         classes: Number of classes; all are equally likely.
         noise: Standard deviation of the noise; the maximum of a prototype is 1.
-        relation: How cluster j differs. "rotated": images rotated by 90°·j. "inverted": images of cluster 1 inverted.
-            "permuted_labels": label y becomes y + j mod `classes`. "shifted": images shifted horizontally by
-            j·side/clusters pixels, with wraparound.
+        relation: How cluster j differs from cluster 0. "rotated": images rotated by 90°·j. "inverted": images of
+            cluster 1 inverted. "permuted_labels": label y becomes y + j mod `classes`. "shifted": images shifted
+            horizontally by j·side/clusters pixels, with wraparound.
         test_share: Fraction of each client's examples used for testing.
         seed: Random seed.
     """
@@ -60,11 +60,11 @@ def blobs(
     truth = np.arange(clients) % clusters
     transforms = _transforms(relation, clusters, classes, side)
     stream = Seed(seed)
-    looks = prototypes(classes, side, seed=seed)[None]  # (1 or clusters, classes, side, side)
+    images = prototypes(classes, side, seed=seed)[None]  # (1 or clusters, classes, side, side)
     if relation == "shifted":
-        looks = np.concatenate([np.roll(looks, j * side // clusters, axis=3) for j in range(clusters)])
+        images = np.concatenate([np.roll(images, j * side // clusters, axis=3) for j in range(clusters)])
     y = (stream.fold("labels").words(clients * samples) % np.uint64(classes)).astype(np.int32)
-    x = _noisy(looks, np.repeat(truth % len(looks), samples), y, noise, stream.fold("noise"))
+    x = _noisy(images, np.repeat(truth % len(images), samples), y, noise, stream.fold("noise"))
     if relation == "permuted_labels":
         y = ((y + np.repeat(truth, samples)) % classes).astype(np.int32)
     order = np.arange(clients * samples).reshape(clients, samples)  # examples are independent: no shuffle is needed
@@ -91,8 +91,8 @@ def prototypes(classes: int, side: int, *, seed: int = 0) -> npt.NDArray[np.floa
     rows, columns = np.mgrid[0:side, 0:side] / (side - 1)
     width = 0.1 + 0.1 * draws[:, :, 2]
     distance = (rows - draws[:, :, 0]) ** 2 + (columns - draws[:, :, 1]) ** 2
-    looks = np.exp(-distance / (2 * width**2)).sum(axis=1)
-    bright: npt.NDArray[np.float64] = looks / looks.max(axis=(1, 2), keepdims=True)
+    images = np.exp(-distance / (2 * width**2)).sum(axis=1)
+    bright: npt.NDArray[np.float64] = images / images.max(axis=(1, 2), keepdims=True)
     return bright
 
 
@@ -110,10 +110,10 @@ def _transforms(relation: str, clusters: int, classes: int, side: int) -> tuple[
     return ("identity",)
 
 
-def _noisy(looks: Array, cluster: Array, y: Array, noise: float, seed: Seed) -> Array:
+def _noisy(images: Array, cluster: Array, y: Array, noise: float, seed: Seed) -> Array:
     """(examples, side, side) bytes: prototypes plus noise, clipped to 0..255."""
-    x = aligned(np.empty((len(y), *looks.shape[2:]), np.uint8))
-    bright = (255 * looks).astype(np.float32)
+    x = aligned(np.empty((len(y), *images.shape[2:]), np.uint8))
+    bright = (255 * images).astype(np.float32)
     for block, start in enumerate(range(0, len(y), _BLOCK)):
         rows = slice(start, start + _BLOCK)
         values = seed.fold(block).generator().standard_normal(x[rows].shape, dtype=np.float32)

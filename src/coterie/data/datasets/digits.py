@@ -29,9 +29,8 @@ def digits(
     Args:
         clients: Number of clients.
         partition: "rotated": equal parts, client i rotated by 90°·(i mod `clusters`). "inverted": equal parts, every
-            other client inverted. "iid": equal parts. "classes": `per_client` classes per
-            client, sizes by a power law. "dirichlet": a label distribution for each client. "groups": label skew in
-            groups.
+            other client inverted. "iid": equal parts. "classes": `per_client` classes per client, sizes by a power law.
+            "dirichlet": a label distribution for each client. "groups": label skew in groups.
         clusters: Number of clusters for "rotated", 1..4, and for "inverted", 2.
         per_client: Number of classes per client, for "classes".
         alpha: Concentration, for "dirichlet" and "groups".

@@ -1,9 +1,9 @@
-"""Fed-MEx: exercises on a pressure mat, a client for each of 30 people.
+"""Fed-MEx: exercises on a pressure mat, with one client for each of 30 people.
 
 Palihawadana et al., "FedSim: Similarity Guided Model Aggregation for Federated Learning", Neurocomputing 2022, from MEx
 (Wijekoon et al. 2020). An example is five pictures of 16×16 pressures from five seconds, scaled by the largest value of
 the recording. There are seven exercises; each person has two of them, or one if it was drawn twice. The published split
-is used: 934 training examples, which the paper gives as the total number, and 250 test examples. If only the archive
+is used: 934 training examples (the total number according to the paper) and 250 test examples. If only the archive
 with the published test part is available, its 250 examples are split 80/20 for each person, which is too few for
 meaningful results.
 """

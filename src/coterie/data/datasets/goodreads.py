@@ -1,10 +1,10 @@
-"""Fed-Goodreads: sentences of book reviews by reviewer, spoilers or not.
+"""Fed-Goodreads: sentences of book reviews, labeled as spoiler or not, with one client per reviewer.
 
 Palihawadana et al., "FedSim: Similarity Guided Model Aggregation for Federated Learning", Neurocomputing 2022, from
 Goodreads' reviews (Wan et al. 2019): 100 reviewers with 2 to 8 sentences each, 355 training and 130 test sentences in
 total, with the published split. `goodreads` has counts of 2,517 words, `goodreads-sentences` the same sentences as 40
 words, each a frozen vector (see `coterie.data.formats.text`). The data set is very small: one test sentence is 0.8
-percentage points of accuracy. True clusters of the reviewers are unknown.
+percentage points of accuracy. The true clusters are unknown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORDS = 40
 
 #: Subfolders of the published files: counts, and sentences.
 _COUNTS, _SENTENCES = "data_text", "data"
-#: Names of the reviewers; and inputs, labels and index of the training and of the test part.
+#: Names of the reviewers; inputs, labels and index of the training part; the same of the test part.
 _Parts = tuple[list[str], list[tuple[Any, Array, Index]]]
 
 

@@ -1,4 +1,4 @@
-"""MNIST, Fashion-MNIST, CIFAR-10, CIFAR-100 and SVHN: with a partition of your choice, or few classes per client."""
+"""MNIST, Fashion-MNIST, CIFAR-10, CIFAR-100 and SVHN, with a partition of your choice or a few classes per client."""
 
 from __future__ import annotations
 
@@ -141,16 +141,16 @@ def cifar100(
 def mnist_powerlaw(
     *, clients: int = 1000, test_share: float = 0.1, published_spread: bool = True, seed: int = 0
 ) -> FederatedData:
-    """Two digits for each of 1,000 clients, sizes by a power law: FedProx's generator.
+    """FedProx's generator: two digits for each of 1,000 clients, sizes by a power law.
 
     Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, arXiv:1812.06127; used by FedGroup,
     FlexCFL and FedSim. All 70,000 images are one pool, each pixel is standardized over it, (x - mean)/(deviation +
     0.001), and client u owns the digits u and u + 1 mod 10. Each client's images are split 90/10.
 
     The sizes of the published draw are not available; only their mean, 69, and standard deviation, 106, are known. Half
-    of the draws of this law have a deviation above 164, two in a thousand are within 10 % of 106, and with a few very
-    large clients a model changes a lot from round to round. Sizes are therefore drawn again until their deviation is
-    within 10 % of the published one; `published_spread = false` uses the first draw.
+    of the draws from this power law have a deviation above 164, and two in a thousand are within 10 % of 106. With a
+    few very large clients, a model changes a lot from round to round. Sizes are therefore drawn again until their
+    deviation is within 10 % of the published one; `published_spread = false` uses the first draw.
 
     Args:
         clients: Number of clients.
@@ -185,7 +185,7 @@ def _by_classes(
 
 
 def fmnist_500(*, clients: int = 500, per_client: int = 5, seed: int = 0) -> FederatedData:
-    """Five neighboring classes in unequal shares for each of 500 clients: Ditto's generator, as FlexCFL uses it.
+    """Ditto's generator, as used by FlexCFL: five neighboring classes in unequal shares for each of 500 clients.
 
     Li et al., "Ditto: Fair and Robust Federated Learning Through Personalization", ICML 2021, arXiv:2012.04221; Duan
     et al., "Flexible Clustered Federated Learning for Client-Level Data Distribution Shift", IEEE TPDS 2022,

@@ -1,11 +1,11 @@
-"""Image data with label skew in groups of clients, or a label distribution for each client: FLAG's two partitions.
+"""FLAG's two partitions of image data: label skew in groups of clients, or a label distribution for each client.
 
 "FLAG: Clustered Federated Learning Combining Data and Gradient Information in Heterogeneous Settings", submitted to
 ICLR 2025, openreview.net/forum?id=8OrXrdPbef: 100 clients on CIFAR-10, Fashion-MNIST, SVHN and CIFAR-100 with its 100
-fine labels; MNIST is our addition. The paper gives neither the number of groups nor the test protocol. Here a fraction
+fine labels. Coterie adds MNIST. The paper gives neither the number of groups nor the test protocol. Here a fraction
 ρ of the labels per client gives ceil(1/ρ) groups, which are the true clusters. A client is tested on all test images of
 its labels, as in PACFL ("local_view"), or on part of them in the proportions of its training images ("matched"). If the
-files hold a subset, the number of clients stays the same and each has fewer images.
+files are a subset, the number of clients stays the same and each has fewer images.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PROTOCOLS = ("local_view", "matched")
 
 
 def _test_images(protocol: str, images: Pool, fit: Index, owned: Array | None, seed: int) -> Index:
-    """Test images of each client; `owned` is (clients, classes), None for the labels of its training images."""
+    """Test images of each client; `owned`: (clients, classes), or None for the labels of its training images."""
     if protocol not in _PROTOCOLS:
         raise SpecError(unknown("test_protocol", protocol, _PROTOCOLS))
     if protocol == "matched":

@@ -1,4 +1,4 @@
-"""All images of a data set in one array, from which clients get rows."""
+"""`Pool`: all images of a data set in one array, before they are partitioned among clients."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Pool:
         x: (images, *shape).
         y: (images,) labels.
         train: Number of training images.
-        source: Where they come from, in a sentence.
+        source: Where the images come from, in a sentence.
         classes: Number of classes.
         normalize: Published mean and standard deviation in units of stored pixels, 0..255, if there are any.
-        columns: Further integers per image, such as its writer.
+        columns: More integers per image, such as its writer.
         names: Names that the integers of a column stand for, if there are names.
     """
 
@@ -57,7 +57,7 @@ class Pool:
         return self.y[self.train :]
 
     def labeled(self, column: str, classes: int) -> Pool:
-        """The same images with a column as labels."""
+        """Return the same images with a column as labels."""
         if column not in self.columns:
             raise SpecError(f"There are no {column} labels in {self.source}; use the publisher's files")
         return replace(self, y=self.columns[column], classes=classes)
@@ -85,13 +85,13 @@ class Pool:
     def federated(
         self, fit: Index, tested: Index | None = None, *, normalize: tuple[Any, Any] | None = None, **more: Any
     ) -> FederatedData:
-        """Federated data of these images, which are not copied.
+        """Create federated data from these images, without copying them.
 
         Args:
             fit: Images of each client.
             tested: Test images of each client, numbered from 0; None: each client's images are split.
             normalize: Mean and standard deviation; None: the published ones.
-            more: Further arguments of `partition.assemble`.
+            more: Other arguments of `partition.assemble`.
         """
         if tested is not None:
             tested = Index(tested.order + self.train, tested.offsets)

@@ -1,12 +1,12 @@
-"""Images rotated, inverted or split by class: the planted clusters of SR-FCA and IFCA.
+"""The planted clusters of SR-FCA and IFCA: images rotated, inverted or split by class.
 
 Vardhan, Ghosh, Mazumdar, "An Improved Federated Clustering Algorithm with Model-based Clustering", TMLR 2024,
 arXiv:2210.11538; Ghosh, Chung, Yin, Ramchandran, "An Efficient Framework for Clustered Federated Learning", NeurIPS
 2020, arXiv:2006.04088. Client i is in cluster i mod k, which is its true cluster.
 
-SR-FCA splits MNIST into equal parts, once. For CIFAR-10, each cluster cuts all images into 16 parts and uses 8. In
-IFCA's MNIST, each of the four rotations has all images. IFCA evaluates m/6 clients that do not train; here the 10,000
-test images of a rotation are split among its clients, so that the same images are evaluated. If the files hold a
+SR-FCA splits MNIST into equal parts, one per client. For CIFAR-10, each cluster cuts all images into 16 parts and uses
+8. In IFCA's MNIST, each of the four rotations has all images. IFCA evaluates m/6 clients that do not train; here the
+10,000 test images of a rotation are split among its clients, so that the same images are evaluated. If the files are a
 subset, the numbers of clients and parts stay the same and the parts are smaller.
 
 Departure: for CIFAR-10, SR-FCA's code trains with data augmentation (random flips, shifts by up to 2 pixels and a
@@ -76,9 +76,9 @@ def cifar10_rotated(*, clients: int = 16, chunks: int = 16, seed: int = 0) -> Fe
 
 
 def cifar10_classes(*, clients: int = 16, chunks: int = 16, seed: int = 0) -> FederatedData:
-    """CIFAR-10 in two clusters with classes 0 to 5 and 4 to 9; each uses 8 of 16 parts of its images.
+    """CIFAR-10 in two clusters with classes 0 to 5 and 4 to 9; each cluster uses 8 of 16 parts of its images.
 
-    This variant is in SR-FCA's code only.
+    This variant is only in SR-FCA's code.
 
     Args:
         clients: Number of clients, half of them in each cluster.

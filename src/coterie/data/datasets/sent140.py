@@ -1,12 +1,12 @@
-"""Sent140: tweets by account, positive or negative.
+"""Sent140: positive and negative tweets, with one client per account.
 
 Go, Bhayani, Huang, "Twitter Sentiment Classification using Distant Supervision", 2009, by account as in LEAF (Caldas
 et al., arXiv:1812.01097), FedProx (arXiv:1812.06127), FedGroup (arXiv:2010.06870) and FlexCFL (arXiv:2108.09749): 25
 words of a tweet as frozen vectors (see `coterie.data.formats.text`). A tweet is positive if its polarity is 4. LEAF's
 files are used with their sample and split if they are available: 772 accounts in the papers. From the original file,
 30 % of the accounts with at least 30 tweets are drawn at random, and each account's tweets are split 80/20: LEAF's
-settings, but another draw. The 498 original test tweets, which LEAF adds, are not used. True clusters of the accounts
-are unknown.
+settings, but other accounts. The 498 original test tweets, which LEAF adds, are not used. The true clusters are
+unknown.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Shakespeare's plays by role: the next character from the 80 before it.
+"""Shakespeare's plays, with one client per role: predict the next character from the 80 before it.
 
 Caldas et al., "LEAF: A Benchmark for Federated Settings", arXiv:1812.01097, after McMahan et al., arXiv:1602.05629;
 SR-FCA (Vardhan et al., TMLR 2024, arXiv:2210.11538) draws 50 roles. A client is a role in one play. Each character of
 its text is an example: the label is the character, the input the 80 characters before it, padded with spaces at the
 beginning. The first 80 % are training examples, the rest are test examples; the 79 characters in between are left out,
-as in LEAF, because their inputs overlap with training examples. True clusters of the roles are unknown.
+as in LEAF, because their inputs overlap with training examples. The true clusters are unknown.
 
 LEAF's files are used if they are available. `shakespeare.json.gz` has other roles, from another edition: there the
 lines of a role are joined with line breaks, while in LEAF each speech starts again with spaces.

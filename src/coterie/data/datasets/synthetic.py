@@ -1,7 +1,7 @@
 """Synthetic(α, β) of FedProx: each client has its own linear classifier and feature means.
 
-Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, arXiv:1812.06127. With N(a, s) of standard
-deviation s, for client k:
+Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, arXiv:1812.06127. N(a, s) is the
+normal distribution with standard deviation s. For client k:
 
     n_k = int(LogNormal(4, 2)) + 50
     u_k ~ N(0, α);  W_k ~ N(u_k, 1) of shape (60, 10);  b_k ~ N(u_k, 1) of shape (10,)
@@ -34,7 +34,7 @@ _FEATURES = 60
 _CLASSES = 10
 _SPREAD = np.arange(1, _FEATURES + 1) ** -0.6  # standard deviations: the square roots of j^-1.2
 
-#: With more clients than this, each has 20 examples by default: the paper's sizes would fill the disk.
+#: With more clients than this, each has 20 examples by default, because the paper's sizes would fill the disk.
 MANY_CLIENTS = 10_000
 FEW_SAMPLES = 20
 

@@ -38,7 +38,7 @@ def by_writer(writers: Array, clients: int, seed: int, what: str = "writers") ->
         writers: (images,) the writer of each image.
         clients: Number of writers; 0 for all.
         seed: Random seed of the draw.
-        what: What to call the writers in error messages.
+        what: Noun for the writers in error messages.
     """
     fit, ids = partition.by_column(writers)
     if not clients:
@@ -81,7 +81,7 @@ def mnist_writers(
 
 
 def _with_writers(images: Pool) -> tuple[Pool, Array, Array]:
-    """MNIST with the file of its writers added to the source, and writer and series of each image."""
+    """MNIST with the label file of QMNIST added to its source, and the writer and series of each image."""
     origin = obtain(CATALOG["mnist-writers"].files[1])
     arrays: tuple[Array, ...]
     if origin.published:
@@ -106,7 +106,7 @@ def femnist(*, clients: int = 50, test_share: float = 0.1, seed: int = 0) -> Fed
     Caldas et al., "LEAF: A Benchmark for Federated Settings", arXiv:1812.01097. Digits have labels 0..9, capital
     letters 10..35, small letters 36..61; images are black on white, pixels from 0 to 1. SR-FCA (Vardhan et al., TMLR
     2024, arXiv:2210.11538) draws 50 writers; IFCA and FeSEM use the same data. Each writer's images are split 90/10, as
-    LEAF splits them by sample. True clusters of the writers are unknown.
+    LEAF splits them by sample. The true clusters are unknown.
 
     Args:
         clients: Number of writers, drawn at random; 0 for all.
@@ -147,7 +147,7 @@ def femnist_200(
     test_share: float = 0.1,
     seed: int = 0,
 ) -> FederatedData:
-    """FEMNIST-200: the small letters a to j, five neighboring letters for each of 200 clients; FedProx's generator.
+    """FEMNIST-200, FedProx's generator: five neighboring letters out of a to j for each of 200 clients.
 
     Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, arXiv:1812.06127; used by FedGroup,
     FlexCFL and FedSim, which call it FEMNIST and give 62, 10 and 26 classes: there are ten labels, and the models of
@@ -155,9 +155,9 @@ def femnist_200(
     random order; client u has letters (u + j) mod 10 for j = 0..4, max(2, int(n_u/5)) images of each, n_u ~
     LogNormal(4, 1) + 5.
 
-    Departures: the published script gives 3 letters to a client; the data in the papers have 5. The script also returns
-    to the first image of a letter as long as images are left, so that every client takes the same first images, and an
-    image in one client's training set is in another client's test set. Here images are used in turn, and again only
+    Departures: the published script gives 3 letters to a client; the data in the papers have 5. The script also starts
+    again with the first image of a letter for every client, so that all clients get the same first images, and an image
+    in one client's training set is in another client's test set. Here images are used in turn, and again only
     when a letter is exhausted; `compat_prefix` does what the script does. Expect lower accuracies without that leak.
 
     Args:

@@ -1,8 +1,8 @@
-"""CIFAR-10 and CIFAR-100 in their Python version: a tar of pickled dicts with bytes of shape (images, 3·32·32).
+"""Reader of CIFAR-10 and CIFAR-100, Python version: a tar of pickled dicts with bytes of shape (images, 3·32·32).
 
 Members are read one by one; nothing is unpacked to disk. An archive with a link, a device or a path that leads out of
-it is rejected: the published ones have none. CIFAR-100 has two labels per image: the fine label (100 classes) is `y`,
-the coarse label (20 classes) is the column `coarse`.
+it is rejected; the published archives have none. CIFAR-100 has two labels per image: the fine label (100 classes) is
+`y`, the coarse label (20 classes) is the column `coarse`.
 """
 
 from __future__ import annotations

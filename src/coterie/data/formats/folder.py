@@ -1,6 +1,6 @@
 """A folder with one .npz file per client: arrays x and y, and optionally the client's own test set x_test and y_test.
 
-The client's id is the file name without its extension. No pickles and no objects are loaded.
+The client's id is the file name without its extension. Pickled objects are never loaded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from coterie.data.arrays import from_arrays
-from coterie.data.checks import is_text, note_targets
+from coterie.data.checks import is_utf8, warn_if_targets_look_like_labels
 from coterie.data.federated import FederatedData
 from coterie.data.formats.npz import read_arrays
 from coterie.errors import DataError
@@ -39,12 +39,12 @@ def read_folder(
     if not files:
         raise DataError(f"{folder} holds no .npz files. Put one per client there, with arrays x and y")
     for file in files:
-        if not is_text(file.stem):
+        if not is_utf8(file.stem):
             raise DataError(f"{folder} has a file whose name is not UTF-8, {os.fsencode(file.name)!r}. Rename it")
     clients = {file.stem: read_client(file) for file in files}
     targets = [array for arrays in clients.values() for array in arrays[1::2] if array.dtype.kind == "f"]
     if classes is None and targets:
-        note_targets(str(folder), np.concatenate([array.ravel() for array in targets]))
+        warn_if_targets_look_like_labels(str(folder), np.concatenate([array.ravel() for array in targets]))
     return from_arrays(
         clients,
         name=folder.resolve().name,

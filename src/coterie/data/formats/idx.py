@@ -1,4 +1,4 @@
-"""The idx format of MNIST: a header with type and shape, then numbers, compressed with gzip.
+"""Reader of MNIST's idx format: a header with type and shape, then numbers, compressed with gzip.
 
 The first two bytes are 0, the third is the type (8: bytes, 12: four-byte integers), the fourth the number of axes. The
 lengths of the axes follow, four bytes each, most significant byte first (LeCun et al., THE MNIST DATABASE).

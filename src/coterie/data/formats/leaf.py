@@ -1,9 +1,9 @@
-"""LEAF's JSON: {"users": [id, …], "num_samples": [n, …], "user_data": {id: {"x": […], "y": […]}}}.
+"""Reader of LEAF's JSON: {"users": [id, …], "num_samples": [n, …], "user_data": {id: {"x": […], "y": […]}}}.
 
-With numbers, `read_users`: FEMNIST comes as many files, all_data_0.json and so on, of 100 writers each; an image is a
+`read_users` reads numbers. FEMNIST comes as many files, all_data_0.json and so on, of 100 writers each; an image is a
 row of 784 numbers from 0 to 1, white is 1. Fed-MEx has one file for training and one for testing.
 
-With text, `read_split`: there are folders `train` and `test`, each with one or more files. In Shakespeare, x is 80
+`read_split` reads text, from folders `train` and `test` with one or more files each. In Shakespeare, x is 80
 characters and y the next one. In Sent140, x is a list [id, date, query, account, text, …] and y is 1 for a positive
 tweet, or "4" in the form that FedProx uses. In Fed-Goodreads, x is a sentence or a row of word counts.
 """

@@ -1,4 +1,4 @@
-"""Arrays from .npz files, in general and in the layouts of our archives. No pickles and no objects are loaded."""
+"""Readers of .npz files, in general and in the layouts of Coterie's archives. Pickled objects are never loaded."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def read_arrays(file: Path, wanted: Callable[[Collection[str]], Sequence[str]], 
 
     Args:
         file: The archive.
-        wanted: From the names in the archive to the names to read.
+        wanted: Takes the names in the archive and returns the names to read.
         how: What the archive must contain, for error messages.
     """
     # Opened here and not by NumPy, which leaves the file open if it is not an archive.

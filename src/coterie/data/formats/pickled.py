@@ -1,9 +1,9 @@
-"""Pickles read as data, never executed: dicts of numbers, strings, bytes, lists, tuples and arrays of bytes.
+"""Reads pickles as data, without executing them: dicts of numbers, strings, bytes, lists, tuples and arrays of bytes.
 
 A pickle is a program for a stack machine, and its instructions may import and call any name. This reader interprets the
-instructions itself and carries out only those that build plain values. A few names are allowed, which NumPy and Python
-write for arrays and bytes: the empty array, its type, the encoding of bytes as text, and empty bytes. They are never
-imported: the reader builds the values itself, after checking all arguments.
+instructions itself and carries out only those that build plain values. Only the names that
+NumPy and Python write for arrays and bytes are allowed: the empty array, its type, the encoding of bytes as text, and
+empty bytes. They are never imported: the reader builds the values itself, after checking all arguments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coterie.errors import DataError
 
 _MARK = object()
 
-# The names as Python 2, as NumPy before 2, and as NumPy from 2 on write them.
+# The names that Python 2, NumPy 1 and NumPy 2 write.
 _EMPTY_ARRAY = ("numpy.core.multiarray _reconstruct", "numpy._core.multiarray _reconstruct")
 _ARRAY = ("numpy ndarray",)
 _DTYPE = ("numpy dtype",)
@@ -30,7 +30,7 @@ _KNOWN = (*_EMPTY_ARRAY, *_ARRAY, *_DTYPE, *_ENCODE, *_EMPTY_BYTES)
 _SHOWN = 80  # characters of a name in an error message
 
 
-#: Raised when the bytes are not a pickle, or one that is built to use up all memory.
+#: Exceptions for bytes that are not a pickle, or a pickle that is made to use up all memory.
 _MALFORMED = (ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError, Warning)
 
 
@@ -123,7 +123,7 @@ def _global(machine: _Machine, argument: str) -> None:
 
 def _stack_global(machine: _Machine, _: Any) -> None:
     module, name = machine.last(2)
-    if type(module) is not str or type(name) is not str:  # anything else may be endless as text
+    if type(module) is not str or type(name) is not str:  # other types may have a text of any length
         raise _Rejected("it asks for a name that is not a string")
     _global(machine, f"{module} {name}")
 
@@ -205,7 +205,7 @@ _NUMBERS = ("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FL
 _TEXTS = ("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8")
 _VALUES = frozenset((*_NUMBERS, *_TEXTS, "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"))
 
-# All others that are carried out.
+# Other instructions that are carried out.
 _STEPS: dict[str, Callable[[_Machine, Any], None]] = {
     "PROTO": lambda machine, _: None,
     "FRAME": lambda machine, _: None,

@@ -1,4 +1,7 @@
-"""Cropped digits of SVHN: MATLAB files with X, (32, 32, 3, n) bytes, and y, (n, 1) labels, where 10 is the digit 0."""
+"""Reader of SVHN's cropped digits: MATLAB files with X, (32, 32, 3, n) bytes, and y, (n, 1) labels.
+
+Label 10 is the digit 0.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from coterie.data.checks import classes_of, note_targets
+from coterie.data.checks import classes_of, warn_if_targets_look_like_labels
 from coterie.data.federated import FederatedData, Index
 from coterie.data.partition import assemble, by_column
 from coterie.errors import DataError
@@ -70,7 +70,7 @@ def read_table(
         if whole:
             classes = _classes(file, table.y)
         else:
-            note_targets(str(file), table.y)
+            warn_if_targets_look_like_labels(str(file), table.y)
     index, names = by_column(table.client)
     source = f"a table of {len(table.y)} rows"
     if table.split is None:

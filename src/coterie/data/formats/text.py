@@ -1,8 +1,8 @@
-"""Text as token ids: characters, or words that are represented by frozen vectors.
+"""Converts text to token ids: characters, or words that are represented by frozen vectors.
 
-Characters are those of LEAF's alphabet; any other character gets the id of the last one, as in LEAF, where a failed
-search returns -1. Words are runs of letters, digits, underscores and apostrophes, in lower case, and each of the marks
-. , ! ? ; is a word. This is LEAF's rule, with lower case because GloVe has no other words.
+The alphabet is LEAF's; any other character gets the last id, as in LEAF, where a failed search returns -1. Words are
+runs of letters, digits, underscores and apostrophes, in lower case, and each of the marks . , ! ? ; is a word. This is
+LEAF's rule, except that words are in lower case because GloVe has only lower-case words.
 
 The vectors are those of GloVe (Pennington, Socher, Manning, "GloVe: Global Vectors for Word Representation", EMNLP
 2014), 300 numbers per word, from the published text file glove.6B.300d.txt. If it is not available, each word has a
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 #: LEAF's 80 characters; the position of a character is its id.
 CHARACTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 
-#: The file of vectors.
+#: File name of the vectors.
 GLOVE = "glove.6B.300d.txt"
 _HOW = "It is published at nlp.stanford.edu/projects/glove; or set data.vectors=hashed for random vectors"
 #: Length of a vector.
@@ -51,7 +51,7 @@ _IDS[[ord(character) for character in CHARACTERS]] = np.arange(len(CHARACTERS))
 
 
 def characters(text: str) -> npt.NDArray[np.uint8]:
-    """The ids of a text's characters."""
+    """The ids of the characters of a text."""
     # A single surrogate, which JSON can contain, is treated like any other unknown character.
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     return np.where(points < len(_IDS), _IDS[np.minimum(points, len(_IDS) - 1)], np.uint8(_LAST))

@@ -1,4 +1,4 @@
-"""Partitions of the examples of one array among clients.
+"""Partition the examples of one array among clients.
 
 Each function takes labels or counts and returns index lists; `assemble` makes federated data from them and the arrays,
 without copying examples. All results are determined by the seed.

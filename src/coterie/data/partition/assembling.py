@@ -19,15 +19,15 @@ from coterie.types import Array, ClientId
 def train_count(n: int, test_share: float) -> int:
     """Number of training examples among n examples.
 
-    At least one, and with two or more examples at least one is for testing, unless the share is 0.
+    At least one. With two or more examples, at least one is for testing, unless the share is 0.
     """
-    # Slightly more than the product: (1 - 0.1)·n can fall short of an integer in floating point.
+    # Slightly more than the product, because (1 - 0.1)·n can be just below an integer in floating point.
     wanted = min(n, max(1, math.floor((1 - test_share) * n + 1e-9)))
     return wanted if test_share == 0 or n < 2 else min(wanted, n - 1)
 
 
 def split(rows: Integers, test_share: float, seed: Seed) -> tuple[Integers, Integers]:
-    """Training and test examples of a client, after a shuffle."""
+    """Shuffle the examples of a client and split them into training and test examples."""
     shuffled = rows[seed.permutation(len(rows))]
     fit = train_count(len(rows), test_share)
     return shuffled[:fit], shuffled[fit:]
@@ -59,7 +59,7 @@ def assemble(
     table: Array | None = None,
     source: str = "",
 ) -> FederatedData:
-    """Federated data from one or two pools of examples.
+    """Create federated data from one or two pools of examples.
 
     Args:
         name: Name of the data.
@@ -74,7 +74,7 @@ def assemble(
         clients: Client ids; None: numbers.
         transforms: Names of the transforms in use.
         transform: (clients,) index into `transforms` for each client.
-        truth: (clients,) the true clusters.
+        truth: (clients,) the true cluster of each client.
         normalize: Published mean and standard deviation of the inputs.
         tokens: Number of tokens if x holds token ids; None otherwise.
         table: Vectors of the tokens.

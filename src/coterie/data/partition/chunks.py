@@ -1,4 +1,4 @@
-"""Equal parts, with or without clusters, and parts by a column such as the writer."""
+"""Partitions into equal parts, with or without clusters, and by a column such as the writer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROTATIONS = ("identity", "rot90", "rot180", "rot270")
 
 
 def iid(examples: int, clients: int, *, seed: int = 0) -> Index:
-    """A random order of all examples, cut into parts whose sizes differ by at most one."""
+    """Shuffle all examples and cut them into parts whose sizes differ by at most one."""
     at_least("clients", clients, 1)
     return Index.from_lists(np.array_split(Seed(seed).fold("iid").permutation(examples), clients))
 
@@ -38,7 +38,7 @@ def clustered(
     at_least("clients", clients, clusters, "the number of clusters")
     if not whole:
         if chunks is not None:
-            raise SpecError("chunks can be used with whole=True only; leave it out")
+            raise SpecError("chunks can be used only with whole=True; leave it out")
         return iid(examples, clients, seed=seed)
     lists: dict[int, Array] = {}
     for cluster in range(clusters):

@@ -1,4 +1,4 @@
-"""A few neighboring classes for each client, in unequal amounts.
+"""Partitions with a few neighboring classes for each client, in unequal amounts.
 
 Client u owns the classes (u + j) mod C for j = 0..c-1; the generators differ in the number of examples per class.
 """
@@ -35,12 +35,12 @@ def by_classes(
     are left, it takes none.
 
     Args:
-        labels: (examples,) of the pool; examples are taken in their order.
+        labels: (examples,) labels of the pool; examples are taken in their order.
         clients: Number of clients.
         per_client: Classes per client, c. With all classes, clients differ in size only.
         base: Examples of each class that a client takes first. None: 10 div c, at least 1.
         spread: Standard deviation of the clients' sizes divided by their mean: P is drawn again until it is within
-            10 %, and the closest of 5,000 draws is used otherwise. None: the first draw, whose spread varies a lot.
+            10 %; after 5,000 draws the closest is used. None: the first draw, whose spread varies a lot.
         seed: Random seed.
     """
     labels, classes = labels_of(labels)
@@ -121,9 +121,10 @@ def by_shares(
 ) -> tuple[Index, Index]:
     """Ditto's generator: sizes and class shares by log-normal draws, training and test examples from separate pools.
 
-    Client u has about n_u = n·s_u/Σs examples, s ~ LogNormal(3, 1) + 10, a share p_j of class j, LogNormal(1, 1) and
-    normalized: int(p_j·n_u) + 1 for training, int(p_j·n_u·n_test/n) + 1 for testing. Examples of a class are used in
-    turn, and again from the first when they are exhausted, so an example can belong to several clients.
+    Client u has about n_u = n·s_u/Σs examples, s ~ LogNormal(3, 1) + 10. The share p_j of class j is drawn from
+    LogNormal(1, 1) and normalized: int(p_j·n_u) + 1 examples for training, int(p_j·n_u·n_test/n) + 1 for testing.
+    Examples of a class are used in turn, and again from the first when they are exhausted, so an example can belong to
+    several clients.
 
     Args:
         labels: (examples,) of the training pool.
@@ -158,7 +159,7 @@ def by_shares(
 
 
 def _in_turn(members: list[npt.NDArray[np.int64]], owned: Integers, amounts: Integers) -> Index:
-    """These amounts of each owned class, taken in turn and from the first again when a class is exhausted."""
+    """Take these amounts of each owned class in turn, starting again from the first when a class is exhausted."""
     next_of = np.zeros(len(members), np.int64)
     lists = []
     for own, amount in zip(owned, amounts, strict=True):

@@ -27,7 +27,7 @@ class Groups:
     """A partition into groups that own labels."""
 
     fit: Index
-    group: npt.NDArray[np.int64]  # (clients,) the true cluster
+    group: npt.NDArray[np.int64]  # (clients,) the group, which is the true cluster
     owned: npt.NDArray[np.bool_]  # (clients, classes) whether the client's group owns the label
 
 
@@ -134,13 +134,13 @@ def dirichlet(
 def _without_replacement(
     size: int, pi: npt.NDArray[np.float64], left: Integers, draw: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Counts of `size` draws; a class that is exhausted is left out of later draws."""
+    """Class counts of `size` draws; an exhausted class is left out of later draws."""
     taken = np.zeros(len(pi), np.int64)
     while (need := size - int(taken.sum())) > 0:
         remaining = np.where(left > taken, pi, 0.0)
         if not remaining.sum() > 1e-300:  # all classes in π are exhausted
             remaining = (left - taken).astype(np.float64)
-        # Draws beyond the supply of a class are repeated among the others, as if drawn one by one.
+        # Draws of exhausted classes are repeated among the others, as if examples were drawn one by one.
         taken = np.minimum(taken + draw.multinomial(need, remaining / remaining.sum()), left)
     return taken
 
@@ -161,7 +161,7 @@ def _label_sets(classes: int, per_set: int, groups: int, label_sets: str, seed: 
 
 
 def _assign(members: list[npt.NDArray[np.int64]], counts: npt.NDArray[np.int64], seed: Seed) -> Index:
-    """Each class in a random order, cut into parts of these counts and joined per client."""
+    """Shuffle each class, cut it into parts of these sizes, and join the parts of each client."""
     pieces = []
     for label, numbers in enumerate(members):
         shuffled = numbers[seed.fold("class", label).permutation(len(numbers))]

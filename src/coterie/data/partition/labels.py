@@ -1,4 +1,4 @@
-"""Examples by label: counts in given proportions, and test examples for clients with known training examples."""
+"""Examples by label: counts in given proportions, and test examples that match the training examples of a client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def by_label(labels: Integers, classes: int) -> list[npt.NDArray[np.int64]]:
 
 
 def apportion(total: int, shares: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Integers in these proportions that add up to the total, by largest remainders; ties go to the first."""
+    """Split a total into integers in these proportions, by largest remainders; ties go to the first."""
     sum_of_shares = shares.sum()
     if not sum_of_shares > 0:
         shares, sum_of_shares = np.ones_like(shares), np.float64(len(shares))
@@ -40,10 +40,10 @@ def apportion(total: int, shares: npt.NDArray[np.float64]) -> npt.NDArray[np.int
 
 
 def local_view(owned: npt.NDArray[np.bool_], test_labels: Array) -> Index:
-    """All test examples of the labels that a client owns (PACFL's protocol); clients share examples.
+    """Give each client all test examples of the labels that it owns (PACFL's protocol); clients share examples.
 
     Args:
-        owned: (clients, classes).
+        owned: (clients, classes), whether a client owns a label.
         test_labels: (examples,) of the test pool.
     """
     members = _test_members(test_labels, owned.shape[1])
@@ -58,7 +58,7 @@ def local_view(owned: npt.NDArray[np.bool_], test_labels: Array) -> Index:
 
 
 def matched(fit: Index, labels: Array, test_labels: Array, *, seed: int = 0) -> Index:
-    """Each test example for one client; each class is split in the proportions of the clients' training examples.
+    """Give each test example to one client; each class is split in proportion to the clients' training examples.
 
     Args:
         fit: Training examples of each client.

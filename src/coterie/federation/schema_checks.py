@@ -1,4 +1,4 @@
-"""Schema checks: of sent values, of replies, and of means."""
+"""Checks of sent values, replies and means against the schemas that a work declares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coterie.types import ClientId, Params
 
 
 def check_sent(request: Request, task: Task, template: Params) -> dict[str, int]:
-    """Raise if a sent value does not fit what the work takes; returns the sizes of the named dimensions.
+    """Check that sent values fit what the work takes; returns the sizes of the named dimensions.
 
     Args:
         request: The request.
@@ -36,11 +36,11 @@ def check_sent(request: Request, task: Task, template: Params) -> dict[str, int]
 
 
 def reply_problem(batch: ReplyBatch, work: Work, task: Task, template: Params, dims: dict[str, int]) -> str | None:
-    """Why replies do not fit what the work gives, or None.
+    """The reason why replies do not fit what the work gives, or None.
 
     Args:
         batch: The replies.
-        work: The work that was asked for.
+        work: The requested work.
         task: The task of the clients.
         template: A model of that task.
         dims: Sizes of the named dimensions; those that the replies determine are added.
@@ -60,7 +60,7 @@ def reply_problem(batch: ReplyBatch, work: Work, task: Task, template: Params, d
 def _answer_problem(
     schema: Schema, value: Answer, count: int, task: Task, template: Params, dims: dict[str, int]
 ) -> str | None:
-    """Why stacked answers, or a list of ragged ones, do not fit the schema of one answer."""
+    """The reason why stacked answers, or a list of ragged ones, do not fit the schema of an answer, or None."""
     if isinstance(schema, Ragged):
         if not isinstance(value, list) or len(value) != count:
             return "is not one list of arrays per client"
@@ -75,7 +75,7 @@ def _answer_problem(
 
 
 def check_mean(mean: Mean, request: Request, template: Params) -> None:
-    """Raise if the replies to a request cannot be averaged this way."""
+    """Check that the replies to a request can be averaged this way."""
     gives, work = request.work.gives, f"Work {request.work.name!r}"
     schema = gives.get(mean.of)
     if not isinstance(schema, Model) or schema.stack or schema.partial:
@@ -90,9 +90,11 @@ def check_mean(mean: Mean, request: Request, template: Params) -> None:
     elif mean.by is not None:
         outside = [client for client in request.clients if not 0 <= mean.by.get(client, -1) < mean.groups]
         if outside:
-            raise SpecError(f"{work}: replies are averaged in groups 0 to {mean.groups - 1}; {some(outside)} have none")
+            raise SpecError(
+                f"{work}: replies are averaged in groups 0 to {mean.groups - 1}; {first_few(outside)} have no group"
+            )
 
 
-def some(names: Sequence[ClientId] | Sequence[str]) -> str:
+def first_few(names: Sequence[ClientId] | Sequence[str]) -> str:
     """The first few of many names."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

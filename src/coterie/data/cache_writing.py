@@ -1,9 +1,12 @@
-"""Writing to the cache: one process at a time, and complete under the final name or not there at all.
+"""Writing to the cache: locks between processes, and progress reports.
 
-An entry is written next to its final path as `.name.part` and then moved there. The writing process holds the lock
-`.name.lock` (`filelock`); others wait, which is reported to `progress`, and then find the finished entry. The operating
-system releases the lock when its process ends, so `.name.part` of a killed process can be continued. On file systems
-without locks, and after waiting for an hour, a process writes under a name of its own, `.name-<random>.part`.
+An entry is written next to its final path as `.name.part` and moved to its final name when it is complete. The writing
+process holds the lock `.name.lock` (`filelock`); other processes wait and then find the finished entry. The operating
+system releases the lock when its process ends, so the `.name.part` of a killed process can be continued. On file
+systems without locks, and after waiting for an hour, a process writes to a name of its own, `.name-<random>.part`.
+
+Downloads, checks of large files and waiting for a lock report their progress to a callback, if one is set with
+`report_progress_to`. The library itself prints nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +16,17 @@ import logging
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
-from coterie.data.progress import report
-
 log = logging.getLogger(__name__)
+
+#: Called with a description, the number of bytes done, and the total if it is known. In the last call both are equal.
+ProgressCallback = Callable[[str, int, int | None], None]
+
+_callback: ContextVar[ProgressCallback | None] = ContextVar("callback", default=None)
 
 _POLL = 0.1  # seconds between two progress reports while waiting
 _PATIENCE = 3600.0  # seconds after which the lock is ignored
@@ -28,7 +35,7 @@ _STALE = 24 * 3600  # seconds after which an untouched partial entry is removed
 
 @contextmanager
 def exclusive(final: Path) -> Iterator[Path]:
-    """The path under which to write what belongs at `final`; another process may have written `final` meanwhile."""
+    """Hold the lock of `final` and yield the path to write to. Another process may have written `final` meanwhile."""
     with contextlib.ExitStack() as held:
         own = "" if _acquire(final, held) else f"-{secrets.token_hex(4)}"
         yield final.with_name(f".{final.name}{own}.part")
@@ -44,7 +51,7 @@ def remove_stale(partial: Iterable[Path]) -> None:
 
 
 def _acquire(final: Path, held: contextlib.ExitStack) -> bool:
-    """Take the lock of an entry until `held` is closed; False where there are no locks or waiting takes too long."""
+    """Take the lock of an entry until `held` is closed. Returns False without locks, or after waiting too long."""
     import filelock
 
     end, waited = time.monotonic() + _PATIENCE, False
@@ -60,10 +67,26 @@ def _acquire(final: Path, held: contextlib.ExitStack) -> bool:
                 if time.monotonic() > end:
                     log.warning("%s has been held for an hour; continuing without it", lock.lock_file)
                     return False
-                report(waiting, 0, None)
+                report_progress(waiting, 0, None)
                 waited = True
     except (OSError, NotImplementedError):  # not every file system has locks
         return False
     finally:
         if waited:
-            report(waiting, 0, 0)
+            report_progress(waiting, 0, 0)
+
+
+@contextmanager
+def report_progress_to(callback: ProgressCallback) -> Iterator[None]:
+    """Call this function with the progress of downloads and checks inside the `with` block."""
+    token = _callback.set(callback)
+    try:
+        yield
+    finally:
+        _callback.reset(token)
+
+
+def report_progress(what: str, done: int, total: int | None) -> None:
+    """Report progress to the current callback, if there is one."""
+    if (callback := _callback.get()) is not None:
+        callback(what, done, total)
