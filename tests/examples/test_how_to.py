@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from coterie.data.catalog import Dataset
+
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 PAGES = sorted(file.stem for file in FOLDER.glob("*.md") if BLOCK.search(file.read_text(encoding="utf-8")))
@@ -26,3 +28,17 @@ def test_the_code_of_a_guide_runs(page, monkeypatch):
     monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look up their module
     for number, block in enumerate(blocks):
         exec(compile(block, f"{page}.md, block {number}", "exec"), module.__dict__)
+
+
+def test_the_loader_of_the_data_set_guide_agrees_with_its_row():
+    page = (FOLDER / "add-a-data-set.md").read_text(encoding="utf-8")
+    loader = next(block for block in BLOCK.findall(page) if "def wine(" in block)
+    row = re.search(r"^```\nyield (Dataset\(.*?^\))\n```", page, re.DOTALL | re.MULTILINE)[1]
+    module = {}
+    exec(loader, module)
+    data, described = module["wine"](), eval(row, {"Dataset": Dataset})
+    assert described.loader == "wine:wine"
+    assert (data.name, len(data.clients), data.classes) == (described.name, described.clients, described.classes)
+    assert len(data.fit.order) + len(data.test.order) == described.samples
+    assert (data.truth is None) == (described.truth is None)
+    assert data.source
