@@ -104,25 +104,27 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> str:
     """Return the message for an unknown name: the most similar known name, and all known names.
 
     Args:
         kind: Kind of thing that has the name, such as "method".
         name: The unknown name.
         known: The known names.
+        where: What lacks the name, such as "in [local]"; empty if that is clear.
     """
     names = sorted(known)
-    return f"No {kind} {name!r}.{did_you_mean(name, names)} Known: {', '.join(names) or 'none'}"
+    place = f" {where}" if where else ""
+    return f"No {kind} {name!r}{place}.{did_you_mean(name, names)} Known: {', '.join(names) or 'none'}"
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
     """Return " Did you mean ...?" with the known name that is probably meant, or an empty string."""
-    near = _nearest(name, known)
+    near = nearest(name, known)
     return f" Did you mean {near!r}?" if near is not None else ""
 
 
-def _nearest(name: str, known: Collection[str]) -> str | None:
+def nearest(name: str, known: Collection[str]) -> str | None:
     """The known name that is spelled almost the same, is a synonym, is similar, or contains the name."""
     plain = {_plain(each): each for each in sorted(known, reverse=True)}
     wanted = _plain(name)

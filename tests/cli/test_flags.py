@@ -8,8 +8,9 @@ import pytest
 
 from coterie.cli import flags
 from coterie.errors import SpecError
-from coterie.methods import METHODS
-from coterie.runs.spec import Spec, method_options, method_types
+from coterie.methods import METHODS, method_class
+from coterie.runs.resolve import DEFAULT_CLIENTS_PER_ROUND
+from coterie.runs.spec import Spec, method_types
 
 
 def test_every_common_setting_has_a_flag(coterie, tmp_path):
@@ -73,8 +74,7 @@ def test_a_run_of_a_method_without_clusters_notes_it_once(coterie, tiny):
 def test_auto_is_passed_to_methods_that_choose_the_number(caplog):
     chosen = flags.clusters_of(["fedgroup", "flexcfl", "cfl", "pacfl"], "auto")
     assert chosen == {"fedgroup": "auto", "flexcfl": "auto"}
-    default = method_options("flhc")["clusters"]
-    assert flags.clusters_of(["flhc"], "auto") == {"flhc": default}, "its default chooses the number"
+    assert flags.clusters_of(["flhc"], "auto") == {"flhc": "auto"}
     message = "--clusters does not apply to cfl, pacfl, which find the number of clusters themselves."
     assert [record.getMessage() for record in caplog.records] == [message]
 
@@ -87,4 +87,38 @@ def test_other_values_of_clusters_are_errors(value):
 
 def test_methods_that_find_their_number_of_clusters_have_no_such_setting():
     without = {name for name in METHODS if "clusters" not in method_types(name)}
-    assert without == {*flags.FIND_CLUSTERS, "fedavg", "fedprox", "global", "local", "oracle", "perfedavg"}
+    finding = {name for name in METHODS if getattr(method_class(name), "finds_clusters", False)}
+    assert without == {*finding, "fedavg", "fedprox", "global", "local", "oracle", "perfedavg"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--lr", "fast"], "must be a number, got 'fast'"),
+        (["--rounds", "ten"], "must be a whole number, got 'ten'"),
+        (["--cohort", "3"], "--clients-per-round"),
+        (["--cluster", "3"], "--clusters"),
+        (["--groups", "3"], "--clusters"),
+        (["--optimiser", "adam"], "No such option: --optimiser"),
+    ],
+)
+def test_a_wrong_flag_or_value_is_an_error_that_helps(coterie, arguments, message):
+    done = coterie("run", *arguments)
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_defaults_in_help_texts_are_those_of_the_settings(coterie):
+    shown = " ".join(coterie("run", "--help").stdout.replace("│", " ").split())
+    spec = Spec()
+    for text in (
+        f"table; default: {spec.data.name}.",
+        f"lists them; default: {spec.method.name}.",
+        f"Number of rounds; default: {spec.run.rounds},",
+        f"in each round; default: {DEFAULT_CLIENTS_PER_ROUND},",
+        f"client and round; default: {spec.local.epochs}.",
+        f"full batches; default: {spec.local.batch_size}.",
+        f"learning rate; default: {spec.local.learning_rate}.",
+        f"Random seed; default: {spec.run.seed}.",
+    ):
+        assert text in shown

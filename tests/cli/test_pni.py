@@ -65,7 +65,7 @@ def test_help_explains_the_index_and_its_limits(coterie):
         (["blops"], 2, "Error: No data set 'blops'. Did you mean 'blobs'?"),
         (["blobs", "--draws", 0], 2, "Error: PNI needs at least 1 random model, got 0\n"),
         (["blobs", "--model", "mlpp"], 2, "Error: No model 'mlpp'. Did you mean 'mlp'?"),
-        (["blobs", "--set", "data.cleints=3"], 2, "Error: No setting of data set blobs 'cleints'."),
+        (["blobs", "--set", "data.cleints=3"], 2, "Error: No setting 'cleints' of data set blobs."),
         (["some/where.csv"], 3, "Error: "),
     ],
 )

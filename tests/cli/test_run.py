@@ -20,7 +20,10 @@ def test_a_folder_with_files_is_an_error(coterie, tiny, tmp_path):
     (tmp_path / "full" / "thesis.txt").write_text("years of work")
     done = coterie("run", *tiny, "--out", "full")
     assert done.exit_code == 2
-    assert done.stderr == "Error: full exists and is not empty; choose another folder with --out, or remove it\n"
+    assert (
+        done.stderr
+        == "Error: full exists and is not empty; choose another folder (--out; out= in Python) or remove it\n"
+    )
 
 
 def test_a_run_with_drift_shows_how_the_method_responded(coterie, tiny):

@@ -109,7 +109,7 @@ def test_help_teaches_by_examples(coterie):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--set", "method.thrshold=3"], "No setting of method srfca 'thrshold'. Did you mean 'threshold'?"),
+        (["--set", "method.thrshold=3"], "No setting 'thrshold' of method srfca. Did you mean 'threshold'?"),
         (["--data", "digitz"], "No data set 'digitz'. Did you mean 'digits'?"),
         (["--set", "method.min_size=0"], "method.min_size must be at least 1, got 0"),
         (["--set", "method.min_size=41"], "needs clusters of 41 clients with method.grouping = 'components', but"),

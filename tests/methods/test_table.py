@@ -57,10 +57,10 @@ def test_an_unknown_method_is_an_error_with_a_suggestion():
 
 
 def test_an_unknown_setting_is_an_error_with_a_suggestion():
-    text = r"^No setting of method ifca 'cluster'\. Did you mean 'clusters'\? Known: agg, averaging, .*weights$"
+    text = r"^No setting 'cluster' of method ifca\. Did you mean 'clusters'\? Known: agg, averaging, .*weights$"
     with pytest.raises(SpecError, match=text):
         build("ifca", LocalSGD(), GIVEN, cluster=3)
-    with pytest.raises(SpecError, match=r"^No setting of method global 'weights'\. Known: none$"):
+    with pytest.raises(SpecError, match=r"^No setting 'weights' of method global\. Known: none$"):
         build("global", LocalSGD(), GIVEN, weights="samples")
 
 
@@ -70,7 +70,7 @@ def test_local_settings_and_values_from_the_run_are_not_settings_of_a_method():
     assert settings_of(Local) == {}
     assert "clusters" in settings_of(IFCA)
     assert "local" not in settings_of(IFCA)
-    with pytest.raises(SpecError, match=r"^No setting of method local 'rounds'\. Known: none$"):
+    with pytest.raises(SpecError, match=r"^No setting 'rounds' of method local\. Known: none$"):
         build("local", LocalSGD(), GIVEN, rounds=3)
 
 
@@ -114,7 +114,7 @@ def test_a_method_of_another_package_is_found_by_its_entry_point(elsewhere, monk
     monkeypatch.setattr(EntryPoint, "load", lambda point: Mine)
     assert names() == sorted([*METHODS, "mine"])
     assert build("mine", LocalSGD(), GIVEN, strength=2.0) == Mine(LocalSGD(), 2.0, clients=3)
-    with pytest.raises(SpecError, match=r"^No setting of method mine 'strenght'\. Did you mean 'strength'\?"):
+    with pytest.raises(SpecError, match=r"^No setting 'strenght' of method mine\. Did you mean 'strength'\?"):
         build("mine", LocalSGD(), GIVEN, strenght=2.0)
     with pytest.raises(SpecError, match=r"^No method 'mien'\. Did you mean 'mine'\?"):
         build("mien", LocalSGD(), GIVEN)

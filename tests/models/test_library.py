@@ -146,10 +146,10 @@ def test_linear_regression_adds_its_bias_only_if_it_has_one():
             "mlp",
             3,
             {"width": 3},
-            "No setting of model mlp 'width'. Did you mean 'widths'? Known: l2, normalize, widths",
+            "No setting 'width' of model mlp. Did you mean 'widths'? Known: l2, normalize, widths",
         ),
-        ("mclr", 3, {"widths": (3,)}, "No setting of model mclr 'widths'. Known: l2, normalize"),
-        ("mclr", 3, {"shape": (3,)}, "No setting of model mclr 'shape'. Known: l2, normalize"),
+        ("mclr", 3, {"widths": (3,)}, "No setting 'widths' of model mclr. Known: l2, normalize"),
+        ("mclr", 3, {"shape": (3,)}, "No setting 'shape' of model mclr. Known: l2, normalize"),
         (
             "mlp",
             3,

@@ -60,6 +60,6 @@ def test_runs_in_separate_processes_report_their_steps_at_the_end():
 def test_an_error_in_any_spec_is_reported_before_the_first_run(tmp_path):
     good = {"data": {"name": "blobs", "clients": 4}, "run": {"rounds": 1}}
     bad = {**good, "method": {"name": "ifca", "cluster": 2}}
-    with pytest.raises(SpecError, match=r"No setting of method ifca 'cluster'\. Did you mean 'clusters'\?"):
+    with pytest.raises(SpecError, match=r"No setting 'cluster' of method ifca\. Did you mean 'clusters'\?"):
         compare([good, bad], out=tmp_path / "records")
     assert not (tmp_path / "records").exists()

@@ -143,7 +143,7 @@ def test_newcomers_are_not_evaluated_before_they_join():
         ({"newcomers": 0.2, "newcomers_join": [9]}, "run.newcomers_join must be rounds after 0 and before 6"),
         (
             {"newcomers": 0.8},
-            "run.clients_per_round must be between 1 and the 2 clients that have training examples and do not",
+            "run.clients_per_round must be at most 2, the number of clients that have training examples and do not",
         ),
     ],
 )

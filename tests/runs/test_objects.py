@@ -39,7 +39,7 @@ def test_objects_replace_named_parts():
 
 
 def test_named_parts_beside_objects_are_still_checked():
-    with pytest.raises(SpecError, match=r"No setting of method ifca 'cluster'\. Did you mean 'clusters'"):
+    with pytest.raises(SpecError, match=r"No setting 'cluster' of method ifca\. Did you mean 'clusters'"):
         coterie.run({**RUN, "method": {"name": "ifca", "cluster": 2}}, data=hospitals())
 
 

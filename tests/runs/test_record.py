@@ -163,7 +163,9 @@ def test_a_run_without_a_checkpoint_cannot_be_resumed(copy):
 
 
 def test_a_folder_with_another_run_is_not_overwritten(written):
-    with pytest.raises(RecordError, match="exists and is not empty; choose another folder with --out, or remove it"):
+    with pytest.raises(
+        RecordError, match=r"exists and is not empty; choose another folder \(--out; out= in Python\) or remove it"
+    ):
         coterie.run(SPEC, out=written.path)
 
 
@@ -213,3 +215,10 @@ def test_preparation_is_not_lost_in_a_crash(method, tmp_path):
     assert len(again) == len(whole.rounds) - len(steps)
     read = [(record.path / "models.safetensors").read_bytes() for record in (crashed, whole)]
     assert read[0] == read[1]
+
+
+def test_a_record_has_a_short_repr(tmp_path):
+    record = coterie.run({"data": {"name": "blobs", "clients": 6}, "run": {"rounds": 2}}, out=tmp_path / "here")
+    shown = f"RunRecord(fedavg on blobs, 2 rounds, accuracy {record.summary['accuracy']['weighted']:.3f}, "
+    assert repr(record) == f"{shown}path={str(tmp_path / 'here')!r})"
+    assert repr(RunRecord({}, [], None)) == "RunRecord(unfinished, 0 steps, path=None)"

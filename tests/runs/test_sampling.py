@@ -137,7 +137,9 @@ def test_preparation_includes_all_clients_and_has_its_own_seeds():
 
 def test_invalid_sizes_and_stragglers_are_rejected():
     for size in (0, -1, 6):
-        text = rf"run\.clients_per_round must be between 1 and the 5 clients that have training examples, got {size}"
+        text = (
+            rf"run\.clients_per_round must be at most 5, the number of clients that have training examples, got {size}"
+        )
         with pytest.raises(SpecError, match=text):
             Sampler(names(5), size, Seed(0))
     for fraction in (-0.1, 1.1, math.nan):

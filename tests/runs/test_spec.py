@@ -254,5 +254,5 @@ def test_a_resolved_spec_leaves_nothing_to_decide(data, model, clients_per_round
 
 
 def test_settings_of_the_default_model_are_checked():
-    with pytest.raises(SpecError, match=r"No setting of model mclr 'l3'\. Known: l2, normalize"):
+    with pytest.raises(SpecError, match=r"No setting 'l3' of model mclr\. Known: l2, normalize"):
         resolve(Spec.from_dict({"data": {"name": "blobs", "clients": 4}, "model": {"name": "auto", "l3": 1.0}}))

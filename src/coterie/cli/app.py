@@ -11,6 +11,7 @@ from coterie.cli.compare import compare
 from coterie.cli.error_handling import report_errors
 from coterie.cli.estimate import estimate
 from coterie.cli.export import export
+from coterie.cli.flags import Command
 from coterie.cli.listing import data, methods, models
 from coterie.cli.pni import pni
 from coterie.cli.run import resume, run
@@ -58,6 +59,7 @@ def _main(
 
 
 app.command(
+    cls=Command,
     epilog=_examples(
         ("coterie run --method ifca --clusters 4", "on the embedded digits: 40 clients in four clusters"),
         (
@@ -71,71 +73,80 @@ app.command(
             "malicious clients, and a robust aggregation rule",
         ),
         ("coterie run --method ifca --json | jq .accuracy.weighted", "in a script"),
-    )
+    ),
 )(report_errors(run))
 app.command(
+    cls=Command,
     epilog=_examples(
         ("coterie compare", "the demonstration"),
         ("coterie compare --methods fedavg,ifca --seeds 3 --jobs 2", "mean ± standard deviation, and paired tests"),
         ("coterie compare --methods fedavg,ifca,fedgroup --clusters 4 --lr 0.05", "settings for all methods"),
         ("coterie compare --set ifca.clusters=2", "a setting for one method"),
         ("coterie compare --data my.csv --methods fedavg,ifca --out records", "your own data; keep the records"),
-    )
+    ),
 )(report_errors(compare))
 app.command(
+    cls=Command,
     epilog=_examples(
         ("coterie methods", "list all methods"),
         ("coterie methods ifca", "paper, equations, settings, traffic, what the server sees"),
         ("coterie methods ifca --set method.clusters=8", "traffic with other settings"),
         ("coterie methods fedprox --json | jq .settings", "in a script"),
-    )
+    ),
 )(report_errors(methods))
 app.command(
+    cls=Command,
     epilog=_examples(
         ("coterie data", "list all data sets"),
         ("coterie data digits", "source, partition, settings and size of one"),
         ("coterie data my-clients/", "check that your own data can be read"),
         ("coterie data blobs --json | jq .holds", "in a script"),
-    )
+    ),
 )(report_errors(data))
 app.command(
+    cls=Command,
     epilog=_examples(
         ("coterie models", "list all models"),
         ("coterie models mlp", "settings of one"),
         ("coterie run --model mlp --set model.widths=[64,32]", "use one"),
-    )
+    ),
 )(report_errors(models))
 app.command(
+    cls=Command,
     epilog=_examples(
         ("coterie resume runs/digits-ifca-0", "continue from the last checkpoint"),
         ("coterie resume runs/digits-ifca-0 --json", "print the results as JSON"),
         ("coterie run --set run.checkpoint_every=1", "a run that loses at most one round if it is killed"),
-    )
+    ),
 )(report_errors(resume))
 app.command(
+    cls=Command,
     epilog=_examples(
         ("coterie export runs/digits-ifca-0", "all models: digits-ifca-0.safetensors and digits-ifca-0.json"),
         ("coterie export runs/digits-ifca-0 --cluster 2 -o two.safetensors", "the model of one cluster"),
         ("coterie export runs/digits-ifca-0 --client 07", "the model of one client"),
-    )
+    ),
 )(report_errors(export))
 app.command(
+    cls=Command,
     epilog=_examples(
         ("coterie estimate --method ifca --clusters 8 --rounds 1000", "before a long run"),
         ("coterie estimate --data synthetic --set data.clients=1000", "the cost of more clients"),
         ("coterie estimate spec.toml --json | jq .seconds.total", "in a script"),
-    )
+    ),
 )(report_errors(estimate))
 app.command(
+    cls=Command,
     epilog=_examples(
         ("coterie pni digits", "clients with rotated digits"),
         ("coterie pni digits --set data.partition=iid", "IID clients, for reference"),
         ("coterie pni synthetic --set data.beta=1", "a larger beta gives more heterogeneous inputs"),
         ("coterie pni my-clients/ --json | jq .scaled.mean", "your own data, in a script"),
-    )
+    ),
 )(report_errors(pni))
 app.command(
     "suggest-threshold",
+    cls=Command,
     epilog=_examples(
         ("coterie suggest-threshold", "on the embedded digits: 40 clients in four clusters"),
         ("coterie suggest-threshold --data my-clients/ --model mlp --lr 0.1", "with the settings of the later run"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,8 @@ from coterie.cli import flags
 from coterie.cli.conclusion import conclusion
 from coterie.cli.output import document, number, percent, result, table
 from coterie.cli.progress import ProgressDisplay
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -105,7 +108,7 @@ def _specs(
     """Method → spec, with flags applied."""
     from coterie.errors import SpecError, unknown
     from coterie.methods import names as known_methods
-    from coterie.runs.compare import METHODS, demonstration
+    from coterie.runs.compare import DEMONSTRATION_SETTINGS, METHODS, demonstration
     from coterie.runs.spec import SECTIONS
 
     names = [name.strip() for name in methods.split(",") if name.strip()] if methods is not None else list(METHODS)
@@ -115,26 +118,31 @@ def _specs(
         raise SpecError(f"--methods has {twice[0]} twice; give each method once")
     if file is None and "data.name" not in given:
         specs = demonstration(names)
+        if methods is not None:
+            for name in names:
+                own = DEMONSTRATION_SETTINGS.get(name, {})
+                if shown := ", ".join(f"{k}={v}" for k, v in own.items() if k != "clusters" or clusters is None):
+                    log.warning("%s runs with the demonstration's %s; --data digits uses the defaults.", name, shown)
     else:
         if methods is None:
             names.remove("oracle")  # it needs the true clusters, which most data sets do not have
         base = flags.base_spec(file, "--methods")
         specs = {name: base.with_values({"method.name": name}) for name in names}
     shared: dict[str, object] = {}
-    own: dict[str, dict[str, object]] = {name: {} for name in specs}
+    changes: dict[str, dict[str, object]] = {name: {} for name in specs}
     for path, value in flags.parsed(settings).items():
         section, _, key = path.partition(".")
         if section in SECTIONS:
             shared[path] = value
         elif section in specs:
-            own[section][f"method.{key}"] = value
+            changes[section][f"method.{key}"] = value
         elif section in known_methods():
             raise SpecError(f"--set {path}: {section} is not compared here; add it to --methods")
         else:
             raise SpecError(unknown("section of a spec or method of this comparison", section, {*SECTIONS, *specs}))
     for name, value in flags.clusters_of(list(specs), clusters).items():
-        own[name].setdefault("method.clusters", value)
-    return {name: spec.with_values({**given, **shared, **own[name]}) for name, spec in specs.items()}
+        changes[name].setdefault("method.clusters", value)
+    return {name: spec.with_values({**given, **shared, **changes[name]}) for name, spec in specs.items()}
 
 
 def _check_counts(**counts: int) -> None:

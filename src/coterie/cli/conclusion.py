@@ -62,7 +62,7 @@ def _found(comparison: Comparison, best: str, clustered: Sequence[str], accuracy
 
 def _best(accuracy: Mapping[str, float], one: str | None, clustered: str | None) -> str:
     if one is not None and clustered is not None:
-        points = 100 * (accuracy[clustered] - accuracy[one])
+        points = round(100 * accuracy[clustered]) - round(100 * accuracy[one])  # as the sentence shows them
         difference = (
             f"{points:.0f} percentage points more"
             if points >= 0.5

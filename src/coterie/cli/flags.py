@@ -7,17 +7,15 @@ import logging
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 if TYPE_CHECKING:
     from coterie.runs.spec import Spec
 
 log = logging.getLogger(__name__)
-
-#: Methods without a setting `clusters` that find the number of clusters themselves. Others have no clusters at all.
-FIND_CLUSTERS = ("cfl", "flag", "oneshotifca", "pacfl", "srfca")
 
 
 def _method_names(incomplete: str) -> list[str]:
@@ -44,6 +42,39 @@ def _model_names(incomplete: str) -> list[str]:
     return [name for name in ("auto", *coterie.MODELS) if name.startswith(incomplete)]
 
 
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"must be a whole number, got {text!r}") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"must be a number, got {text!r}") from None
+
+
+class Command(TyperCommand):
+    """A command that suggests the right flag for an unknown one, by the synonyms of settings too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # the type of ctx depends on the version of typer
+        """Parse the arguments; an unknown flag raises an error with a suggestion."""
+        from coterie.errors import nearest
+
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as fault:
+            unknown = getattr(fault, "option_name", None)
+            if isinstance(unknown, str) and hasattr(fault, "possibilities"):
+                flags = [flag[2:] for option in self.params for flag in option.opts if flag.startswith("--")]
+                known = {flag.replace("-", "_"): flag for flag in flags}
+                near = nearest(unknown.lstrip("-").replace("-", "_"), known)
+                fault.possibilities = [] if near is None else [f"--{known[near]}"]
+            raise
+
+
 # ---------------------------------------------------------------------------------------------------------- what to run
 
 SpecFile = Annotated[
@@ -57,7 +88,7 @@ Data = Annotated[
         show_default=False,
         autocompletion=_data_names_and_paths,
         help="Data set name (`coterie data` lists them), or the path of a folder of .npz files, a .csv or a .parquet "
-        "table.",
+        "table; default: digits.",
     ),
 ]
 Method = Annotated[
@@ -66,7 +97,7 @@ Method = Annotated[
         metavar="NAME",
         show_default=False,
         autocompletion=_method_names,
-        help="Method name; `coterie methods` lists them.",
+        help="Method name; `coterie methods` lists them; default: fedavg.",
     ),
 ]
 Methods = Annotated[
@@ -92,22 +123,53 @@ Clusters = Annotated[
         help="Number of clusters, for every method that has this setting; `auto` where the method can choose it.",
     ),
 ]
-Rounds = Annotated[int | None, typer.Option(metavar="N", show_default=False, help="Number of rounds.")]
+Rounds = Annotated[
+    int | None,
+    typer.Option(
+        parser=_integer, metavar="N", show_default=False, help="Number of rounds; default: 50, in the demonstration 60."
+    ),
+]
 ClientsPerRound = Annotated[
-    int | None, typer.Option(metavar="N", show_default=False, help="Number of clients sampled in each round.")
+    int | None,
+    typer.Option(
+        parser=_integer,
+        metavar="N",
+        show_default=False,
+        help="Number of clients sampled in each round; default: 10, or all if there are fewer.",
+    ),
 ]
 Epochs = Annotated[
-    int | None, typer.Option(metavar="N", show_default=False, help="Local training: epochs per client and round.")
+    int | None,
+    typer.Option(
+        parser=_integer,
+        metavar="N",
+        show_default=False,
+        help="Local training: epochs per client and round; default: 10.",
+    ),
 ]
 BatchSize = Annotated[
     int | None,
-    typer.Option(metavar="N", show_default=False, help="Local training: examples per batch; 0 for full batches."),
+    typer.Option(
+        parser=_integer,
+        metavar="N",
+        show_default=False,
+        help="Local training: examples per batch, 0 for full batches; default: 10.",
+    ),
 ]
 LearningRate = Annotated[
     float | None,
-    typer.Option("--learning-rate", "--lr", metavar="X", show_default=False, help="Local training: learning rate."),
+    typer.Option(
+        "--learning-rate",
+        "--lr",
+        parser=_number,
+        metavar="X",
+        show_default=False,
+        help="Local training: learning rate; default: 0.03.",
+    ),
 ]
-Seed = Annotated[int | None, typer.Option(metavar="N", show_default=False, help="Random seed.")]
+Seed = Annotated[
+    int | None, typer.Option(parser=_integer, metavar="N", show_default=False, help="Random seed; default: 0.")
+]
 #: Section names are repeated here because importing `SECTIONS` takes a second; a test compares the two.
 Settings = Annotated[
     list[str] | None,
@@ -285,29 +347,28 @@ def clusters_of(methods: Sequence[str], clusters: str | None) -> dict[str, int |
     _note_without_clusters([name for name in methods if name not in takers])
     if clusters != "auto":
         return dict.fromkeys(takers, int(clusters))
-    found = {name: value for name in takers if (value := _auto_clusters(name)) is not None}
-    if fixed := [name for name in takers if name not in found]:
-        can = ", ".join(name for name in METHODS if _auto_clusters(name) is not None)
+    if fixed := [name for name in takers if not _chooses_clusters(name)]:
+        can = ", ".join(name for name in METHODS if _chooses_clusters(name))
         raise SpecError(
             f"--clusters auto: {', '.join(fixed)} cannot choose the number of clusters; give a number, or use one of "
             f"the methods that can: {can}"
         )
-    return found
+    return dict.fromkeys(takers, "auto")
 
 
-def _auto_clusters(method: str) -> int | str | None:
-    """The value of `clusters` with which the method chooses the number: `auto` or 0; None if it cannot."""
-    from coterie.runs.spec import method_options, method_types
+def _chooses_clusters(method: str) -> bool:
+    """Whether the setting `clusters` of the method can be `auto`."""
+    from coterie.runs.spec import method_types
 
     kind = method_types(method).get("clusters")
-    if any("auto" in typing.get_args(option) for option in (kind, *typing.get_args(kind))):
-        return "auto"
-    return 0 if method_options(method).get("clusters") == 0 else None
+    return any("auto" in typing.get_args(option) for option in (kind, *typing.get_args(kind)))
 
 
 def _note_without_clusters(methods: Sequence[str]) -> None:
-    find = [name for name in methods if name in FIND_CLUSTERS]
-    none = [name for name in methods if name not in FIND_CLUSTERS]
+    from coterie.methods import method_class
+
+    find = [name for name in methods if getattr(method_class(name), "finds_clusters", False)]
+    none = [name for name in methods if name not in find]
     reasons = []
     if find:
         verb, self = ("finds", "itself") if len(find) == 1 else ("find", "themselves")

@@ -26,11 +26,11 @@ class Faults:
     """Settings of the `faults` section: probability of each fault per reply. A reply has at most one fault.
 
     Attributes:
-        drop: The reply is lost.
-        late: The reply arrives after the deadline and is rejected.
-        duplicate: The reply arrives twice.
-        nan: NaN in the reply.
-        shape: The arrays of the reply have the wrong shape.
+        drop: Probability that a reply is lost.
+        late: Probability that a reply arrives after the deadline and is rejected.
+        duplicate: Probability that a reply arrives twice; the second copy is rejected.
+        nan: Probability of NaN in the reply, which is then rejected.
+        shape: Probability that the arrays of a reply have the wrong shape; it is then rejected.
     """
 
     drop: Probability = 0.0

@@ -100,7 +100,7 @@ def build(name: str, local: LocalSGD, given: Mapping[str, object], /, **options:
     known = settings_of(method_type)
     for option in options:
         if option not in known:
-            raise SpecError(unknown(f"setting of method {name}", option, known))
+            raise SpecError(unknown("setting", option, known, f"of method {name}"))
     injected = {f.name: given[f.metadata["run"]] for f in dataclasses.fields(method_type) if "run" in f.metadata}
     method: Method[Any] = method_type(local=local, **options, **injected)
     return method

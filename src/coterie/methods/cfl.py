@@ -34,7 +34,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +79,7 @@ class CFL:
         max_age: With participation `cohort`: maximum age, in rounds, of the updates used to decide about a split.
     """
 
+    finds_clusters: ClassVar[bool] = True
     local: LocalSGD = field(default_factory=LocalSGD)
     eps1: Annotated[float, Bound(at_least=0, infinite=True)] = 0.4
     eps2: Annotated[float, Bound(at_least=0, infinite=True)] = 0.8

@@ -39,7 +39,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -122,6 +122,7 @@ class FLAG:
             clusters within 0.01 of the maximum.
     """
 
+    finds_clusters: ClassVar[bool] = True
     local: LocalSGD = field(default_factory=LocalSGD)
     beta: Annotated[float, Bound(at_least=0, at_most=1)] = 0.5
     delta: Annotated[float, Bound(at_least=0, at_most=1)] = 0.5

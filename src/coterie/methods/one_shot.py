@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -52,6 +52,7 @@ class OneShot:
         init_steps: T_init, number of batches that every client trains alone.
     """
 
+    finds_clusters: ClassVar[bool] = True
     local: LocalSGD = field(default_factory=LocalSGD)
     distance: Distance = "cross"
     threshold: Annotated[float, Bound(above=0, infinite=True)] | Literal["gap", "quantile"] = "gap"

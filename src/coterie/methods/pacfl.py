@@ -31,7 +31,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -92,6 +92,7 @@ class PACFL:
         finetuned: Whether a client is served its cluster's model after further local training on its own examples.
     """
 
+    finds_clusters: ClassVar[bool] = True
     local: LocalSGD = field(default_factory=LocalSGD)
     vectors: Annotated[int, Bound(at_least=1)] = 3
     budget: Annotated[int, Bound(at_least=0)] = 0

@@ -69,8 +69,9 @@ class Placement:
 class Method(Protocol[State]):
     """An object with settings only; the state is passed in and returned. No round loop, sampling, scoring or logging.
 
-    A method that computes some means by its own rule also has a text `own_mean` that names these means; a run with
-    [aggregation] shows it to the user.
+    A method that has no setting `clusters` because it finds the number of clusters itself has a class attribute
+    `finds_clusters = True`. A method that computes some means by its own rule also has a text `own_mean` that names
+    these means; a run with [aggregation] shows it to the user.
     """
 
     def start(self, task: Task, seed: Seed) -> State:

@@ -178,7 +178,7 @@ def build(name: str, shape: tuple[int, ...], classes: int | None, /, **options: 
     known = model_options(name)
     for option in options:
         if option not in known:
-            raise SpecError(unknown(f"setting of model {name}", option, known))
+            raise SpecError(unknown("setting", option, known, f"of model {name}"))
     try:
         hash(tuple(options.values()))
     except TypeError:  # a normalization by arrays

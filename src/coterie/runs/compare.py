@@ -54,7 +54,8 @@ METHODS = ("fedavg", "fedprox", "local", "ifca", "fedgroup", "flexcfl", "oracle"
 
 #: Settings of the demonstration: 40 clients with digits, rotated by 0°, 90°, 180° or 270°.
 _SHARED: JsonObject = {"data": {"name": "digits"}, "run": {"rounds": 60, "clients_per_round": 10}}
-_OWN: dict[str, JsonObject] = {
+#: Method → settings that differ from the defaults in the demonstration.
+DEMONSTRATION_SETTINGS: dict[str, JsonObject] = {
     # From a random start IFCA may collapse to fewer clusters, so the best of several starts is kept (training loss).
     "ifca": {"clusters": 4, "restarts": 5},
     "fedgroup": {"clusters": 4},
@@ -68,7 +69,10 @@ def demonstration(methods: Sequence[str] = METHODS) -> dict[str, Spec]:
     Args:
         methods: Names of methods; the others are tested against the first.
     """
-    return {name: Spec.from_dict({**_SHARED, "method": {"name": name, **_OWN.get(name, {})}}) for name in methods}
+    return {
+        name: Spec.from_dict({**_SHARED, "method": {"name": name, **DEMONSTRATION_SETTINGS.get(name, {})}})
+        for name in methods
+    }
 
 
 @dataclass(frozen=True)

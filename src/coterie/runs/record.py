@@ -40,7 +40,7 @@ _SPEC, _ROUNDS, _SUMMARY, _MODELS = "spec.toml", "rounds.jsonl", "summary.json",
 _CHECKPOINT = Path("checkpoint") / "latest.safetensors"
 
 
-@dataclass
+@dataclass(repr=False)
 class RunRecord:
     """The record of a run.
 
@@ -67,6 +67,16 @@ class RunRecord:
         summary = _read_summary(folder / _SUMMARY) if (folder / _SUMMARY).is_file() else {}
         served = _decoded(folder / _MODELS) if (folder / _MODELS).is_file() else {}
         return cls(summary, read_rounds(folder), folder, served)
+
+    def __repr__(self) -> str:
+        """Short: what was run, how far, and the accuracy."""
+        path = None if self.path is None else str(self.path)
+        if not self.summary:
+            return f"RunRecord(unfinished, {len(self.rounds)} steps, path={path!r})"
+        accuracy = (self.summary.get("accuracy") or {}).get("weighted")
+        shown = "" if accuracy is None else f", accuracy {accuracy:.3f}"
+        what = f"{self.summary['method']} on {self.summary['data']}, {self.summary['rounds']} rounds{shown}"
+        return f"RunRecord({what}, path={path!r})"
 
     def models(self) -> Bank:
         """Return the bank of models: all models stacked along a leading axis."""
@@ -169,7 +179,7 @@ class Writer:
         with _explained(self.path):
             if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
                 raise RecordError(
-                    f"{self.path} exists and is not empty; choose another folder with --out, or remove it"
+                    f"{self.path} exists and is not empty; choose another folder (--out; out= in Python) or remove it"
                 )
             self.path.mkdir(parents=True, exist_ok=True)
             write_whole(self.path / _SPEC, spec_toml.encode())

@@ -167,7 +167,7 @@ def _filled(section: str, part: Named, defaults: Mapping[str, Any], types: Mappi
     given = dict(part.options)
     for key, value in given.items():
         if key not in defaults:
-            raise SpecError(unknown(f"setting of {kind} {part.name}", key, defaults))
+            raise SpecError(unknown("setting", key, defaults, f"of {kind} {part.name}"))
         if key in types:
             given[key] = convert(value, types[key], f"{section}.{key}")
     missing = [key for key, value in defaults.items() if value is inspect.Parameter.empty and key not in given]

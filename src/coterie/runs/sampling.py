@@ -39,8 +39,8 @@ class Sampler:
         available = len(self.clients) - len(self.late)
         if not 1 <= self.size <= available:
             raise SpecError(
-                f"run.clients_per_round must be between 1 and the {available} clients that have training examples"
-                f"{' and do not join later' if self.late else ''}, got {self.size}"
+                f"run.clients_per_round must be at most {available}, the number of clients that have training examples"
+                f"{' and do not join later' if self.late else ''}, got {self.size}; 0: 10, or all clients if fewer"
             )
         if not 0 <= self.stragglers <= 1:
             raise SpecError(f"run.stragglers must be between 0 and 1, got {self.stragglers}")

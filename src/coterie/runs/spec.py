@@ -240,7 +240,7 @@ def _converted(section: str, given: Mapping[str, object]) -> dict[str, Any]:
     hints = typing.get_type_hints(_FIXED[section])
     for key in given:
         if key not in hints:
-            raise SpecError(unknown(f"setting in [{section}]", key, hints))
+            raise SpecError(unknown("setting", key, hints, f"in [{section}]"))
     return {key: convert(value, hints[key], f"{section}.{key}") for key, value in given.items()}
 
 
