@@ -123,7 +123,9 @@ def test_a_newcomer_is_not_drawn_before_its_round(kind):
     assert tuple(sampler.all_clients(0)) == tuple(client for client in names(8) if client not in late)
     drawn = {client for t in range(40) for client in sampler.cohort(t)}
     assert drawn == set(names(8))
-    with pytest.raises(SpecError, match="the 5 clients that have training examples and do not join later, got 6"):
+    with pytest.raises(
+        SpecError, match="at most 5, the number of clients that have training examples and do not join later, got 6"
+    ):
         Sampler(names(8), 6, Seed(0), kind, late=late)
 
 

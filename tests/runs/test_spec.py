@@ -141,14 +141,14 @@ def test_an_unknown_key_of_a_fixed_section_is_rejected_with_a_suggestion(section
     kind = {"local": LocalSGD, "run": RunSettings, "faults": Faults}[section]
     for field in dataclasses.fields(kind):
         wrong = field.name + "x"
-        with pytest.raises(SpecError, match=rf"No setting in \[{section}\] '{wrong}'\. Did you mean '{field.name}'\?"):
+        with pytest.raises(SpecError, match=rf"No setting '{wrong}' in \[{section}\]\. Did you mean '{field.name}'\?"):
             Spec.from_dict({section: {wrong: 1}})
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if method_options(name)])
 def test_an_unknown_key_of_a_method_is_rejected_with_a_suggestion(name):
     for key in method_options(name):
-        with pytest.raises(SpecError, match=rf"No setting of method {name} '{key}x'\. Did you mean '{key}'\?"):
+        with pytest.raises(SpecError, match=rf"No setting '{key}x' of method {name}\. Did you mean '{key}'\?"):
             fill_defaults(Spec.from_dict({"method": {"name": name, f"{key}x": 1}}))
 
 
