@@ -84,7 +84,7 @@ def by_hand(client, local):
 @pytest.mark.slow
 @pytest.mark.parametrize("local", [{}, {"momentum": 0.9, "mu": 0.1}])
 def test_training_equals_a_plain_pytorch_loop(local):
-    got = trained(PLAIN, epochs=2, rate=0.1, **local)
+    got = trained(PLAIN, epochs=2, learning_rate=0.1, **local)
     start = coterie.torch.load(Net(), PLAIN.init(Seed(3))).state_dict()
     for place, client in enumerate(got.clients):
         wanted = by_hand(client, LocalSGD(batch_size=4, epochs=2, learning_rate=0.1, **local)).state_dict()
