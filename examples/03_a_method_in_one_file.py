@@ -12,7 +12,7 @@ import coterie
 from coterie import tree
 from coterie.clients import LocalSGD, fit
 from coterie.federation.protocol import Mean, PerClient
-from coterie.methods.fedavg import move_groups
+from coterie.methods.fedavg import global_model, move_groups
 from coterie.methods.protocol import Placement, Round
 from coterie.testing import CHECKS, Harness
 
@@ -41,7 +41,8 @@ class RandomClusters:
 
     def place(self, bank, fed, clients, seed):
         """Serve each client the model of its cluster."""
-        return Placement(bank, self.assign(clients))
+        row = self.assign(clients)
+        return bank, Placement(bank, row, fallback=global_model(bank, row))
 
     def assign(self, clients):
         return {client: sum(client.encode()) % self.clusters for client in clients}

@@ -452,6 +452,7 @@ anchored = Work(
     plan=plan,
     lengths=lengths,
     body=_anchored,
+    trains=True,
 )
 
 

@@ -83,7 +83,7 @@ def test_label_counts_are_the_class_sizes():
 def test_scores_use_the_requested_part():
     x, y = drawn("few", 7)
     fed = sequential(from_arrays({"a": (x, y)}, test={"a": (x[:2], y[:2])}), TASK)
-    assert fed.ask(["a"], label_counts, Seed(0), part="test")["counts"].sum() == 2
+    assert fed.scoring().ask(["a"], label_counts, Seed(0), part="test")["counts"].sum() == 2
     assert fed.ask(["a"], label_counts, Seed(0), part="fit")["counts"].sum() == 7
 
 

@@ -44,7 +44,7 @@ def lengths(n):
 )
 def test_an_invalid_combination_of_functions_is_rejected_and_not_registered(parts, text):
     with pytest.raises(SpecError, match=f"Work 'test.wrong' {text}"):
-        Work("test.wrong", {}, {}, **parts)
+        Work("test.wrong", {}, {}, **parts, trains=False)
     with pytest.raises(SpecError, match=r"No work 'test\.wrong'"):
         known_work("test.wrong")
 
@@ -52,11 +52,11 @@ def test_an_invalid_combination_of_functions_is_rejected_and_not_registered(part
 @pytest.mark.parametrize("takes", [(), ("w0",), ("heads",), ("base", "heads")])
 def test_a_moved_model_needs_an_initial_model(takes):
     with pytest.raises(SpecError, match=r"Work 'test.wrong' gives 'params' as a moved model, .* it must take start"):
-        Work("test.wrong", dict.fromkeys(takes, Model()), {"params": Model(moved=True)}, body=body)
+        Work("test.wrong", dict.fromkeys(takes, Model()), {"params": Model(moved=True)}, body=body, trains=False)
 
 
 def test_a_work_is_found_by_its_name():
-    work = Work("test.named", {}, {"n": Values("int32")}, body=body)
+    work = Work("test.named", {}, {"n": Values("int32")}, body=body, trains=False)
     assert known_work("test.named") is work
     assert known_work("fit") is fit
 
@@ -67,20 +67,20 @@ def test_an_unknown_name_raises_an_error_with_the_nearest_name():
 
 
 def test_two_works_cannot_have_the_same_name():
-    first = Work("test.twice", {}, {}, body=body)
+    first = Work("test.twice", {}, {}, body=body, trains=False)
     with pytest.raises(SpecError, match=r"There is already a work 'test\.twice'; names must be unique"):
-        Work("test.twice", {}, {}, each=each)
+        Work("test.twice", {}, {}, each=each, trains=False)
     assert known_work("test.twice") is first
 
 
 def test_a_reloaded_module_may_register_its_works_again():
-    Work("test.again", {}, {}, body=body)
-    again = Work("test.again", {}, {}, body=body)
+    Work("test.again", {}, {}, body=body, trains=False)
+    again = Work("test.again", {}, {}, body=body, trains=False)
     assert known_work("test.again") is again
 
 
 def test_the_default_stream_of_a_work_is_its_name():
-    assert Work("test.stream", {}, {}, body=body).stream == "test.stream"
+    assert Work("test.stream", {}, {}, body=body, trains=False).stream == "test.stream"
     assert fit.stream == "batches"
 
 

@@ -35,6 +35,7 @@ class_means = Work(
         "classes": Values("int32", ("classes",), purpose="labels"),
     },
     plain=_means_per_class,
+    trains=False,
 )
 
 
@@ -66,6 +67,7 @@ notice = Work(
     body=_notice,
     memory="probe.labels",
     blank=blank,
+    trains=False,
 )
 
 
@@ -86,6 +88,7 @@ choose = Work(
     plan=plan,
     lengths=lengths,
     body=_choose,
+    trains=True,
 )
 
 
@@ -144,4 +147,5 @@ class Probe:
     def place(self, now, fed, clients, seed):
         got = fed.ask(clients, losses_of, seed, centers=now.bank)
         row = {client: int(np.argmin(losses)) for client, losses in got.by_client("losses").items()}
-        return Placement(now.bank, row, Adapt(fit, {"start": PerClient(now.bank, row), "local": self.local}))
+        adapt = Adapt(fit, {"start": PerClient(now.bank, row), "local": self.local})
+        return now, Placement(now.bank, row, adapt, fallback=tree.row(now.bank, 0))

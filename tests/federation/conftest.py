@@ -133,9 +133,9 @@ def _count_plainly(task, x, y, seed, *, memory):
 
 _N = {"n": Values("int32")}
 _MEMORY = {"memory": "tests.count", "blank": _blank}
-_COUNT = Work("tests.count", takes={}, gives=_N, body=_count, **_MEMORY)
-_RECALL = Work("tests.recall", takes={}, gives=_N, body=_recall, recalls=True, **_MEMORY)
-_PLAIN = Work("tests.count_plainly", takes={}, gives=_N, plain=_count_plainly, **_MEMORY)
+_COUNT = Work("tests.count", takes={}, gives=_N, body=_count, **_MEMORY, trains=False)
+_RECALL = Work("tests.recall", takes={}, gives=_N, body=_recall, recalls=True, **_MEMORY, trains=False)
+_PLAIN = Work("tests.count_plainly", takes={}, gives=_N, plain=_count_plainly, **_MEMORY, trains=False)
 
 
 @pytest.fixture(scope="session")

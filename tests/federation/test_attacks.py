@@ -209,7 +209,7 @@ def test_noise_has_the_norm_of_the_update_times_the_strength_and_differs_between
 
 def test_evaluation_and_honest_clients_are_not_changed(pair):
     honest, attacked, attackers = pair(Attack("scale", fraction=0.3))
-    scored = [fed.evaluating().ask(CLIENTS, score, Seed(0), part="test", params=START) for fed in (honest, attacked)]
+    scored = [fed.scoring().ask(CLIENTS, score, Seed(0), part="test", params=START) for fed in (honest, attacked)]
     assert scored[0]["correct"].tolist() == scored[1]["correct"].tolist()
     good, bad = (rows(fed.ask(CLIENTS, fit, Seed(0), start=START, local=LOCAL)) for fed in (honest, attacked))
     assert {client for client in CLIENTS if not np.array_equal(good[client], bad[client])} == attackers

@@ -250,6 +250,7 @@ def test_with_after_only_the_second_work_writes_its_memory(wired, count, backend
         body=_count_then_model,
         memory="tests.first",
         blank=count.blank,
+        trains=False,
     )
     second = Work(
         "tests.count_model",
@@ -258,6 +259,7 @@ def test_with_after_only_the_second_work_writes_its_memory(wired, count, backend
         body=_count_model,
         memory="tests.second",
         blank=count.blank,
+        trains=False,
     )
     start = tree.map(np.zeros_like, fed.task.init(Seed(0)))
     for n in (1, 2, 3):

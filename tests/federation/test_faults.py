@@ -22,7 +22,9 @@ from coterie.runs.session import Session
 from coterie.seeds import Seed
 
 MANY = tuple(f"{i:05}" for i in range(2000))
-ASKED = Work("tests.asked", takes={}, gives={"v": Values("float32", ("m",))}, plain=lambda task, x, y, seed: {})
+ASKED = Work(
+    "tests.asked", takes={}, gives={"v": Values("float32", ("m",))}, plain=lambda task, x, y, seed: {}, trains=False
+)
 PROBABILITIES = {"drop": 0.1, "late": 0.2, "duplicate": 0.05, "nan": 0.15, "shape": 0.02}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coterie import tree
-from coterie.clients import LocalSGD, fit, label_counts, losses_of, score
+from coterie.clients import LocalSGD, fit, gradient, label_counts, losses_of, score
 from coterie.clients.closest import fit_closest
 from coterie.clients.schema import Model, Values
 from coterie.clients.work import Work
@@ -63,6 +63,7 @@ def test_a_named_dimension_has_the_same_size_everywhere_in_a_message(wired):
         takes={"a": Values("float32", ("k",)), "b": Values("float32", ("k", "k"))},
         gives={"c": Values("float32", ("k",))},
         body=_pair,
+        trains=False,
     )
     two, three = np.ones(2, np.float32), np.ones((3, 3), np.float32)
     check_error(fed, "'b' has shape (3, 3), not ('k', 'k') with k = 2", SOME, pair, a=two, b=three)
@@ -253,7 +254,7 @@ def test_a_reply_must_fit_the_named_dimensions_of_the_sent_values(wired, bank):
 
 
 def test_an_open_dimension_has_the_same_size_in_all_replies(wired):
-    open_work = Work("tests.open", takes={}, gives={"v": Values("float32", ("m",))}, plain=_open)
+    open_work = Work("tests.open", takes={}, gives={"v": Values("float32", ("m",))}, plain=_open, trains=False)
     fed, _ = wired(touch=only("1", answer("v", lambda v: v[:, :2])))
     got = fed.ask(SOME, open_work, Seed(0))
     assert got.clients == ("0", "2")
@@ -340,7 +341,7 @@ def test_an_ask_can_set_its_own_minimum_of_replies(wired, model, lose):
     assert got.clients == ()
     assert got.lost == {"1": "no reply"}
     assert got.by_client("params") == {}
-    with pytest.raises(TooFewReplies, match="0 of 1 clients replied to 'fit'; the minimum is 2"):
+    with pytest.raises(TooFewReplies, match="0 of 1 clients replied to 'fit'; the minimum is 1"):
         fed.ask(("1",), fit, Seed(0), start=model, local=LOCAL)
 
 
@@ -399,6 +400,29 @@ def test_evaluation_changes_no_holdings_versions_memories_or_totals(wired, bank,
         assert set(fed.ask(SOME, count, Seed(0)).by_client("n").values()) == {2}
 
 
+def test_test_examples_are_for_the_evaluation_of_the_run_only(wired, model):
+    fed, wire = wired()
+    for server in (fed, fed.evaluating(), fed.placing(), fed.on(fed.task)):
+        with pytest.raises(SpecError, match="test examples, which only the run's evaluation may use"):
+            server.ask(SOME, score, Seed(0), part="test", params=model)
+    assert wire.requests == []
+    assert fed.scoring().ask(SOME, score, Seed(0), part="test", params=model).clients == tuple(SOME)
+
+
+def test_a_gradient_does_not_train_so_evaluation_may_ask_for_it(wired, model):
+    fed, _ = wired()
+    assert fed.evaluating().ask(SOME, gradient, Seed(0), params=model).clients == tuple(SOME)
+
+
+def test_a_server_without_exchange_reaches_no_client(wired, bank):
+    fed, wire = wired()
+    got = fed.evaluating(exchange=False).ask(SOME, losses_of, Seed(0), centers=bank)
+    assert got.clients == ()
+    assert got["losses"].shape[0] == 0
+    assert wire.requests == []
+    assert fed.traffic.by_purpose() == {}
+
+
 def test_evaluation_never_trains(wired, model):
     fed, wire = wired()
     got = fed.evaluating().ask(SOME, fit, Seed(0), start=model, local=LOCAL)
@@ -414,10 +438,12 @@ def test_a_work_with_after_gets_the_model_of_the_first_work(wired, model, backen
     fed, _ = wired(backend)
     cohort = Cohort(0, SOME, Seed(0), fed.clients, {"1": 0.3})
     local = dataclasses.replace(LOCAL, epochs=5)
-    got = fed.ask(cohort, score, Seed(3), part=part, after=Adapt(fit, {"start": model, "local": local}))
+    server = fed.scoring() if part == "test" else fed
+    got = server.ask(cohort, score, Seed(3), part=part, after=Adapt(fit, {"start": model, "local": local}))
     up = fed.traffic.by_purpose()
     # The adapted model is not sent up: two numbers of 4 bytes per client.
-    assert {purpose: row["up"] for purpose, row in up.items()} == {"train": 0, "control": 3 * 8}
+    expected = {"evaluate": 3 * 8} if part == "test" else {"train": 0, "control": 3 * 8}
+    assert {purpose: row["up"] for purpose, row in up.items()} == expected
     trained = fed.ask(cohort, fit, Seed(3), start=model, local=local)
     assert trained.by_client("steps") == {"0": 20, "1": 8, "2": 20}  # 4 batches of 8; 1 + ⌊0.3·4⌋ = 2 of 5 epochs
     row = {client: place for place, client in enumerate(SOME)}
@@ -460,6 +486,6 @@ def test_replies_without_reduce_have_no_means(wired):
 
 
 def test_a_partial_model_cannot_be_averaged(wired):
-    partial = Work("tests.partial", takes={}, gives={"params": Model(partial=True)}, plain=_open)
+    partial = Work("tests.partial", takes={}, gives={"params": Model(partial=True)}, plain=_open, trains=False)
     fed, _ = wired()
     check_error(fed, "Work 'tests.partial' gives no model 'params' to average", SOME, partial, reduce=Mean())

@@ -63,7 +63,7 @@ def test_a_declared_purpose_is_counted_under_its_name(wired, probe):
 
 def test_evaluation_is_not_counted_in_the_totals(wired, model):
     fed, _ = wired()
-    evaluation = fed.evaluating()
+    evaluation = fed.scoring()
     evaluation.ask(SOME, score, Seed(0), part="test", params=model)
     row = {"down": 3 * MODEL, "up": 3 * 8}
     assert fed.traffic.by_purpose() == {"evaluate": row}

@@ -172,8 +172,10 @@ def ask_much(fed, five, cohort=ALL):
         fed.ask(cohort, fit, Seed(1), start=PerClient(five, row), local=local, reduce=how),
         fed.ask(cohort, fit_closest, Seed(1), base={}, heads=five, local=local),
         fed.ask(cohort, gradient, Seed(1), params=PerClient(five, row)),
-        fed.ask(cohort, score, Seed(1), part="test", params=PerClient(five, row)),
-        fed.ask(cohort, score, Seed(1), part="test", after=Adapt(fit, {"start": tree.row(five, 0), "local": local})),
+        fed.scoring().ask(cohort, score, Seed(1), part="test", params=PerClient(five, row)),
+        fed.scoring().ask(
+            cohort, score, Seed(1), part="test", after=Adapt(fit, {"start": tree.row(five, 0), "local": local})
+        ),
     ]
 
 
@@ -241,7 +243,13 @@ def _seen(task, x, y, seed):
     return {"seen": [np.ascontiguousarray(x).reshape(len(y), 16).astype(np.float32)]}
 
 
-SEEN = Work("tests.seen", takes={}, gives={"seen": Ragged("float32", ("rows", "inputs"), max_items=1)}, plain=_seen)
+SEEN = Work(
+    "tests.seen",
+    takes={},
+    gives={"seen": Ragged("float32", ("rows", "inputs"), max_items=1)},
+    plain=_seen,
+    trains=False,
+)
 
 
 def test_random_layers_agree_between_the_backends(both):

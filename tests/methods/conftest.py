@@ -136,14 +136,13 @@ def accuracy():
     """`accuracy(method, state, fed)`: test accuracy of the clients with the models they are served."""
 
     def measure(method, state, fed):
-        fed = fed.evaluating()
-        placement = method.place(state, fed, fed.clients, Seed(0))
+        placement = method.place(state, fed.evaluating(), fed.clients, Seed(0))[1]
         served = (
             {"params": PerClient(placement.bank, placement.row)}
             if placement.adapt is None
             else {"after": placement.adapt}
         )
-        got = fed.ask(fed.clients, score, Seed(0), part="test", **served)
+        got = fed.scoring().ask(fed.clients, score, Seed(0), part="test", **served)
         return float(got["correct"].sum() / got.samples.sum())
 
     return measure

@@ -152,7 +152,7 @@ def test_every_epoch_takes_a_step_for_each_batch(tiny, cohort):
 
 def test_all_clients_are_served_the_same_model(tiny, step):
     fed = tiny(a=[0], b=[1])
-    placement = FedAvg(step(1.0)).place(w(3), fed, ["b", "newcomer"], Seed(0))
+    placement = FedAvg(step(1.0)).place(w(3), fed, ["b", "newcomer"], Seed(0))[1]
     assert placement.row == {"b": 0, "newcomer": 0}
     assert placement.bank["w"].tolist() == [3]
     assert fed.traffic.total() == 0

@@ -115,7 +115,7 @@ def test_groups_without_initial_clients_keep_w0_and_are_never_joined(tiny, cohor
     out = method.round(from_zero(method, fed), fed, dataclasses.replace(one, available=("a",)), Seed(0))
     assert out.state.bank["w"].tolist() == [1, 0, 0]
     assert out.state.directions["w"].tolist() == [1, 0, 0]
-    assert method.place(out.state, fed, fed.clients, Seed(0)).row == {"a": 0, "b": 0}
+    assert method.place(out.state, fed, fed.clients, Seed(0))[1].row == {"a": 0, "b": 0}
 
 
 def test_pretraining_takes_steps_or_epochs_and_has_no_proximal_term(step):
@@ -152,18 +152,18 @@ def test_a_client_without_a_group_joins_the_one_with_its_direction(backend, six,
 def test_ties_go_to_the_lowest_group_and_zero_directions_are_skipped(six, cohort, grouped, bank):
     fed, method = six(), grouped(clusters=4)
     state = formed(method, fed, bank(0, 1, 2, 3), bank(0, -1, 7, 7), {})
-    assert method.place(state, fed, "ad", Seed(0)).row == {"a": 2, "d": 1}
+    assert method.place(state, fed, "ad", Seed(0))[1].row == {"a": 2, "d": 1}
     # A client whose update is zero has cosine 0 with all directions.
     still = formed(method, fed, bank(0, 1, 2, 3), bank(0, -1, 7, 7), {})
     still = dataclasses.replace(still, w0={"w": np.float32(2)})
-    assert method.place(still, fed, "a", Seed(0)).row == {"a": 1}
+    assert method.place(still, fed, "a", Seed(0))[1].row == {"a": 1}
 
 
 def test_late_clients_are_compared_from_w0_and_not_from_the_models_of_the_groups(six, grouped, bank):
     # From the models, which are far above, all clients move down; from w_0 = 0, a moves up.
     fed, method = six(), grouped()
     state = formed(method, fed, bank(100, 200), bank(1, -1), {})
-    assert method.place(state, fed, "ac", Seed(0)).row == {"a": 0, "c": 1}
+    assert method.place(state, fed, "ac", Seed(0))[1].row == {"a": 0, "c": 1}
 
 
 def test_assignments_and_directions_do_not_change(blobs, run_rounds):
@@ -184,8 +184,8 @@ def test_scoring_does_not_train_so_clients_without_a_group_are_not_placed(blobs,
     fed, _ = blobs()
     method = FedGroup(LOCAL, clusters=2, alpha=2, assign="lazy")
     state, _ = run_rounds(method, fed, 0)
-    assert set(method.place(state, fed.evaluating(), fed.clients, Seed(0)).row) == set(state.initial_clients)
-    assert set(method.place(state, fed, fed.clients, Seed(0)).row) == set(fed.clients)
+    assert set(method.place(state, fed.evaluating(), fed.clients, Seed(0))[1].row) == set(state.initial_clients)
+    assert set(method.place(state, fed, fed.clients, Seed(0))[1].row) == set(fed.clients)
 
 
 def test_a_client_whose_choice_is_lost_has_no_group_and_does_not_train(numbers, quadratic, cohort, grouped, bank):
@@ -232,7 +232,7 @@ def test_directions_are_sent_again_to_initial_clients_whose_receipt_is_lost(numb
     assert out.assignment == {"a": 0, "b": 0, "c": 1}
     before = fed.traffic.total("down", "directions")
     without_a = dataclasses.replace(out.state, assignment=ClientMap({"b": 0, "c": 1}))
-    assert method.place(without_a, fed, "a", Seed(0)).row == {"a": 0}
+    assert method.place(without_a, fed, "a", Seed(0))[1].row == {"a": 0}
     assert fed.traffic.total("down", "directions") - before == 2 * 4
 
 

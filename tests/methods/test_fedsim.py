@@ -316,7 +316,7 @@ def test_a_round_sends_one_model_down_and_two_up(blobs, run_rounds):
 
 
 def test_every_client_is_served_the_one_model(tiny, step):
-    placement = FedSim(step(1.0)).place(w(3), tiny(a=[0]), ["a", "newcomer"], Seed(0))
+    placement = FedSim(step(1.0)).place(w(3), tiny(a=[0]), ["a", "newcomer"], Seed(0))[1]
     assert placement.row == {"a": 0, "newcomer": 0}
     assert placement.bank["w"].tolist() == [3]
 

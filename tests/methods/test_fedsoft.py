@@ -38,7 +38,7 @@ def begin(method, fed, bank, start=1.0):
 def own_models(method, state, fed, clients=None):
     """The models that clients are served: their own, or a center."""
     asked = fed.clients if clients is None else clients
-    adapt = method.place(state, fed.evaluating(), asked, Seed(0)).adapt
+    adapt = method.place(state, fed.evaluating(), asked, Seed(0))[1].adapt
     got = fed.evaluating().ask(asked, adapt.work, Seed(0), **adapt.sent)
     return {client: float(model["w"]) for client, model in got.by_client("params").items()}
 
@@ -239,7 +239,7 @@ def test_without_proximal_term_it_is_local_training(blobs, run_rounds):
     method = FedSoft(LOCAL, mu=0.0, selection="all")
     mine, _ = run_rounds(method, fed, 3)
     theirs, _ = run_rounds(Local(LOCAL, rounds=3, clients_per_round=n, clients=n), fed, 3)
-    adapt = method.place(mine, fed.evaluating(), fed.clients, Seed(0)).adapt
+    adapt = method.place(mine, fed.evaluating(), fed.clients, Seed(0))[1].adapt
     got = fed.evaluating().ask(fed.clients, adapt.work, Seed(0), **adapt.sent)["params"]
     expected = fed.evaluating().ask(fed.clients, local.recall, Seed(0), start=Cached(theirs.start))["params"]
     assert tree.same(got, expected)
@@ -299,11 +299,11 @@ def test_clients_are_served_their_own_model_or_the_center_nearest_to_their_sampl
     state = dataclasses.replace(method.round(state, fed, known, Seed(0)).state, bank=bank(0, 10))
     served = {"a": 0.5, "b": 10, "empty": 0, "newcomer": 10}
     assert own_models(method, state, fed) == served
-    placement = method.place(state, fed.evaluating(), fed.clients, Seed(0))
+    placement = method.place(state, fed.evaluating(), fed.clients, Seed(0))[1]
     assert placement.row == {"a": 0, "b": 1, "empty": 0, "newcomer": 1}
-    center = dataclasses.replace(method, serve="center").place(state, fed.evaluating(), fed.clients, Seed(0))
+    center = dataclasses.replace(method, serve="center").place(state, fed.evaluating(), fed.clients, Seed(0))[1]
     assert (center.row, center.adapt) == (placement.row, None)
-    assert method.place(state, fed.evaluating(), [], Seed(0)).row == {}
+    assert method.place(state, fed.evaluating(), [], Seed(0))[1].row == {}
 
 
 def test_counting_and_training_clients_are_sent_all_centers_and_training_ones_send_one_model(blobs, run_rounds):

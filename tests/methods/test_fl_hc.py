@@ -181,12 +181,12 @@ def test_before_the_clustering_all_clients_are_served_the_common_model(tiny, coh
     fed, method = tiny(a=[-6], b=[10]), clustered(warm_rounds=1)
     now = from_zero(method, fed)
     assert method.stage(now) == "train"
-    assert method.place(now, fed, "ab", Seed(0)).row == {"a": 0, "b": 0}
+    assert method.place(now, fed, "ab", Seed(0))[1].row == {"a": 0, "b": 0}
     assert fed.traffic.total() == 0
     # Half way from 0 to -6 and 10: the mean of -3 and 5.
     now = method.round(now, fed, cohort(fed), Seed(0)).state
     assert method.stage(now) == "prepare"
-    placed = method.place(now, fed, "ab", Seed(0))
+    placed = method.place(now, fed, "ab", Seed(0))[1]
     assert (placed.row, placed.bank["w"].tolist()) == ({"a": 0, "b": 0}, [1])
 
 
@@ -251,10 +251,10 @@ def test_newcomers_join_the_cluster_of_smallest_mean_distance(backend, tiny, coh
     method = clustered()
     known = dataclasses.replace(cohort(fed, -1, clients="abcd"), available=tuple("abcd"))
     state = method.round(from_zero(method, fed), fed, known, Seed(0)).state
-    placed = method.place(state, fed, "abcdlm", Seed(0))
+    placed = method.place(state, fed, "abcdlm", Seed(0))[1]
     assert placed.row == {"a": 0, "b": 1, "c": 0, "d": 1, "l": 0, "m": 1}
     assert fed.traffic.by_purpose()["pretrain"] == {"down": 2 * 4, "up": 2 * 4}
-    assert set(method.place(state, fed.evaluating(), "abcdlm", Seed(0)).row) == set("abcd")
+    assert set(method.place(state, fed.evaluating(), "abcdlm", Seed(0))[1].row) == set("abcd")
     # In a cohort it joins permanently and trains at once: from 5.5 half way to 12 and 4 is 8.75 and 4.75.
     out = method.round(state, fed, cohort(fed, 0, clients="dm"), Seed(0))
     assert out.assignment == {"d": 1, "m": 1}
@@ -269,7 +269,7 @@ def test_a_client_that_missed_the_clustering_is_a_newcomer(losing, numbers, quad
     method = clustered()
     out = once(method, fed, cohort)
     assert out.assignment == {"a": 0, "c": 0, "d": 1}
-    assert method.place(out.state, fed, "abcd", Seed(0)).row == {"a": 0, "b": 1, "c": 0, "d": 1}
+    assert method.place(out.state, fed, "abcd", Seed(0))[1].row == {"a": 0, "b": 1, "c": 0, "d": 1}
     # If its reply is lost again, it does not join and the others train; alone in a cohort, the round is skipped.
     lost["update"] = lost.pop("fit")
     later = method.round(out.state, fed, cohort(fed, 0), Seed(0))
@@ -287,7 +287,7 @@ def test_clients_without_examples_are_not_clustered(tiny, cohort, clustered):
     ready = once(method, fed, cohort, clients="b").state
     assert method.stage(ready) == "train"
     assert ready.bank["w"].tolist() == [0]
-    assert method.place(ready, fed, "abc", Seed(0)).row == {"a": 0, "b": 0, "c": 0}
+    assert method.place(ready, fed, "abc", Seed(0))[1].row == {"a": 0, "b": 0, "c": 0}
 
 
 @pytest.mark.parametrize(
@@ -348,6 +348,6 @@ def test_newcomers_and_lost_clients_join_their_true_cluster_while_three_replies_
     method = FLHC(rounds=13)
     state, _ = run_rounds(method, fed, 13, size=10, among=old)
     assert len(state.labels) < len(old), "some clients were lost in the clustering step"
-    placed = method.place(state, vectorized(images, TASK), images.clients, Seed(1)).row
+    placed = method.place(state, vectorized(images, TASK), images.clients, Seed(1))[1].row
     assert adjusted_rand(placed, _truth(images)) == 1
     assert codec.encode(codec.decode(codec.encode(state))) == codec.encode(state)

@@ -189,7 +189,7 @@ def test_clients_are_served_the_model_from_their_memory(tiny, run_rounds, step):
     fed = tiny(a=[0], b=[8])
     method = Local(step(1.0), rounds=1, clients_per_round=2, clients=2)
     state, _ = run_rounds(method, fed, 1)
-    placement = method.place(state, fed, ["a", "b"], Seed(0))
+    placement = method.place(state, fed, ["a", "b"], Seed(0))[1]
     assert placement.row == {"a": 0, "b": 0}
     assert placement.adapt is not None
     assert placement.adapt.work is recall

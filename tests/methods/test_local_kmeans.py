@@ -46,16 +46,16 @@ def test_a_centroid_is_the_mean_of_the_models_in_its_cluster(backend, tiny, coho
     assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
     assert out.state.bank["w"].tolist() == [0.5, 11]
     assert (out.label, out.closes, method.stage(out.state)) == ("k-means", True, "done")
-    assert method.place(out.state, fed, fed.clients, Seed(0)).row == out.assignment
+    assert method.place(out.state, fed, fed.clients, Seed(0))[1].row == out.assignment
 
 
 def test_a_newcomer_trains_alone_and_joins_the_nearest_centroid_except_in_evaluation(tiny, cohort, step):
     fed = tiny(a=[0], b=[2], c=[20], d=[24], y=[5], z=[30])
     method = kmeans(local=step(0.5), clusters=2, init_steps=1)
     state = clustered(method, fed, cohort, clients="abcd").state
-    assert method.place(state, fed, "ayz", Seed(0)).row == {"a": 0, "y": 0, "z": 1}  # w = 2.5 and 15
-    assert method.place(state, fed.evaluating(), "ayz", Seed(0)).row == {"a": 0}
-    assert method.place(method.start(fed.task, Seed(0)), fed, "az", Seed(0)).row == {"a": 0, "z": 0}
+    assert method.place(state, fed, "ayz", Seed(0))[1].row == {"a": 0, "y": 0, "z": 1}  # w = 2.5 and 15
+    assert method.place(state, fed.evaluating(), "ayz", Seed(0))[1].row == {"a": 0}
+    assert method.place(method.start(fed.task, Seed(0)), fed, "az", Seed(0))[1].row == {"a": 0, "z": 0}
 
 
 def test_one_cluster_per_client_gives_the_local_models_to_the_bit(blobs, run_rounds):

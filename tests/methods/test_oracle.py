@@ -77,7 +77,7 @@ def test_all_clusters_start_from_one_model(quadratic, step):
 
 def test_clients_are_served_the_model_of_their_true_cluster(tiny, bank, step):
     fed = tiny(a=[0], b=[10], c=[12])
-    placement = Oracle(step(1.0), truth={"a": 0, "b": 1, "c": 1}).place(bank(1, 8), fed, ["a", "c"], Seed(0))
+    placement = Oracle(step(1.0), truth={"a": 0, "b": 1, "c": 1}).place(bank(1, 8), fed, ["a", "c"], Seed(0))[1]
     assert placement.row == {"a": 0, "c": 1}
     assert fed.traffic.total() == 0
 

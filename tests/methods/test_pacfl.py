@@ -158,7 +158,7 @@ def test_a_newcomer_joins_the_cluster_of_the_smallest_mean_angle(run_rounds, coh
     # Initial clients at 0°, 10° and 60°; 32° is at 32 and 22 from the first two, mean 27, and at 28 from the third.
     fed, method = lines(a=[0], b=[10], c=[60], x=[32], y=[45]), PACFL(LOCAL, threshold=20.0)
     state, _ = run_rounds(method, fed, 0, among="abc")
-    assert method.place(state, fed, "abcxy", Seed(0)).row == {"a": 0, "b": 0, "c": 1, "x": 0, "y": 1}
+    assert method.place(state, fed, "abcxy", Seed(0))[1].row == {"a": 0, "b": 0, "c": 1, "x": 0, "y": 1}
     out = method.round(state, fed, cohort(fed, clients="cx"), Seed(0))
     assert out.assignment == {"c": 1, "x": 0}
     assert dict(out.state.assignment) == {"a": 0, "b": 0, "c": 1, "x": 0}
@@ -169,7 +169,7 @@ def test_a_newcomer_joins_the_cluster_of_the_smallest_mean_angle(run_rounds, coh
 def test_placing_a_newcomer_needs_no_training(run_rounds):
     fed, method = lines(a=[0], b=[90], x=[1]), PACFL(LOCAL, threshold=5.0)
     state, _ = run_rounds(method, fed, 0, among="ab")
-    assert method.place(state, fed.evaluating(), "abx", Seed(0)).row == {"a": 0, "b": 1, "x": 0}
+    assert method.place(state, fed.evaluating(), "abx", Seed(0))[1].row == {"a": 0, "b": 1, "x": 0}
 
 
 def test_a_client_that_did_not_reply_joins_later_and_does_not_train_before(losing, joins_later):
@@ -182,8 +182,8 @@ def test_a_client_that_did_not_reply_joins_later_and_does_not_train_before(losin
 def test_a_finetuned_model_is_the_clusters_model_after_further_local_training(groups, run_rounds, accuracy):
     fed, truth = groups()
     state, _ = run_rounds(PACFL(LOCAL), fed, 2, size=6)
-    assert PACFL(LOCAL).place(state, fed, truth, Seed(0)).adapt is None
-    placement = PACFL(LOCAL, finetuned=True).place(state, fed, truth, Seed(0))
+    assert PACFL(LOCAL).place(state, fed, truth, Seed(0))[1].adapt is None
+    placement = PACFL(LOCAL, finetuned=True).place(state, fed, truth, Seed(0))[1]
     assert placement.adapt.sent["start"].row == placement.row
     assert placement.adapt.sent["local"] == LOCAL
     assert accuracy(PACFL(LOCAL, finetuned=True), state, fed) > accuracy(PACFL(LOCAL), state, fed)

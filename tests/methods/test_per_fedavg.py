@@ -269,7 +269,7 @@ def test_running_statistics_come_from_the_batch_at_w_tilde(cohort):
 def test_all_clients_are_served_the_adapted_model(backend, options, expected, tiny):
     fed = tiny(backend=backend, a=[0, 0], newcomer=[0, 0])
     method = PerFedAvg(LocalSGD(epochs=7, batch_size=1, learning_rate=0.5), **options)
-    placement = method.place(w(8), fed, fed.clients, Seed(0))
+    placement = method.place(w(8), fed, fed.clients, Seed(0))[1]
     assert placement.row == {"a": 0, "newcomer": 0}
     served = fed.evaluating().ask(fed.clients, placement.adapt.work, Seed(0), **placement.adapt.sent)
     assert len(served) == 0  # an evaluation never trains; the adaptation comes before it

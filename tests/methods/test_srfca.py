@@ -141,8 +141,8 @@ def test_a_client_without_a_cluster_joins_one_in_recluster(tiny, cohort, srfca):
     assert [set(out.assignment) for out in rounds] == [set("abcd"), set("abcd"), set("abcde")]
     assert state.assignment == {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1}
     trained = rounds[1].state
-    assert set(method.place(trained, fed.evaluating(), fed.clients, Seed(0)).row) == set("abcd")
-    assert method.place(trained, fed, fed.clients, Seed(0)).row["e"] == 1  # outside of evaluation it may train
+    assert set(method.place(trained, fed.evaluating(), fed.clients, Seed(0))[1].row) == set("abcd")
+    assert method.place(trained, fed, fed.clients, Seed(0))[1].row["e"] == 1  # outside of evaluation it may train
 
 
 # Training ------------------------------------------------------------------------------------------------------------
@@ -430,14 +430,14 @@ def test_a_robust_rule_warns_about_the_means_that_do_not_use_it(caplog):
 def test_after_one_shot_clients_are_served_their_own_models_then_those_of_clusters(four, srfca):
     fed, method = four(), srfca(distance="l2")
     start = from_zero(method, fed)
-    assert method.place(start, fed, "ab", Seed(0)).row == {"a": 0, "b": 0}
+    assert method.place(start, fed, "ab", Seed(0))[1].row == {"a": 0, "b": 0}
     state, _ = finish(method, fed, start, until="one shot", among="abc")
-    served = method.place(state, fed.evaluating(), fed.clients, Seed(0))
+    served = method.place(state, fed.evaluating(), fed.clients, Seed(0))[1]
     assert {c: float(served.bank["w"][row]) for c, row in served.row.items()} == {"a": 0, "b": 1, "c": 10}
-    newcomer = method.place(state, fed, "d", Seed(0))
+    newcomer = method.place(state, fed, "d", Seed(0))[1]
     assert newcomer.bank["w"][newcomer.row["d"]] == 11
     state, _ = finish(method, fed, state, among="abc")
-    assert method.place(state, fed.evaluating(), fed.clients, Seed(0)).row == {"a": 0, "b": 0, "c": 0}
+    assert method.place(state, fed.evaluating(), fed.clients, Seed(0))[1].row == {"a": 0, "b": 0, "c": 0}
 
 
 @pytest.mark.parametrize("distance", ["l2", "cross"])
@@ -446,10 +446,10 @@ def test_a_newcomer_trains_alone_and_joins_the_nearest_cluster(distance, tiny, s
     method = srfca(distance=distance, threshold={"l2": 5.0, "cross": 80.0}[distance])
     state, _ = finish(method, fed, from_zero(method, fed), among="abcd")
     before = fed.traffic.total()
-    placement = method.place(state, fed, fed.clients, Seed(0))
+    placement = method.place(state, fed, fed.clients, Seed(0))[1]
     assert placement.row == {"a": 0, "b": 0, "c": 1, "d": 1, "y": 0, "z": 1}
     assert fed.traffic.total() > before
-    assert set(method.place(state, fed.evaluating(), fed.clients, Seed(0)).row) == set("abcd")
+    assert set(method.place(state, fed.evaluating(), fed.clients, Seed(0))[1].row) == set("abcd")
 
 
 # Identities ----------------------------------------------------------------------------------------------------------

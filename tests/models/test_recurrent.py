@@ -157,7 +157,7 @@ def test_a_cycle_of_characters_is_learned():
     fed = vectorized(data, task)
     local = LocalSGD(epochs=60, batch_size=10, learning_rate=0.8)
     trained = fed.ask(data.clients, fit, Seed(0), start=task.init(Seed(0)), local=local)["params"]
-    got = fed.ask(data.clients, score, Seed(0), part="test", params=tree.row(trained, 0))
+    got = fed.scoring().ask(data.clients, score, Seed(0), part="test", params=tree.row(trained, 0))
     assert got["correct"].tolist() == [6]  # a tenth of 60
 
 

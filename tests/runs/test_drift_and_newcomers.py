@@ -133,7 +133,85 @@ def test_newcomers_are_not_evaluated_before_they_join():
     assert len(session.evaluate().clients) == 7
     for _ in range(3):
         session.step()
+    assert len(session.evaluate().clients) == 7  # after round 2; the newcomers are placed when round 3 begins
+    session.step()
     assert len(session.evaluate().clients) == 10
+
+
+PLACED_BY_WORK = {
+    "fedgroup": {"clusters": 2},
+    "flexcfl": {"clusters": 2},
+    "flhc": {"warm_rounds": 1},
+    "pacfl": {},
+    "flag": {"update_epochs": 1, "trial_rounds": 1, "trial_epochs": 1, "validation_clients": 2},
+    "srfca": {"init_steps": 5, "refine_rounds": 3},
+    "fedsoft": {"clusters": 2},
+}
+
+
+@pytest.mark.parametrize("method", PLACED_BY_WORK)
+def test_a_newcomer_is_placed_once_and_the_placement_is_kept(method):
+    options = {"name": method, **PLACED_BY_WORK[method]}
+    session = build(Spec.of(spec(method=options, run={"newcomers": 0.2, "newcomers_join": [2]}))).session
+    steps = session.steps(6)
+    joined = next(step for step in steps if step.newcomers is not None).newcomers
+    assert joined.scores.coverage == 1.0
+    assert sum(joined.bytes.values()) > 0
+    before = session.traffic.total()
+    again = session.place(joined.scores.requested)
+    assert session.traffic.total() == before
+    assert set(again.row) == set(joined.scores.requested)
+
+
+def test_ifca_keeps_the_choice_of_a_newcomer_for_its_assignment():
+    run = {"newcomers": 0.2, "newcomers_join": [2], "score_with": "assigned"}
+    session = build(Spec.of(spec(method={"name": "ifca", "clusters": 2}, run=run))).session
+    newcomers = next(step.newcomers for step in session.steps(6) if step.newcomers is not None)
+    held = dict(session.state.assignment)
+    assert set(newcomers.scores.requested) <= set(held)
+
+
+DRIFT = {"name": "swap_all", "probability": 1.0, "rounds": [2, 4]}
+
+
+def test_specs_with_a_shift_are_scored_with_the_assignment_that_the_method_holds():
+    assert build(Spec.of(spec(shift=DRIFT))).spec.run.score_with == "assigned"
+    assert build(Spec.of(spec())).spec.run.score_with == "current"
+    assert build(Spec.of(spec(shift=DRIFT, run={"score_with": "current"}))).spec.run.score_with == "current"
+
+
+def test_scoring_with_the_assignment_needs_no_exchange_but_sends_the_model_to_score():
+    ifca = {"name": "ifca", "clusters": 2}
+    session = build(Spec.of(spec(method=ifca, shift=DRIFT, run={"clients_per_round": 10}))).session
+    session.step()
+    held = dict(session.state.assignment)
+    scores = session.evaluate()
+    assert scores.score_with == "assigned"
+    assert dict(zip(scores.clients, scores.rows.tolist(), strict=True)) == held
+    # One model of 51 parameters of four bytes for each of ten clients, and no choice between two.
+    assert session.traffic.total("down", "evaluate") == 10 * 51 * 4
+
+
+def test_the_record_has_both_scores_where_the_assignments_differ():
+    ifca = {"name": "ifca", "clusters": 2}
+    record = coterie.run(spec(method=ifca, shift=DRIFT, run={"score_with": "current"}))
+    others = [row["other_assignment"] for row in record.rounds if "other_assignment" in row]
+    assert others
+    assert {other["score_with"] for other in others} == {"assigned"}
+    # A client that was never sampled has chosen no cluster: it counts with the fallback model.
+    assert record.rounds[0]["other_assignment"]["coverage"] == 0.4
+    assert record.rounds[0]["coverage"] == 1.0
+    drifting = coterie.run(spec(method=ifca, shift=DRIFT))
+    assert drifting.summary["score_with"] == "assigned"
+    assert not any("other_assignment" in row for row in drifting.rounds[:-1])
+    last = drifting.rounds[-1].get("other_assignment") or {"accuracy": drifting.rounds[-1]["accuracy"]}
+    # The same models and the same choices, whatever the rule of the run.
+    assert last["accuracy"] == record.rounds[-1]["accuracy"]
+
+
+def test_methods_that_do_not_choose_again_have_one_score():
+    record = coterie.run(spec(method={"name": "fedgroup", "clusters": 2}))
+    assert not any("other_assignment" in row for row in record.rounds)
 
 
 @pytest.mark.parametrize(

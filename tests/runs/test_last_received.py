@@ -27,23 +27,25 @@ def session_of(**sections):
     return build(Spec.of({**TINY, **sections})).session
 
 
-def numbers(placement):
-    return {client: float(placement.bank["w"][row]) for client, row in placement.row.items()}
+def numbers(received, placement):
+    bank, rows = received.instead_of(placement, "abc")
+    return {client: float(bank["w"][row]) for client, row in rows.items()}
 
 
 def test_each_client_has_the_model_it_last_received_or_the_initial_one():
     received = LastReceived({"w": np.float32(5)})
-    placement = Placement({"w": np.array([7, 8, 9], np.float32)}, {"a": 0, "b": 1, "c": 2})
-    assert numbers(received.instead_of(placement)) == {"a": 5, "b": 5, "c": 5}
+    # c has no model of its own; it is evaluated with the one that it last received all the same.
+    placement = Placement({"w": np.array([7, 8], np.float32)}, {"a": 0, "b": 1}, fallback={"w": np.float32(0)})
+    assert numbers(received, placement) == {"a": 5, "b": 5, "c": 5}
     received.update({"w": np.array([1, 2], np.float32)}, {"a": 1, "b": 0})
     received.update({"w": np.array([3, 4], np.float32)}, {"b": 1})
-    assert numbers(received.instead_of(placement)) == {"a": 2, "b": 4, "c": 5}
+    assert numbers(received, placement) == {"a": 2, "b": 4, "c": 5}
     # The second bank is dropped once a and b have received other models.
     received.update({"w": np.array([6, 6], np.float32)}, {"a": 0, "b": 1})
     assert set(received.save()["banks"]) == {"0", "3"}
     again = LastReceived({"w": np.float32(0)})
     again.load(codec.decode(codec.encode(received.save())))
-    assert numbers(again.instead_of(placement)) == {"a": 6, "b": 6, "c": 5}
+    assert numbers(again, placement) == {"a": 6, "b": 6, "c": 5}
 
 
 def test_clients_are_evaluated_with_the_models_before_the_round():
@@ -56,7 +58,7 @@ def test_clients_are_evaluated_with_the_models_before_the_round():
         step = session.step()
         trained |= {client: (before, group) for client, group in step.round.assignment.items()}
     scores = session.evaluate()
-    fed, first = session._fed.evaluating(), session.state.w0
+    fed, first = session._fed.scoring(), session.state.w0
     bank = tree.stack([tree.row(*trained[c]) if c in trained else first for c in scores.clients])
     assert 4 < len(trained) < 10
     row = {client: place for place, client in enumerate(scores.clients)}

@@ -10,7 +10,8 @@ import pytest
 import coterie
 from coterie import RunRecord, tree
 from coterie.codec import state as plain
-from coterie.methods.protocol import Placement, Round
+from coterie.methods.fedavg import one_model
+from coterie.methods.protocol import Round
 from coterie.seeds import Seed
 from coterie.testing import tiny_data, tiny_task
 
@@ -46,7 +47,7 @@ class Phased:
     def place(self, now, fed, clients, seed):
         model = fed.task.init(Seed(0))
         scaled = tree.map(lambda leaf: (leaf * np.float32(len(now.seen))).astype(leaf.dtype), model)
-        return Placement(tree.stack([scaled]), dict.fromkeys(clients, 0))
+        return now, one_model(scaled, clients)
 
 
 RUN = {"rounds": 10, "clients_per_round": 3, "evaluate_every": 2}
@@ -97,11 +98,13 @@ def test_later_preparation_includes_newcomers_that_have_joined():
 
 def test_newcomers_of_rounds_that_are_never_run_join_when_the_method_is_done():
     # Of three newcomers, two join in round 2. The method is done after it, so the third, of round 7, joins in the last
-    # step. The evaluation after round 1 includes those of round 2.
+    # step. The evaluation after round 1 does not include those of round 2.
     run = {**RUN, "newcomers": 0.3, "newcomers_join": (2, 7)}
     done = coterie.run({"run": run}, method=Phased(), task=tiny_task(), data=tiny_data())
-    assert [row.get("newcomers", {}).get("clients", 0) for row in done.rounds] == [0, 0, 0, 0, 2, 1]
-    assert [sum(row["clusters"]["sizes"]) for row in done.rounds if "clusters" in row] == [7, 9, 9, 9, 10]
+    assert [row.get("newcomers", {}).get("clients", 0) for row in done.rounds] == [0, 0, 0, 0, 2, 0]
+    assert done.rounds[-1]["last_newcomers"]["clients"] == 1
+    assert [each["clients"] for each in done.summary["newcomers"]] == [2, 1]
+    assert [sum(row["clusters"]["sizes"]) for row in done.rounds if "clusters" in row] == [7, 7, 7, 9, 10]
 
 
 def test_methods_without_phases_have_none():

@@ -15,7 +15,7 @@ from coterie.codec import state as plain
 from coterie.data.federated import Index
 from coterie.errors import Diverged, TooFewReplies
 from coterie.federation import Adapt, Mean, PerClient, Sequential, Server
-from coterie.methods.fedavg import FedAvg
+from coterie.methods.fedavg import FedAvg, one_model
 from coterie.methods.ifca import IFCA
 from coterie.methods.protocol import Placement, Round
 from coterie.runs.sampling import Sampler
@@ -127,6 +127,7 @@ NOTICE = Work(
     body=_notice,
     memory="tests.labels",
     blank=lambda task: {"counts": np.full(task.classes, -1.0, np.float32)},
+    trains=False,
 )
 
 
@@ -151,7 +152,7 @@ class Watcher:
         return Round(tuple(sorted(found)))
 
     def place(self, now, fed, clients, seed):
-        return Placement(tree.stack([fed.task.init(Seed(0))]), dict.fromkeys(clients, 0))
+        return now, one_model(fed.task.init(Seed(0)), clients)
 
 
 def test_a_change_reported_in_a_skipped_round_is_reported_again():
@@ -316,9 +317,13 @@ class Serves:
         row = {client: 0 for client in clients if int(client) < self.some}
         if self.trains:
             got = fed.ask(clients, fit, seed, start=now, local=LOCAL)
-            return Placement(got["params"], {client: place for place, client in enumerate(got.clients)})
+            trained = {client: place for place, client in enumerate(got.clients)}
+            return now, Placement(got["params"], trained, fallback=now)
         adapt = Adapt(fit, {"start": now, "local": LOCAL}) if self.adapts else None
-        return Placement(tree.stack([now]), row, adapt)
+        return now, Placement(tree.stack([now]), row, adapt, fallback=self.fallback(now))
+
+    def fallback(self, now):
+        return tree.map(np.zeros_like, now)
 
 
 def test_clients_are_evaluated_on_their_test_examples_with_the_served_model():
@@ -337,13 +342,25 @@ def test_clients_are_evaluated_on_their_test_examples_with_the_served_model():
         np.testing.assert_allclose(scores.loss[place], losses.sum(), rtol=1e-5)
 
 
-def test_clients_without_a_model_lower_the_coverage():
-    session, _ = session_of(Serves(some=4))
+@pytest.mark.parametrize("adapts", [False, True])
+def test_clients_without_a_model_of_their_own_are_evaluated_with_the_fallback_model(adapts):
+    session, _ = session_of(Serves(some=4, adapts=adapts))
     scores = session.evaluate()
-    assert scores.clients == ("0", "1", "2", "3")
+    assert scores.clients == tiny_data().clients
     assert scores.coverage == 0.4
+    assert scores.rows.tolist() == [0] * 4 + [-1] * 6
+    for place in range(4, 10):
+        _, y = tiny_data().examples(scores.clients[place], "test")
+        # The fallback model is zero: all logits are equal, the first class is predicted, the loss is log(3) each.
+        assert scores.total[place] == len(y)
+        assert scores.correct[place] == (y == 0).sum()
+        np.testing.assert_allclose(scores.loss[place], len(y) * np.log(3), rtol=1e-6)
+
+
+def test_clients_without_a_model_of_their_own_lower_the_coverage():
+    session, _ = session_of(Serves(some=4))
     assert session.evaluate(("3", "4")).coverage == 0.5
-    assert session.evaluate(("3", "4")).clients == ("3",)
+    assert session.evaluate(("3", "4")).clients == ("3", "4")
     assert session.evaluate(("8", "9")).coverage == 0.0
     assert session.evaluate(()).coverage == 0.0
 
@@ -352,7 +369,7 @@ def test_evaluation_never_trains_but_placing_newcomers_may():
     session, _ = session_of(Serves(trains=True))
     scores = session.evaluate()
     assert scores.coverage == 0.0
-    assert len(scores.correct) == 0
+    assert scores.rows.tolist() == [-1] * 10
     assert session.traffic.total() == 0
     assert set(session.place(("8", "9")).row) == {"8", "9"}
     assert session.traffic.total("up", "train") == 2 * 204
@@ -363,7 +380,7 @@ def test_the_run_continues_if_the_placement_of_a_newcomer_is_lost():
     assert session.step().newcomers is None
     transport.lost = ("fit",)
     newcomers = session.step().newcomers
-    assert newcomers.scores.clients == ()
+    assert newcomers.scores.clients == ("8",)
     assert newcomers.scores.coverage == 0.0
     assert newcomers.bytes["down"] > 0
     transport.lost = ()
@@ -426,7 +443,7 @@ def test_a_placement_with_a_row_outside_the_bank_is_an_error():
     @dataclass(frozen=True)
     class Strange(Serves):
         def place(self, now, fed, clients, seed):
-            return Placement(tree.stack([now]), dict.fromkeys(clients, 1))
+            return now, Placement(tree.stack([now]), dict.fromkeys(clients, 1), fallback=now)
 
     session, _ = session_of(Strange())
     with pytest.raises(Exception, match="has rows 0 to 0, got rows 1 to 1"):

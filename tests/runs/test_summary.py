@@ -7,7 +7,7 @@ import pytest
 import coterie
 from coterie import data
 from coterie.metrics import adjusted_rand
-from coterie.runs.summary import cluster_agreement, final
+from coterie.runs.summary import cluster_agreement, final, trained_curve
 
 
 def line(t, accuracy=None, coverage=1.0, stage="train", down=0, **more):
@@ -39,23 +39,55 @@ def test_clients_whose_replies_are_lost_count_as_misclustered():
     assert summary["truth"]["clusters"] == 4
 
 
-def test_the_best_round_is_one_with_full_coverage():
-    rows = [line(0, 0.9, 0.5), line(1, 0.6), line(2, 0.7), line(3, 0.8, 0.99)]
-    assert final(rows, 0.0)["accuracy"]["weighted_best"] == 0.7
-    assert final([line(0, 0.9, 0.5), line(1, 0.6, 0.5)], 0.0)["accuracy"]["weighted_best"] == 0.9
+def test_the_best_round_and_the_last_ten_show_their_coverage():
+    # All rounds cover all clients: those without a model of their own count with the fallback model.
+    rows = [line(0, 0.9, 0.5), line(1, 0.6), line(2, 0.7), line(3, 0.8, 0.9)]
+    shown = final(rows, 0.0)["accuracy"]
+    assert (shown["weighted_best"], shown["weighted_best_coverage"]) == (0.9, 0.5)
+    assert shown["weighted_last_ten"] == pytest.approx((0.9 + 0.6 + 0.7 + 0.8) / 4)
+    assert shown["last_ten_coverage"] == pytest.approx((0.5 + 1 + 1 + 0.9) / 4)
 
 
-def test_bytes_to_a_target_include_preparation():
+def test_the_last_ten_are_rounds_and_not_evaluations():
+    # Evaluated in every fourth of 20 rounds: of the last ten rounds, 10 to 19, only 11, 15 and 19 have a score.
+    rows = [line(t, t / 100 if t % 4 == 3 else None) for t in range(20)]
+    shown = final(rows, 0.0)["accuracy"]
+    assert shown["weighted_last_ten"] == pytest.approx((0.11 + 0.15 + 0.19) / 3)
+    assert shown["mean_last_ten"] == pytest.approx((0.11 + 0.15 + 0.19) / 3)
+
+
+def test_an_evaluation_after_a_round_and_before_the_next_counts_for_that_round():
+    # As after MERGE of SR-FCA: what clients are served when round 1 begins.
+    rows = [
+        line(-1, 0.1, stage="prepare"),
+        line(0, 0.2),
+        line(-1, 0.4, stage="prepare"),
+        line(1, 0.3),
+        line(-1, 0.6, stage="prepare"),
+    ]
+    shown = final(rows, 0.0)["accuracy"]
+    assert shown["weighted"] == shown["weighted_best"] == 0.6
+    assert shown["weighted_last_ten"] == pytest.approx((0.4 + 0.6) / 2)
+    assert trained_curve(rows) == [0.4, 0.6]
+
+
+def test_a_method_without_rounds_is_described_by_its_last_evaluation():
+    rows = [line(-1, 0.1, stage="prepare"), line(-1, 0.5, stage="prepare")]
+    assert final(rows, 0.0)["accuracy"]["weighted_best"] == 0.5
+    assert final(rows, 0.0)["accuracy"]["weighted_last_ten"] == 0.5
+
+
+def test_bytes_to_a_target_include_preparation_and_newcomers():
     rows = [
         line(-1, stage="prepare", down=100),
         line(0, 0.2, down=10),
-        line(-1, 0.9, stage="prepare", down=200),  # preparation between rounds
-        line(1, down=10),
-        line(2, 0.5, down=10),
+        line(-1, 0.3, stage="prepare", down=200),  # preparation between rounds
+        line(1, down=10, newcomers={"bytes": {"down": 5, "up": 2}}),
+        line(2, 0.5, down=10, last_newcomers={"bytes": {"down": 3, "up": 1}}),
         line(3, 0.9, down=10),
     ]
-    # 100 + 10 + 200 + 10 + 10 down until the end of round 2, and 1 up in 5 lines; evaluation is not counted.
-    assert final(rows, 0.5)["target"] == {"accuracy": 0.5, "rounds": 3, "bytes": 335}
+    # 100 + 10 + 200 + 10 + 10 down until the end of round 2, 1 up in 5 lines, and 7 + 4 for newcomers; no evaluation.
+    assert final(rows, 0.5)["target"] == {"accuracy": 0.5, "rounds": 3, "bytes": 346}
     assert final(rows, 0.95)["target"] == {"accuracy": 0.95, "rounds": None, "bytes": None}
 
 

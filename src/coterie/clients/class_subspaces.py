@@ -130,7 +130,7 @@ _TAKES: dict[str, Schema] = {"how": Settings(Subspaces)}
 _BASES: dict[str, Schema] = {"bases": Ragged("float32", ("rows", "inputs"), max_items="classes", purpose="subspaces")}
 
 #: The directions of each class, without class sizes.
-class_subspaces = Work("class_subspaces", takes=_TAKES, gives=_BASES, plain=_bases)
+class_subspaces = Work("class_subspaces", takes=_TAKES, gives=_BASES, plain=_bases, trains=False)
 
 #: The directions and the sizes of the classes.
 counted_subspaces = Work(
@@ -138,4 +138,5 @@ counted_subspaces = Work(
     takes=_TAKES,
     gives={**_BASES, "counts": Values("int32", ("classes",), purpose="labels")},
     plain=_counted,
+    trains=False,
 )

@@ -64,6 +64,7 @@ fit_closest = Work(
     lengths=lengths,
     each=_losses,
     body=_fit_closest,
+    trains=True,
 )
 
 #: Choose a model and compute its full gradient.
@@ -75,10 +76,11 @@ gradient_closest = Work(
     lengths=whole_pass_lengths,
     each=_losses,
     body=_gradient_closest,
+    trains=False,
 )
 
 #: Choose a model.
-closest = Work("closest", takes=_CENTERS, gives=_CHOICE, each=_losses, body=_closest)
+closest = Work("closest", takes=_CENTERS, gives=_CHOICE, each=_losses, body=_closest, trains=False)
 
 
 def split_layers(bank: Bank, body: Collection[str]) -> tuple[Params, Bank]:

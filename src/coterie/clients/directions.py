@@ -64,6 +64,7 @@ update = Work(
     plan=plan,
     lengths=lengths,
     body=_update,
+    trains=True,
 )
 
 #: Train from w_0 and choose the direction closest to the update; a zero direction is never chosen.
@@ -75,7 +76,10 @@ choose_group = Work(
     plan=plan,
     lengths=lengths,
     body=_choose,
+    trains=True,
 )
 
 #: Send the directions, which the client stores for later requests.
-keep = Work("fedgroup.keep", takes={"directions": _DIRECTIONS}, gives={"kept": Values("int32")}, body=_keep)
+keep = Work(
+    "fedgroup.keep", takes={"directions": _DIRECTIONS}, gives={"kept": Values("int32")}, body=_keep, trains=False
+)

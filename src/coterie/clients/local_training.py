@@ -341,4 +341,5 @@ fit = Work(
     plan=plan,
     lengths=lengths,
     body=_fit,
+    trains=True,
 )

@@ -30,6 +30,7 @@ score = Work(
     gives={"correct": Values("float32"), "loss": Values("float32")},
     purpose="evaluate",
     each=_score,
+    trains=False,
 )
 
 
@@ -72,6 +73,7 @@ losses_of = Work(
     gives={"losses": Values("float32", ("k",))},
     each=losses_per_example,
     body=_losses,
+    trains=False,
 )
 
 
@@ -86,7 +88,12 @@ def _count(task: Task, x: TracedArray, y: TracedArray) -> dict[str, TracedArray]
 
 #: Number of the client's examples of each class.
 label_counts = Work(
-    "label_counts", takes={}, gives={"counts": Values("float32", ("classes",))}, purpose="labels", each=_count
+    "label_counts",
+    takes={},
+    gives={"counts": Values("float32", ("classes",))},
+    purpose="labels",
+    each=_count,
+    trains=False,
 )
 
 
@@ -136,6 +143,7 @@ gradient = Work(
     plan=whole_pass,
     lengths=whole_pass_lengths,
     body=_gradient,
+    trains=False,
 )
 
 
@@ -159,4 +167,5 @@ label_errors = Work(
     gives={"squares": Values("float32", ("k",))},
     purpose="errors",
     each=_squares,
+    trains=False,
 )

@@ -19,7 +19,13 @@ With `each` alone, the sums over examples are the reply. For example, the number
     def _correct(task, x, y, *, params):
         return {"correct": task.hits(task.outputs(params, x), y)}  # (rows,)
 
-    correct = Work("mylab.correct", takes={"params": Model()}, gives={"correct": Values("float32")}, each=_correct)
+    correct = Work(
+        "mylab.correct",
+        takes={"params": Model()},
+        gives={"correct": Values("float32")},
+        each=_correct,
+        trains=False,
+    )
 
     replies = fed.ask(cohort, correct, seed, params=params)
     replies["correct"]  # (replies,), one sum per client
@@ -40,6 +46,7 @@ With `plan` and `body`: local training that also returns the distance from the i
         plan=plan,
         lengths=lengths,
         body=_fit,
+        trains=True,
     )
 """
 
@@ -154,6 +161,7 @@ class Work:
             `memory`, which stays with the client.
         recalls: Whether the work only reads the memory; then its reply contains no `memory`.
         blank: task → initial memory of a client; required with `memory`.
+        trains: Whether the client trains a model. Evaluation never trains: there such a work gets no reply.
     """
 
     name: str
@@ -169,6 +177,7 @@ class Work:
     memory: str | None = None
     recalls: bool = False
     blank: Callable[[Task], Params] | None = None
+    trains: bool = field(kw_only=True)
 
     def __post_init__(self) -> None:
         """Check that the functions fit together, and register the work."""

@@ -33,12 +33,14 @@ class Preparation:
         task: The task of the clients.
         template: A model of that task.
         evaluating: Whether the requests are only for evaluation.
+        scoring: Whether they may use test examples.
     """
 
     state: ServerState
     task: Task
     template: Params
     evaluating: bool = False
+    scoring: bool = False
 
     def request(
         self,
@@ -54,6 +56,11 @@ class Preparation:
         """Create a request, with all sent values checked against what the work takes."""
         if part not in PARTS:
             raise SpecError(unknown("part", part, PARTS))
+        if part == "test" and not self.scoring:
+            raise SpecError(
+                f"Work {work.name!r} was asked for test examples, which only the run's evaluation may use; ask for "
+                "part='held' to choose settings or clusters"
+            )
         cohort = cohort if isinstance(cohort, Cohort) else Cohort(-1, tuple(cohort), seed, ())
         self.state.asks += 1
         request = Request(

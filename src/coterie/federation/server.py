@@ -46,6 +46,8 @@ class Server:
         min_replies: int = 1,
         state: ServerState | None = None,
         evaluating: bool = False,
+        scoring: bool = False,
+        exchange: bool = True,
         aggregation: Aggregation = PLAIN,
     ) -> None:
         """Create a server.
@@ -54,13 +56,18 @@ class Server:
             transport: Reaches the clients.
             min_replies: Minimum number of valid replies to a request; with fewer, TooFewReplies is raised.
             state: What the server knows about its clients; None: nothing.
-            evaluating: Whether this server only evaluates: traffic counts as evaluation, and clients store nothing.
+            evaluating: Whether this server only evaluates: traffic counts as evaluation, clients store nothing, and
+                works that train get no reply.
+            scoring: Whether this server may ask for test examples.
+            exchange: Whether clients are reached at all; otherwise no request gets a reply.
             aggregation: How models are averaged.
         """
         self._transport = transport
         self._min_replies = min_replies
         self._state = state or ServerState()
         self._evaluating = evaluating
+        self._scoring = scoring
+        self._exchanges = exchange
         self._aggregation = aggregation
         self._template: Params = transport.task.init(Seed(0))
 
@@ -85,6 +92,11 @@ class Server:
         return self._aggregation.rule != "mean"
 
     @property
+    def asks(self) -> int:
+        """Number of requests so far."""
+        return self._state.asks
+
+    @property
     def seconds(self) -> float:
         """Time spent waiting for clients so far."""
         return self._state.seconds
@@ -98,9 +110,17 @@ class Server:
         """Return a server with the same clients and state and another task."""
         return self._with(transport=self._transport.on(task))
 
-    def evaluating(self) -> Server:
-        """Return a server for evaluation only: traffic counts as evaluation, and clients store nothing."""
-        return self._with(min_replies=0, state=self._state.for_evaluation(), evaluating=True)
+    def evaluating(self, *, exchange: bool = True) -> Server:
+        """Return a server with which a method places clients for an evaluation. It never trains.
+
+        Args:
+            exchange: Whether clients are reached at all; otherwise no request gets a reply.
+        """
+        return self._with(min_replies=0, state=self._state.for_evaluation(), evaluating=True, exchange=exchange)
+
+    def scoring(self) -> Server:
+        """Return a server for the run's evaluation: it never trains, and it may ask for test examples."""
+        return self._with(min_replies=0, state=self._state.for_evaluation(), evaluating=True, scoring=True)
 
     def placing(self) -> Server:
         """Return a server without a minimum of replies: clients whose reply is lost are placed later."""
@@ -113,12 +133,16 @@ class Server:
         min_replies: int | None = None,
         state: ServerState | None = None,
         evaluating: bool | None = None,
+        scoring: bool | None = None,
+        exchange: bool | None = None,
     ) -> Server:
         return Server(
             transport or self._transport,
             min_replies=self._min_replies if min_replies is None else min_replies,
             state=state or self._state,
             evaluating=self._evaluating if evaluating is None else evaluating,
+            scoring=self._scoring if scoring is None else scoring,
+            exchange=self._exchanges if exchange is None else exchange,
             aggregation=self._aggregation,
         )
 
@@ -149,11 +173,11 @@ class Server:
         **sent: object,
     ) -> Replies:
         """Ask each client of a cohort to run a `Work`, and collect the valid replies; see `Federation.ask`."""
-        prepare = Preparation(self._state, self.task, self._template, self._evaluating)
+        prepare = Preparation(self._state, self.task, self._template, self._evaluating, self._scoring)
         request = prepare.request(cohort, work, seed, sent, part=part, deadline=deadline, after=after)
         collector = ReplyCollector(request, self.task, self._template, reduce, self._aggregation)
         # Evaluation never trains: clients that would have to train give no reply.
-        if request.clients and not (self._evaluating and work.plan is not None):
+        if request.clients and self._exchanges and not (self._evaluating and work.trains):
             self._exchange(request, collector)
         return self._accept(request, collector, self._min_replies if min_replies is None else min_replies)
 
@@ -192,10 +216,10 @@ class Server:
                 f"{len(non_finite)} of {replied} replies to {work.name!r} are not finite ({first_few(non_finite)}); "
                 "lower the learning rate or check the data of these clients"
             )
-        if request.clients and len(accepted) < min(min_replies, len(request.clients)):
+        minimum = min(min_replies, len(request.clients))
+        if len(accepted) < minimum:
             raise TooFewReplies(
-                f"{len(accepted)} of {len(request.clients)} clients replied to {work.name!r}; the minimum is "
-                f"{min_replies}"
+                f"{len(accepted)} of {len(request.clients)} clients replied to {work.name!r}; the minimum is {minimum}"
             )
         self._state.accept(request, accepted)
         return collector.replies()

@@ -48,7 +48,7 @@ from coterie.clustering.split_statistics import split_statistics
 from coterie.federation.protocol import Cohort, Federation, PerClient, Replies
 from coterie.methods.cluster_training import Clients, subset
 from coterie.methods.cluster_tree import ROOT, LastUpdate, State
-from coterie.methods.fedavg import loss_of
+from coterie.methods.fedavg import global_model, loss_of
 from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task, trainable
 from coterie.seeds import Seed
@@ -110,7 +110,7 @@ class CFL:
         active = (cohort.of(cohort.available) if self.participation == "all" else cohort).active()
         min_replies = 0 if now.clusters(active) else None  # the others can train even if all of these are lost
         now = dataclasses.replace(now, nodes=now.nodes.set(self._descend(now, fed, active, seed, min_replies)))
-        row = {client: now.rows[node] for client, node in now.clusters(active).items()}
+        row = now.assignment(active)
         got = fed.ask(active.of(row), fit, seed, start=PerClient(now.bank, row), local=self.local.at(cohort.t))
         nodes = now.clusters(got.clients)
         new = self._last_updates(now, nodes, got, cohort.t)
@@ -118,17 +118,18 @@ class CFL:
         bank = self._averaged(now, fed, nodes, got)
         after = dataclasses.replace(now, bank=bank, nodes=now.nodes.set(nodes), updates=updates)
         after, evidence = self._split(now, after, self._basis(after, cohort, new), cohort.t)
-        found = {client: after.rows[node] for client, node in after.clusters(got.clients).items()}
+        found = after.assignment(got.clients)
         served = tree.take(after.bank, [found.get(client, row[client]) for client in got.clients])
         distances = dict(zip(got.clients, tree.row_distances(got["params"], served).tolist(), strict=True))
         counts = {"splits": len(after.splits) - len(now.splits)}
         return Round(after, found, loss_of(got), distances, evidence, counts)
 
-    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Serve each client its cluster's model; newcomers and clients at a split descend, training at each split."""
         asked = list(clients)
-        nodes = now.clusters(asked) | self._descend(now, fed, asked, seed)
-        return Placement(now.bank, {client: now.rows[node] for client, node in nodes.items() if node not in now.splits})
+        now = dataclasses.replace(now, nodes=now.nodes.set(self._descend(now, fed, asked, seed)))
+        fallback = global_model(now.bank, now.assignment(now.nodes))
+        return now, Placement(now.bank, now.assignment(asked), fallback=fallback)
 
     def _descend(
         self, now: State, fed: Federation, clients: Clients, seed: Seed, min_replies: int | None = None

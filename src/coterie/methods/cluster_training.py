@@ -2,7 +2,8 @@
 
     joining:   z = argmin_z mean_{i∈z} D(j, i)              newcomer j; over the initial clients i of cluster z
     training:  w_z ← Σ_i n_i LocalUpdate_i(w_z) / Σ_i n_i   over the members of cluster z in the cohort
-    serving:   each client gets its cluster's model; a newcomer gets that of the cluster it would join
+    serving:   each client gets its cluster's model; a newcomer joins a cluster first. A client without a cluster gets
+               the uniform mean of the clusters' models
 
 The initial clients are those that took part in the clustering; a newcomer is any client without a cluster. D is the
 method's own distance between clients, w_z is row z of `bank`.
@@ -21,7 +22,7 @@ from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, Mean, PerClient
-from coterie.methods.fedavg import distances_of, loss_of, move_groups
+from coterie.methods.fedavg import distances_of, global_model, loss_of, move_groups
 from coterie.methods.protocol import Placement, Round
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -165,9 +166,17 @@ def train_clusters(
 
 def place_in_clusters(
     now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed, join: Join[State]
-) -> Placement:
-    """Serve each client its cluster's model, and newcomers that of the cluster they would join; the state stays."""
+) -> tuple[State, Placement]:
+    """Serve each client its cluster's model; newcomers join a cluster first, and the state keeps it."""
     asked = list(clients)
-    row = {client: now.assignment[client] for client in asked if client in now.assignment}
-    newcomers = [client for client in asked if client not in row]
-    return Placement(now.bank, row | join(now, fed, newcomers, seed).assignment if newcomers else row)
+    newcomers = [client for client in asked if client not in now.assignment]
+    if newcomers:
+        joined = join(now, fed, newcomers, seed).assignment
+        now = dataclasses.replace(now, assignment=now.assignment.set(joined))
+    return now, placed(now, asked)
+
+
+def placed(now: Clustered, clients: Iterable[ClientId]) -> Placement:
+    """The model of each client's cluster."""
+    row = {client: now.assignment[client] for client in clients if client in now.assignment}
+    return Placement(now.bank, row, fallback=global_model(now.bank, now.assignment))

@@ -98,6 +98,10 @@ class State:
         nodes = {client: self.nodes.get(client, ROOT) for client in clients}
         return {client: node for client, node in nodes.items() if node not in self.splits}
 
+    def assignment(self, clients: Iterable[ClientId]) -> dict[ClientId, int]:
+        """Client → row of its cluster's model, for the clients that are not at a split."""
+        return {client: self.rows[node] for client, node in self.clusters(clients).items()}
+
     def with_split(self, node: int, model: Params, basis: Mapping[ClientId, LastUpdate], sides: Array, t: int) -> State:
         """The tree after this cluster is split: the first part takes over its row, the second gets a new one.
 

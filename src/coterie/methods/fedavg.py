@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 
 from coterie import tree
+from coterie.aggregation import uniform_mean
 from coterie.bounds import check
 from coterie.clients import LocalSGD, fit
 from coterie.federation.protocol import Cohort, Federation, Mean, Replies
@@ -57,9 +58,9 @@ class FedAvg:
         """The mean of the cohort's models. If no client has an example, the model is kept."""
         return average(w, fed, cohort.active(), seed, self.local.at(cohort.t), self.weights)
 
-    def place(self, w: Params, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, w: Params, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[Params, Placement]:
         """The same model for all clients."""
-        return one_model(w, clients)
+        return w, one_model(w, clients)
 
 
 def average(
@@ -74,7 +75,19 @@ def average(
 
 def one_model(w: Params, clients: Iterable[ClientId]) -> Placement:
     """The same model for all of these clients."""
-    return Placement(tree.stack([w]), dict.fromkeys(clients, 0))
+    return Placement(tree.stack([w]), dict.fromkeys(clients, 0), fallback=w)
+
+
+def global_model(bank: Bank, assignment: Mapping[ClientId, int]) -> Params:
+    """The uniform mean of the models of clusters with members: what a client without a cluster is served.
+
+    Args:
+        bank: The clusters' models.
+        assignment: Client → cluster. Empty: the first model, which is the initial model of all methods.
+    """
+    used = sorted(set(assignment.values()))
+    mean: Params = uniform_mean(tree.take(bank, used)) if used else tree.row(bank, 0)
+    return mean
 
 
 def move_groups(bank: Bank, got: Replies) -> Bank:

@@ -32,7 +32,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from coterie import tree
-from coterie.aggregation import mix_groups, uniform_mean
+from coterie.aggregation import mix_groups
 from coterie.bounds import Bound
 from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
@@ -41,7 +41,8 @@ from coterie.clustering import agglomerative, choose_n_clusters, edc_embedding, 
 from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cached, Cohort, Federation, Mean, PerClient
-from coterie.methods.fedavg import distances_of, loss_of, move_groups
+from coterie.methods.cluster_training import placed
+from coterie.methods.fedavg import distances_of, global_model, loss_of, move_groups
 from coterie.methods.fedgroup_settings import FedGroupSettings
 from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task, trainable
@@ -74,10 +75,8 @@ class State:
 
     @property
     def auxiliary(self) -> Params:
-        """The uniform mean of the models of groups with members: the papers' global model, which is never sent."""
-        used = sorted(set(self.assignment.values())) or list(range(tree.rows(self.bank)))
-        mean: Params = uniform_mean(tree.take(self.bank, used))
-        return mean
+        """The papers' global model: the uniform mean of the models of groups with members."""
+        return global_model(self.bank, self.assignment)
 
 
 @dataclass(frozen=True)
@@ -127,16 +126,16 @@ class FedGroup(FedGroupSettings):
         took_part = joined | {client: row[client] for client in got.clients}
         return Round(dataclasses.replace(state, bank=bank), took_part, loss_of(got), distances_of(got), evidence)
 
-    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """The model of each client's group. Newcomers pre-train to find the group that they would join."""
+    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
+        """The model of each client's group. Newcomers pre-train to join a group; others get the auxiliary model."""
         asked = list(clients)
-        row = {client: state.assignment[client] for client in asked if client in state.assignment}
-        new = [client for client in asked if client not in row]
+        new = [client for client in asked if client not in state.assignment]
         if self.assignment == "random":
-            row |= {client: self._random_group(state, client) for client in new}
-        elif new:
-            row |= closest_groups(state, fed, new, seed, self.pretraining)[0]
-        return Placement(state.bank, row)
+            joined = {client: self._random_group(state, client) for client in new}
+        else:
+            joined = closest_groups(state, fed, new, seed, self.pretraining)[0] if new else {}
+        state = dataclasses.replace(state, assignment=state.assignment.set(joined))
+        return state, placed(state, asked)
 
     def _form_groups(self, state: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """Algorithm 3: pre-train the initial clients, cluster their updates, form a group from each cluster."""

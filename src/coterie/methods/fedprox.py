@@ -60,6 +60,6 @@ class FedProx:
         local = dataclasses.replace(self.local.at(cohort.t), mu=self.mu)
         return average(w, fed, cohort, seed, local, self.weights)
 
-    def place(self, w: Params, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, w: Params, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[Params, Placement]:
         """The same model for all clients."""
-        return one_model(w, clients)
+        return w, one_model(w, clients)

@@ -77,6 +77,7 @@ fit_with_gradient = Work(
     plan=_plan,
     lengths=_lengths,
     body=_fit,
+    trains=True,
 )
 
 
@@ -126,9 +127,9 @@ class FedSim:
         counts = {"empty_clusters": self.clusters - len(set(assignment.values()))}
         return Round(w, assignment, loss_of(got), dict(zip(got.clients, distances, strict=True)), evidence, counts)
 
-    def place(self, w: Params, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, w: Params, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[Params, Placement]:
         """Serve w to every client."""
-        return one_model(w, clients)
+        return w, one_model(w, clients)
 
     def _round_robin(self, replies: int, seed: Seed) -> tuple[Array, dict[str, object]]:
         """A random cluster for each reply, in clusters of equal size, and no evidence."""

@@ -43,7 +43,7 @@ from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD
 from coterie.codec import state
 from coterie.federation.protocol import Adapt, Cached, Cohort, Federation, PerClient, Replies
-from coterie.methods.fedavg import loss_of
+from coterie.methods.fedavg import global_model, loss_of
 from coterie.methods.fedsoft_client import count_nearest, fit_mixture, recall
 from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task
@@ -151,15 +151,16 @@ class FedSoft:
         distances = dict(zip(got.clients, tree.row_distances(got["params"], near).tolist(), strict=True))
         return Round(after, assignment, loss_of(got), distances, evidence, {"empty_clusters": empty})
 
-    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Each client's own model, or the center with its largest weight; newcomers count their samples first."""
         asked = list(clients)
-        row = state.largest(asked)
-        got = fed.ask([client for client in asked if client not in row], count_nearest, seed, centers=state.bank)
-        row |= {client: int(counts.argmax()) for client, counts in got.by_client("counts").items()}
-        if self.serve == "center":
-            return Placement(state.bank, row)
-        return Placement(state.bank, row, Adapt(recall, {"otherwise": PerClient(state.bank, row)}))
+        new = [client for client in asked if client not in state.weights]
+        got = fed.ask(new, count_nearest, seed, centers=state.bank)
+        state = self._weighted(state, got)
+        row = dict.fromkeys(got.clients, 0) | state.largest(asked)  # a client without samples has no weights
+        fallback = global_model(state.bank, state.largest(state.weights))
+        adapt = None if self.serve == "center" else Adapt(recall, {"otherwise": PerClient(state.bank, row)})
+        return state, Placement(state.bank, row, adapt, fallback=fallback)
 
     def _weighted(self, state: State, got: Replies) -> State:
         """The state with the new u_k and n_k; clients without samples have no weights."""

@@ -59,6 +59,7 @@ count_nearest = Work(
     gives={"counts": Values("float32", ("s",), purpose="control")},
     purpose="estimate",
     each=_nearest,
+    trains=False,
 )
 
 #: Train the client's own model, or `start` if it has none, with a proximal term to the weighted mean of the centers.
@@ -77,6 +78,7 @@ fit_mixture = Work(
     body=_fit,
     memory="fedsoft.own",
     blank=empty_memory,
+    trains=True,
 )
 
 #: The client's own model; `otherwise` if it has none.
@@ -88,4 +90,5 @@ recall = Work(
     memory="fedsoft.own",
     recalls=True,
     blank=empty_memory,
+    trains=False,
 )

@@ -35,7 +35,7 @@ from coterie.clients.directions import update
 from coterie.clustering import kmeans
 from coterie.codec import state
 from coterie.federation.protocol import Cached, Cohort, Federation, PerClient, Replies
-from coterie.methods.fedavg import loss_of
+from coterie.methods.fedavg import global_model, loss_of
 from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -155,11 +155,12 @@ class FeSEM(FeSEMSettings):
         empty = self.clusters - len(set(assignment.values()))
         return Round(after, assignment, loss_of(got), distances, counts={"empty_clusters": empty})
 
-    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Each client's center: the assigned one, or the nearest to its last local model (w_0 before training)."""
         asked = list(clients)
         known = {client: state.assignment[client] for client in asked if client in state.assignment}
-        return Placement(state.bank, known | state.nearest(client for client in asked if client not in known))
+        row = known | state.nearest(client for client in asked if client not in known)
+        return state, Placement(state.bank, row, fallback=global_model(state.bank, row))
 
     def _assigned(self, state: State, cohort: Cohort) -> tuple[State, dict[ClientId, int]]:
         """The E-step; between E-steps the last assignment, extended by new clients."""

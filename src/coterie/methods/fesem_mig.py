@@ -60,6 +60,6 @@ class FeSEMMig(FeSEMSettings):
             state = dataclasses.replace(state, assignment=state.assignment.set(migration.chosen))
         return migration.added_to(self._fesem.round(state, fed, cohort, seed))
 
-    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """As FeSEM."""
         return self._fesem.place(state, fed, clients, seed)

@@ -44,7 +44,7 @@ from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation
 from coterie.methods import cluster_training
 from coterie.methods.cluster_training import Clients, Joined
-from coterie.methods.fedavg import average, loss_of
+from coterie.methods.fedavg import average, loss_of, one_model
 from coterie.methods.protocol import Placement, Round, Stage, from_run
 from coterie.models import Task, trainable
 from coterie.seeds import Seed
@@ -145,10 +145,10 @@ class FLHC:
         after = dataclasses.replace(now, w=done.state, bank=tree.stack([done.state]), warmed=now.warmed + 1)
         return Round(after, done.assignment, done.loss, done.distances)
 
-    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Serve each client its cluster's model; a newcomer trains from w to join a cluster."""
         if not now.clustered:
-            return Placement(now.bank, dict.fromkeys(clients, 0))
+            return now, one_model(now.w, clients)
         return cluster_training.place_in_clusters(now, fed, clients, seed, self._join)
 
     def _cluster(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:

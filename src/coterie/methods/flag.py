@@ -183,10 +183,10 @@ class FLAG:
             return self._try_next(now, fed, cohort)
         return cluster_training.train_clusters(now, fed, cohort, seed, self.local.at(cohort.t), self._join)
 
-    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Serve each client its cluster's model; a newcomer sends its sketch to join a cluster."""
         if not len(now.labels):
-            return Placement(now.bank, {})
+            return now, cluster_training.placed(now, clients)
         return cluster_training.place_in_clusters(now, fed, clients, seed, self._join)
 
     def _compute_partitions(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:

@@ -86,7 +86,7 @@ class FlexCFL(FedGroupSettings):
         after = dataclasses.replace(state, assignment=_reassigned(state.assignment, migration))
         return migration.added_to(fedgroup.round(after, fed, cohort, seed), before=state.assignment)
 
-    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """As FedGroup."""
         return self._fedgroup.place(state, fed, clients, seed)
 

@@ -40,6 +40,6 @@ class Global:
         """The uniform mean of the cohort's models."""
         return average(w, fed, cohort.active(), seed, self.local.at(cohort.t), "uniform")
 
-    def place(self, w: Params, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, w: Params, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[Params, Placement]:
         """The same model for all clients."""
-        return one_model(w, clients)
+        return w, one_model(w, clients)

@@ -36,7 +36,7 @@ from coterie.clients.closest import closest, fit_closest, gradient_closest, spli
 from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, Mean, PerClient, Replies
-from coterie.methods.fedavg import distances_of, loss_of, move_groups
+from coterie.methods.fedavg import distances_of, global_model, loss_of, move_groups
 from coterie.methods.ifca_start import prepare, random_groups
 from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task
@@ -52,7 +52,7 @@ class State:
     Attributes:
         banks: The k models of each restart.
         losses: Mean training loss of each restart in its last round.
-        assignment: Client → cluster in the last round it took part in.
+        assignments: Client → cluster that it chose last, for each restart.
         layers: Layers of the model, from input to output.
         prepared: Number of preparation steps done.
         rounds: Number of rounds done.
@@ -61,7 +61,7 @@ class State:
 
     banks: tuple[Bank, ...]
     losses: tuple[float, ...]
-    assignment: ClientMap[int]
+    assignments: tuple[ClientMap[int], ...]
     layers: tuple[str, ...]
     prepared: int = 0
     rounds: int = 0
@@ -71,6 +71,17 @@ class State:
     def best(self) -> int:
         """The restart with the lowest training loss; the first before any training."""
         return int(np.argmin(self.losses))
+
+    @property
+    def assignment(self) -> ClientMap[int]:
+        """Client → cluster in the restart that is served."""
+        return self.assignments[self.best]
+
+    def with_choices(self, choices: Mapping[ClientId, int]) -> State:
+        """The state after clients chose a cluster of the restart that is served."""
+        best = self.best
+        changed = (a.set(choices) if r == best else a for r, a in enumerate(self.assignments))
+        return dataclasses.replace(self, assignments=tuple(changed))
 
 
 @dataclass(frozen=True)
@@ -125,7 +136,7 @@ class IFCA:
         """Independent initial models: of two equal ones the first would win every tie and the other never change."""
         seeds = [seed, *(seed.fold("restart", r) for r in range(1, self.restarts))]
         banks = tuple(self.initial(task, each) for each in seeds)
-        return State(banks, (np.inf,) * self.restarts, ClientMap(), task.layers)
+        return State(banks, (np.inf,) * self.restarts, (ClientMap(),) * self.restarts, task.layers)
 
     def initial(self, task: Task, seed: Seed) -> Bank:
         """The initial models of one restart."""
@@ -148,15 +159,18 @@ class IFCA:
         if self.stage(state) == "prepare":
             return prepare(self, state, fed, cohort, seed)
         seeds = [seed.fold("restart", r) if r else seed for r in range(self.restarts)]
-        rounds = [self._restart(state, bank, fed, cohort, each) for bank, each in zip(state.banks, seeds, strict=True)]
+        done = [self._restart(state, bank, fed, cohort, each) for bank, each in zip(state.banks, seeds, strict=True)]
+        rounds, choices = zip(*done, strict=True)
         losses = tuple(each.loss if each.loss is not None else state.losses[r] for r, each in enumerate(rounds))
         best, banks = rounds[int(np.argmin(losses))], tuple(each.state for each in rounds)
-        assignment = state.assignment.set(best.assignment)
-        after = dataclasses.replace(state, banks=banks, losses=losses, assignment=assignment, rounds=state.rounds + 1)
+        assignments = tuple(a.set(chosen) for a, chosen in zip(state.assignments, choices, strict=True))
+        after = State(banks, losses, assignments, state.layers, state.prepared, state.rounds + 1, state.pretrained)
         return Round(after, best.assignment, best.loss, best.distances, best.evidence, best.counts)
 
-    def _restart(self, state: State, bank: Bank, fed: Federation, cohort: Cohort, seed: Seed) -> Round[Bank]:
-        """Algorithm 1 for one restart."""
+    def _restart(
+        self, state: State, bank: Bank, fed: Federation, cohort: Cohort, seed: Seed
+    ) -> tuple[Round[Bank], Mapping[ClientId, int]]:
+        """Algorithm 1 for one restart; also returns the clusters that clients chose, trained or not."""
         active, local = cohort.active(), self.local.at(cohort.t)
         base, heads = split_layers(bank, self.body(bank, state.layers))
         if self.averaging == "gradients":
@@ -222,8 +236,10 @@ class IFCA:
 
         return tree.where_rows(weight > 0, tree.map(step, bank, mean), bank)
 
-    def _result(self, bank: Bank, got: Replies, row: Mapping[ClientId, int], chosen: Replies | None) -> Round[Bank]:
-        """The round of a restart.
+    def _result(
+        self, bank: Bank, got: Replies, row: Mapping[ClientId, int], chosen: Replies | None
+    ) -> tuple[Round[Bank], Mapping[ClientId, int]]:
+        """The round of a restart, and `row`.
 
         Args:
             bank: The new models.
@@ -235,9 +251,11 @@ class IFCA:
         evidence = {} if chosen is None else {"clients": list(chosen.clients), "losses": chosen["losses"]}
         sizes = np.bincount(np.array(list(row.values()), np.int64), minlength=self.clusters)
         counts = {"empty_clusters": int((sizes == 0).sum())}
-        return Round(bank, trained, loss_of(got), distances_of(got), evidence, counts)
+        return Round(bank, trained, loss_of(got), distances_of(got), evidence, counts), row
 
-    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """The model with the lowest loss on each client's training samples, also for newcomers."""
-        bank = state.banks[state.best]
-        return Placement(bank, self.choices(state, bank, fed, clients, seed).by_client("choice"))
+    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
+        """The model with the lowest loss on each client's training samples; without a reply, its last choice."""
+        bank, asked = state.banks[state.best], list(clients)
+        state = state.with_choices(self.choices(state, bank, fed, asked, seed).by_client("choice"))
+        row = {client: state.assignment[client] for client in asked if client in state.assignment}
+        return state, Placement(bank, row, fallback=global_model(bank, state.assignment))

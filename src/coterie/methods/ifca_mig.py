@@ -13,7 +13,6 @@ paper states; its code uses the first client of each cluster only, `agg="first_o
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -75,9 +74,9 @@ class IFCAMig:
             return got.by_client("choice")
 
         migration = migrate(fed, cohort, seed, Detector(self.detector, self.tau), state.assignment, choose)
-        after = dataclasses.replace(state, assignment=state.assignment.set(migration.chosen))
+        after = state.with_choices(migration.chosen)
         return migration.added_to(self._ifca.round(after, fed, cohort, seed), before=state.assignment)
 
-    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """As IFCA."""
         return self._ifca.place(state, fed, clients, seed)

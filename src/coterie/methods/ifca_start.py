@@ -69,7 +69,8 @@ def warm_groups(method: IFCA, state: State, fed: Federation, cohort: Cohort, see
         got = method.train(bank, groups, fed, cohort, seed.fold("warm", r), method.local)
         banks.append(method.average(bank, got, state.layers))
         replies.append(got)
-    after = dataclasses.replace(state, banks=tuple(banks), assignment=ClientMap(groups))
+    assignments = (ClientMap(groups),) * method.restarts
+    after = dataclasses.replace(state, banks=tuple(banks), assignments=assignments)
     first = replies[0]
     return Round(after, {client: groups[client] for client in first.clients}, loss_of(first))
 

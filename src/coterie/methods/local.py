@@ -18,7 +18,7 @@ from coterie.clients import Client, LocalSGD, Model, Settings, Values, Work, tra
 from coterie.clients.local_training import lengths, plan
 from coterie.codec import state
 from coterie.federation.protocol import Adapt, Cached, Cohort, Federation
-from coterie.methods.fedavg import loss_of
+from coterie.methods.fedavg import loss_of, one_model
 from coterie.methods.protocol import Placement, Round, Stage, from_run
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -65,6 +65,7 @@ fit_own = Work(
     body=_fit_own,
     memory="local.own",
     blank=empty_memory,
+    trains=True,
 )
 
 #: The client's own model, for scoring.
@@ -76,6 +77,7 @@ recall = Work(
     memory="local.own",
     recalls=True,
     blank=empty_memory,
+    trains=False,
 )
 
 
@@ -132,7 +134,7 @@ class Local:
         position = {client: i for i, client in enumerate(fed.clients)}  # each client is a cluster of its own
         return Round(State(state.start, due), {client: position[client] for client in got.clients}, loss_of(got))
 
-    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Each client's own model, from its memory; the initial model for newcomers."""
         adapt = Adapt(recall, {"start": Cached(state.start)})
-        return Placement(tree.stack([state.start]), dict.fromkeys(clients, 0), adapt)
+        return state, dataclasses.replace(one_model(state.start, clients), adapt=adapt)

@@ -34,7 +34,7 @@ from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, PerClient, Replies
 from coterie.methods.cluster_training import Clients, Joined, place_in_clusters, train_clusters
-from coterie.methods.fedavg import loss_of
+from coterie.methods.fedavg import loss_of, one_model
 from coterie.methods.model_distances import l2_to
 from coterie.methods.protocol import Placement, Round, Stage, from_run
 from coterie.models import Task, trainable
@@ -124,10 +124,10 @@ class LocalKMeans:
         evidence = {"clients": list(got.clients), "labels": labels}
         return Round(after, row, loss_of(got), evidence=evidence, label="k-means", closes=True)
 
-    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Serve each client its cluster's model; a newcomer trains alone to join a cluster."""
         if not len(now.assignment):
-            return Placement(now.bank, dict.fromkeys(clients, 0))
+            return now, one_model(now.w0, clients)
         return place_in_clusters(now, fed, clients, seed, self._join)
 
     def _train_alone(

@@ -94,6 +94,7 @@ watch = Work(
     body=_watch,
     memory="flexcfl.labels",
     blank=empty_memory,
+    trains=False,
 )
 
 

@@ -49,6 +49,35 @@ class LocalModels:
         """The losses, NaN where unknown."""
         return np.where(self.known, self.losses, np.nan)
 
+    def added(
+        self,
+        distance: Distance,
+        clients: Sequence[ClientId],
+        models: Bank,
+        by: Sequence[ClientId] = (),
+        losses: Array | None = None,
+    ) -> LocalModels:
+        """With the models of clients that trained later.
+
+        Args:
+            distance: The distance.
+            clients: The clients that trained.
+            models: Their models.
+            by: With cross losses: the clients that computed the losses of these models.
+            losses: Their losses, one row per client of `by`.
+        """
+        everyone, old = (*self.clients, *clients), len(self.clients)
+        # Models are dropped once they are no longer needed; then later ones are not kept, either.
+        kept = tree.concatenate([self.models, models]) if self.models else {} if old else models
+        if distance == "l2":
+            return LocalModels(everyone, kept, self.losses, self.known)
+        table, known = np.zeros((len(everyone),) * 2, np.float32), np.zeros((len(everyone),) * 2, bool)
+        table[:old, :old], known[:old, :old] = self.losses, self.known
+        if losses is not None:
+            rows = positions(everyone, by)
+            table[rows, old:], known[rows, old:] = losses, True
+        return LocalModels(everyone, kept, table, known)
+
 
 NO_MODELS = LocalModels((), {}, np.zeros((0, 0), np.float32), np.zeros((0, 0), bool))
 

@@ -26,13 +26,12 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from coterie import tree
 from coterie.bounds import Bound, check
 from coterie.clients import LocalSGD, fit, losses_of
 from coterie.clustering import components, pairwise_quantile, pivots, widest_gap
 from coterie.errors import SpecError, TooFewReplies
 from coterie.federation.protocol import Cohort, Federation, Replies
-from coterie.methods.model_distances import NO_MODELS, Distance, LocalModels, between_clients, positions
+from coterie.methods.model_distances import NO_MODELS, Distance, LocalModels, between_clients
 from coterie.seeds import Seed
 from coterie.types import Array, ClientId, Params
 
@@ -137,18 +136,11 @@ def add_models(
     settings: OneShot, before: LocalModels, got: Replies, fed: Federation, cohort: Cohort, seed: Seed
 ) -> LocalModels:
     """The models before and those in these replies; with cross losses, all clients in the cohort score the new ones."""
-    clients = (*before.clients, *got.clients)
-    models = tree.concatenate([before.models, got["params"]]) if before.models else got["params"]
     if settings.distance == "l2":
-        return LocalModels(clients, models, before.losses, before.known)
-    new, old = len(clients), len(before.clients)
-    losses, known = np.zeros((new, new), np.float32), np.zeros((new, new), bool)
-    losses[:old, :old], known[:old, :old] = before.losses, before.known
-    asked = cohort.of(set(clients).intersection(cohort))
+        return before.added("l2", got.clients, got["params"])
+    asked = cohort.of({*before.clients, *got.clients}.intersection(cohort))
     scored = fed.ask(asked, losses_of, seed.fold("cross"), centers=got["params"])
-    rows = positions(clients, scored.clients)
-    losses[rows, old:], known[rows, old:] = scored["losses"], True
-    return LocalModels(clients, models if before.models or not old else {}, losses, known)
+    return before.added("cross", got.clients, got["params"], scored.clients, scored["losses"])
 
 
 def cluster(settings: OneShot, distances: Array, seed: Seed) -> tuple[Array, float]:

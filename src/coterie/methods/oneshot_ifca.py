@@ -30,7 +30,7 @@ from coterie.codec import state
 from coterie.federation.protocol import Cohort, Federation, Mean, PerClient
 from coterie.methods import ifca
 from coterie.methods.cluster_training import draw_members
-from coterie.methods.fedavg import distances_of, loss_of, move_groups
+from coterie.methods.fedavg import distances_of, loss_of, move_groups, one_model
 from coterie.methods.model_distances import LocalModels, positions
 from coterie.methods.one_shot import OneShot, one_shot
 from coterie.methods.protocol import Placement, Round, Stage
@@ -82,7 +82,7 @@ class OneShotIFCA(OneShot):
         if now.ifca is None:
             trained, row, _, evidence = one_shot(self, now.w0, fed, cohort, seed)
             bank = self._first_models(now, trained, row, fed)
-            initial = ifca.State((bank,), (np.inf,), ClientMap(), fed.task.layers)
+            initial = ifca.State((bank,), (np.inf,), (ClientMap(row),), fed.task.layers)
             return Round(State(now.w0, now.seed, ClientMap(row), initial), row, evidence=evidence, label="one shot")
         if now.ifca.rounds == 0:
             return self._train_first(now, now.ifca, fed, cohort, seed)
@@ -115,13 +115,14 @@ class OneShotIFCA(OneShot):
             initial,
             banks=(move_groups(bank, got),),
             losses=initial.losses if loss is None else (loss,),
-            assignment=ClientMap(trained),
+            assignments=(initial.assignment.set(trained),),
             rounds=1,
         )
         return Round(dataclasses.replace(now, ifca=after), trained, loss, distances_of(got), label="ifca")
 
-    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Serve each client, newcomers too, the model with the lowest loss on its training examples."""
         if now.ifca is None:
-            return Placement(tree.stack([now.w0]), dict.fromkeys(clients, 0))
-        return self._ifca(now.ifca).place(now.ifca, fed, clients, seed)
+            return now, one_model(now.w0, clients)
+        after, placement = self._ifca(now.ifca).place(now.ifca, fed, clients, seed)
+        return dataclasses.replace(now, ifca=after), placement

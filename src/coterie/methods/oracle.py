@@ -14,7 +14,7 @@ from coterie.bounds import check
 from coterie.clients import LocalSGD, fit
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, Mean, PerClient
-from coterie.methods.fedavg import distances_of, loss_of, move_groups
+from coterie.methods.fedavg import distances_of, global_model, loss_of, move_groups
 from coterie.methods.protocol import Placement, Round, Stage, from_run
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -57,6 +57,7 @@ class Oracle:
         assignment = {client: self.truth[client] for client in got.clients}
         return Round(move_groups(bank, got), assignment, loss_of(got), distances_of(got))
 
-    def place(self, bank: Bank, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, bank: Bank, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[Bank, Placement]:
         """The model of each client's true cluster."""
-        return Placement(bank, {client: self.truth[client] for client in clients})
+        row = {client: self.truth[client] for client in clients}
+        return bank, Placement(bank, row, fallback=global_model(bank, self.truth))

@@ -124,15 +124,15 @@ class PACFL:
             return self._cluster(now, fed, cohort, seed)
         return cluster_training.train_clusters(now, fed, cohort, seed, self.local.at(cohort.t), self._join)
 
-    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Serve each client its cluster's model; a newcomer sends its directions to join a cluster."""
-        placed = Placement(now.bank, {})
-        if now.initial_clients:
-            placed = cluster_training.place_in_clusters(now, fed, clients, seed, self._join)
+        if not now.initial_clients:
+            return now, cluster_training.placed(now, clients)
+        now, placed = cluster_training.place_in_clusters(now, fed, clients, seed, self._join)
         if not self.finetuned:
-            return placed
+            return now, placed
         start = PerClient(now.bank, placed.row)
-        return dataclasses.replace(placed, adapt=Adapt(fit, {"start": start, "local": self.local}))
+        return now, dataclasses.replace(placed, adapt=Adapt(fit, {"start": start, "local": self.local}))
 
     def _cluster(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """D of all clients, and their clusters, all at w_0."""

@@ -170,6 +170,7 @@ meta_fit = Work(
     plan=_plan,
     lengths=_lengths,
     body=_meta_fit,
+    trains=True,
 )
 
 
@@ -226,6 +227,7 @@ class PerFedAvg:
         moved = tree.row(move_groups(tree.stack([w]), got), 0)
         return Round(moved, dict.fromkeys(got.clients, 0), loss_of(got), distances_of(got))
 
-    def place(self, w: Params, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, w: Params, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[Params, Placement]:
         """The same model for all clients, including newcomers; each adapts it first."""
-        return dataclasses.replace(one_model(w, clients), adapt=Adapt(fit, {"start": w, "local": self.adaptation}))
+        adapt = Adapt(fit, {"start": w, "local": self.adaptation})
+        return w, dataclasses.replace(one_model(w, clients), adapt=adapt)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 from coterie.federation.protocol import Adapt, Cohort, Federation
 from coterie.models import Task
 from coterie.seeds import Seed
-from coterie.types import Bank, ClientId
+from coterie.types import Bank, ClientId, Params
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -57,13 +57,16 @@ class Placement:
 
     Attributes:
         bank: The models.
-        row: Client → row of `bank`. Clients that would have to train to be assigned are missing.
+        row: Client → row of `bank`. Clients without a model of their own are missing: those that would have to train
+            to be assigned, and those that did not reply.
         adapt: A work that the client runs first; its result is served instead of the row.
+        fallback: The model that the other clients are served: a global or an initial model.
     """
 
     bank: Bank
     row: Mapping[ClientId, int]
     adapt: Adapt | None = None
+    fallback: Params = dataclasses.field(kw_only=True)
 
 
 class Method(Protocol[State]):
@@ -83,8 +86,13 @@ class Method(Protocol[State]):
     def round(self, state: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """One round, or one step of preparation."""
 
-    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
-        """The model for each of these clients, including newcomers."""
+    def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
+        """The model for each of these clients, including newcomers, and the state with what placing them has shown.
+
+        For newcomers the run keeps the state, so that a placement is paid for once. After an evaluation it is dropped.
+        In an evaluation, works that train get no reply, and with `run.score_with="assigned"` no work does: then `place`
+        serves the models that the method already holds for the clients.
+        """
 
 
 def with_settings_of(method: DataclassInstance, method_type: type[Built]) -> Built:

@@ -104,17 +104,19 @@ def join(
     w0: Params,
     bank: Bank,
     assignment: Mapping[ClientId, int],
+    trained: LocalModels,
     fed: Federation,
     newcomers: Clients,
     seed: Seed,
-) -> dict[ClientId, int]:
-    """The nearest cluster of each newcomer that replies.
+) -> tuple[dict[ClientId, int], LocalModels]:
+    """The nearest cluster of each newcomer that replies, and the models with theirs, which they train only once.
 
     Args:
         settings: The distance and the training alone.
         w0: The common initial model.
         bank: ω_c.
         assignment: Client → cluster.
+        trained: The models that clients have trained alone so far.
         fed: The federation.
         newcomers: Clients without a cluster; they train alone as in ONE_SHOT. With cross losses, the members of the
             clusters, those available in a round, are asked for f_j(w_i).
@@ -122,18 +124,23 @@ def join(
     """
     got = fed.ask(newcomers, fit, seed, start=w0, local=settings.init_training, min_replies=0)
     if not len(got):
-        return {}
+        return {}, trained
     by_members, labels = np.zeros((0, len(got))), np.zeros(0, np.int64)  # f_j(w_i), C(j)
     own = np.full((len(got), tree.rows(bank)), np.nan)  # f_i(ω_c)
+    scorers: tuple[ClientId, ...] = ()
     if settings.distance == "cross":
         reachable = set(newcomers.available) if isinstance(newcomers, Cohort) else assignment
         members = subset(newcomers, [client for client in assignment if client in reachable])
         scored = fed.ask(members, losses_of, seed.fold("others"), centers=got["params"], min_replies=0)
-        by_members = scored["losses"].reshape(-1, len(got))
+        scorers, by_members = scored.clients, scored["losses"].reshape(-1, len(got))
         labels = np.array([assignment[client] for client in scored.clients], int)
         replied = fed.ask(subset(newcomers, got.clients), losses_of, seed.fold("own"), centers=bank, min_replies=0)
         own[positions(got.clients, replied.clients)] = replied["losses"].reshape(-1, own.shape[1])
         if not len(scored) and not len(replied):
-            return {}
+            return {}, trained
+    # Members without a model of their own are not part of the table.
+    rows = [i for i, client in enumerate(scorers) if client in set(trained.clients)]
+    by = [scorers[i] for i in rows]
+    trained = trained.added(settings.distance, got.clients, got["params"], by, by_members[rows])
     distances = clients_to_clusters(settings.distance, bank, got["params"], by_members, labels, own)
-    return dict(zip(got.clients, nearest(distances).tolist(), strict=True))
+    return dict(zip(got.clients, nearest(distances).tolist(), strict=True)), trained

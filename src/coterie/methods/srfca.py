@@ -48,8 +48,8 @@ from coterie.clients import fit
 from coterie.codec import state
 from coterie.errors import SpecError, TooFewReplies
 from coterie.federation.protocol import Cohort, Federation
-from coterie.methods.cluster_training import draw_members
-from coterie.methods.fedavg import loss_of
+from coterie.methods.cluster_training import draw_members, placed
+from coterie.methods.fedavg import loss_of, one_model
 from coterie.methods.model_distances import LocalModels
 from coterie.methods.one_shot import OneShot, one_shot, train_missing
 from coterie.methods.protocol import Placement, Round, Stage, from_run
@@ -158,29 +158,29 @@ class SRFCA(OneShot):
             return self._recluster_and_merge(now, now.trained, fed, cohort, seed)
         return self._train(now, now.trained, fed, cohort, seed)
 
-    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> Placement:
+    def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Serve each client its cluster's model, or its own model right after ONE_SHOT; newcomers train alone first."""
         asked = list(clients)
         if now.trained is None:
-            return Placement(now.bank, dict.fromkeys(asked, 0))
+            return now, one_model(now.w0, asked)
         if now.untrained and now.refined == 0:
             return self._place_own_models(now, now.trained, fed, asked, seed)
-        row = {client: now.assignment[client] for client in asked if client in now.assignment}
-        newcomers = [client for client in asked if client not in row]
-        return Placement(now.bank, row | join(self, now.w0, now.bank, now.assignment, fed, newcomers, seed))
+        newcomers = [client for client in asked if client not in now.assignment]
+        joined, trained = join(self, now.w0, now.bank, now.assignment, now.trained, fed, newcomers, seed)
+        now = dataclasses.replace(now, assignment=now.assignment.set(joined), trained=trained)
+        return now, placed(now, asked)
 
     def _place_own_models(
         self, now: State, trained: LocalModels, fed: Federation, clients: list[ClientId], seed: Seed
-    ) -> Placement:
+    ) -> tuple[State, Placement]:
         """Serve each client the model that it trained alone."""
+        newcomers = [client for client in clients if client not in set(trained.clients)]
+        got = fed.ask(newcomers, fit, seed, start=now.w0, local=self.init_training, min_replies=0)
+        if len(got):
+            trained = trained.added(self.distance, got.clients, got["params"])
         known = {client: i for i, client in enumerate(trained.clients)}
         row = {client: known[client] for client in clients if client in known}
-        newcomers = [client for client in clients if client not in row]
-        got = fed.ask(newcomers, fit, seed, start=now.w0, local=self.init_training, min_replies=0)
-        if not len(got):
-            return Placement(trained.models, row)
-        new = {client: len(known) + i for i, client in enumerate(got.clients)}
-        return Placement(tree.concatenate([trained.models, got["params"]]), row | new)
+        return dataclasses.replace(now, trained=trained), Placement(trained.models, row, fallback=now.w0)
 
     def _one_shot(self, now: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """C_0 and λ."""
@@ -195,8 +195,9 @@ class SRFCA(OneShot):
         joined: dict[ClientId, int] = {}
         newcomers = cohort.of(client for client in cohort.active() if client not in now.assignment)
         if final and len(newcomers):
-            joined = join(self, now.w0, now.bank, now.assignment, fed, newcomers, seed.fold("join"))
-        now = dataclasses.replace(now, assignment=now.assignment.set(joined), rounds=cohort.t + 1)
+            joined, trained = join(self, now.w0, now.bank, now.assignment, trained, fed, newcomers, seed.fold("join"))
+        assignment = now.assignment.set(joined)
+        now = dataclasses.replace(now, assignment=assignment, trained=trained, rounds=cohort.t + 1)
         label, closes = "final" if final else f"train {now.refined + 1}", self.stage(now) != "train"
         restart = now.untrained and self.start_from == "w0" and not final
         bank = tree.stack([now.w0] * tree.rows(now.bank)) if restart else now.bank

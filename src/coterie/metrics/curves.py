@@ -17,7 +17,10 @@ FinalRule = Literal["last_ten", "best", "last"]
 
 
 def final_score(
-    curve: Sequence[float] | Array, rule: FinalRule = "last_ten", coverage: Sequence[float] | Array | None = None
+    curve: Sequence[float] | Array,
+    rule: FinalRule = "last_ten",
+    coverage: Sequence[float] | Array | None = None,
+    rounds: Sequence[int] | None = None,
 ) -> float:
     """The final score of a curve of scores over rounds.
 
@@ -26,20 +29,25 @@ def final_score(
         rule: "last_ten": mean of the last ten rounds (of all, if there are fewer). "best": the maximum, as in the
             papers, which selects the round on test examples. "last": the last round.
         coverage: Share of clients with an assignment in each round; if given, rounds below 1 are ignored.
+        rounds: Number of each round, increasing, if not every round has a score; the last ten are those above the last
+            number minus ten. None: every round has a score.
     """
     if rule not in get_args(FinalRule):
         raise SpecError(unknown("rule for the final score", rule, get_args(FinalRule)))
     scores = row_of(curve, "curve")
+    numbers = np.arange(len(scores)) if rounds is None else np.asarray(rounds)
+    if len(numbers) != len(scores) or (np.diff(numbers) <= 0).any():
+        raise SpecError(f"rounds needs an increasing number for each of the {len(scores)} scores, got {rounds}")
     if coverage is not None:
         covered = row_of(coverage, "coverage")
         if len(covered) != len(scores):
             raise SpecError(f"coverage needs one number for each of the {len(scores)} rounds, got {len(covered)}")
-        scores = scores[covered >= 1 - 1e-9]
+        scores, numbers = scores[covered >= 1 - 1e-9], numbers[covered >= 1 - 1e-9]
         if not len(scores):
             raise SpecError("No round has coverage 1: train longer, or score without coverage")
     if rule == "best":
         return float(scores.max())
-    return float(scores[-10:].mean() if rule == "last_ten" else scores[-1])
+    return float(scores[numbers > numbers[-1] - 10].mean() if rule == "last_ten" else scores[-1])
 
 
 def rounds_to_target(curve: Sequence[float] | Array, target: float, window: int | None = None) -> int | None:

@@ -104,6 +104,7 @@ def build(
         sampler,
         drifting if spec.shift.name != "none" else None,
         eval_model=run.eval_model,
+        score_with="assigned" if run.score_with == "assigned" else "current",
     )
     return Built(spec, data, task, session, truth, idle, tuple(sorted(attackers)))
 

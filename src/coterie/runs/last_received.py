@@ -6,7 +6,7 @@ not sampled. A client that never trained has the common initial model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from coterie import tree
@@ -31,18 +31,18 @@ class LastReceived:
         used = {0, *(each for each, _ in self._last.values())}
         self._banks = {each: kept for each, kept in self._banks.items() if each in used}
 
-    def instead_of(self, placement: Placement) -> Placement:
-        """Return a placement of the same clients with the models that they last received."""
+    def instead_of(self, placement: Placement, clients: Iterable[ClientId]) -> tuple[Bank, dict[ClientId, int]]:
+        """Return the models that these clients last received instead of those of a placement: bank, client → row."""
         if placement.adapt is not None:
             raise SpecError(
                 "run.eval_model='last_received' needs a method that serves cluster models, but in this one clients "
                 "adapt their own models; use 'group'"
             )
-        last = {client: self._last.get(client, (0, 0)) for client in placement.row}
+        last = {client: self._last.get(client, (0, 0)) for client in clients}
         places = sorted({(0, 0), *last.values()})
         bank = tree.stack(tree.row(self._banks[number], place) for number, place in places)
         where = {each: row for row, each in enumerate(places)}
-        return Placement(bank, {client: where[each] for client, each in last.items()})
+        return bank, {client: where[each] for client, each in last.items()}
 
     def save(self) -> dict[str, Any]:
         """Return plain data for a checkpoint."""

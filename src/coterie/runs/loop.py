@@ -19,7 +19,8 @@ from coterie.runs import summary as figures
 from coterie.runs.build import Built, build
 from coterie.runs.predict import described
 from coterie.runs.record import FORMAT, JsonObject, RunRecord, Writer
-from coterie.runs.session import Scores, Step
+from coterie.runs.scoring import Scores
+from coterie.runs.session import Step
 from coterie.runs.spec import Spec, SpecLike, read_toml
 
 #: Called after each step with its line of the record.
@@ -142,6 +143,10 @@ class _Loop:
         row = figures.step_row(step, self._built.truth)
         if step.newcomers is not None:
             row["newcomers"] = figures.newcomers_row(step.newcomers, self._built.truth, self._built.task.classes)
+        if step.last_newcomers is not None:
+            row["last_newcomers"] = figures.newcomers_row(
+                step.last_newcomers, self._built.truth, self._built.task.classes
+            )
         due = step.stage == "train" and session.t % settings.evaluate_every == 0
         if due or (step.round is not None and step.round.closes) or session.finished(settings.rounds):
             self._evaluate(row)
@@ -158,9 +163,15 @@ class _Loop:
 
     def _evaluate(self, row: JsonObject) -> None:
         clock = time.perf_counter()
-        self._scores = self._built.session.evaluate()
+        session = self._built.session
+        self._scores = session.evaluate()
         truth, classes = self._built.truth, self._built.task.classes
         row |= figures.score_row(self._scores, truth, classes, row.get("assignment"))
+        # `assigned` needs no exchange. `current` does; where it is not the run's rule, it is shown once, at the end.
+        if self._scores.score_with == "current" or session.finished(self._built.spec.run.rounds):
+            other = session.evaluate_otherwise(self._scores)
+            if other is not None:
+                row["other_assignment"] = figures.other_row(other, truth, classes)
         self._seconds["evaluation"] += time.perf_counter() - clock
 
     def _save(self) -> dict[str, Any]:
@@ -190,6 +201,7 @@ class _Loop:
             "clients_without_examples": len(built.idle),
             "attackers": len(built.attackers),
             "parameters": built.session.parameters,
+            "score_with": spec.run.score_with,
             **figures.final(self._rows, spec.run.target),
             "drift": figures.drift_of(self._rows, built.data) if spec.shift.name != "none" else None,
             "traffic": figures.traffic_of(built.session.traffic),
@@ -206,6 +218,7 @@ class _Loop:
             served = {
                 "bank": placement.bank,
                 "row": {client: int(row) for client, row in placement.row.items()},
+                "fallback": placement.fallback,
                 "adapted": placement.adapt is not None,
                 "input": described(built.task),
                 "spec": spec.to_dict(),

@@ -84,6 +84,10 @@ def resolve(
         from_start = len(trainable) - round(spec.run.newcomers * len(trainable))
         size = max(1, min(DEFAULT_CLIENTS_PER_ROUND, from_start))
         spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, clients_per_round=size))
+    if spec.run.score_with == "auto":
+        # Re-choosing on drifted data just before the evaluation would hide that a method has not noticed the drift.
+        rule: Literal["current", "assigned"] = "current" if spec.shift.name == "none" else "assigned"
+        spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, score_with=rule))
     return Resolved(spec, data, task, trainable)
 
 

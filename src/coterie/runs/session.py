@@ -11,20 +11,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-import numpy as np
-
 from coterie import codec, tree
-from coterie.clients import score
 from coterie.errors import Diverged, TooFewReplies
-from coterie.federation import Cohort, PerClient, Server, Traffic
+from coterie.federation import Cohort, Server, Traffic
 from coterie.federation.protocol import Federation
 from coterie.federation.traffic import Direction
 from coterie.methods.protocol import Method, Placement, Round, Stage
 from coterie.runs.last_received import LastReceived
 from coterie.runs.sampling import Sampler
+from coterie.runs.scoring import Scores, ScoreWith, evaluated
 from coterie.seeds import Seed
 from coterie.shift import DriftingData
-from coterie.types import Array, ClientId
+from coterie.types import ClientId
 
 State = TypeVar("State")
 
@@ -39,31 +37,6 @@ Observer = Callable[[Federation, Literal["prepare", "train", "place"], Collectio
 MAX_ATTEMPTS = 20
 
 _DIRECTIONS: tuple[Direction, ...] = ("down", "up")
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Test results of clients with the models that they are served.
-
-    Attributes:
-        clients: Clients that have a model and replied.
-        rows: Row of the placement's bank for each of these clients.
-        correct: Number of correct predictions per client.
-        total: Number of test examples per client.
-        loss: Test loss per client, summed over examples.
-        requested: Clients to evaluate, with or without a model.
-        coverage: Fraction of the requested clients that have a model.
-        placement: Client → model.
-    """
-
-    clients: tuple[ClientId, ...]
-    rows: Array
-    correct: Array
-    total: Array
-    loss: Array
-    requested: tuple[ClientId, ...]
-    coverage: float
-    placement: Placement
 
 
 @dataclass(frozen=True)
@@ -92,8 +65,8 @@ class Step(Generic[State]):
         round: Result of the method; None if the step was skipped, which leaves the state unchanged.
         skipped: Reason why the step was skipped, or None.
         shifted: Clients whose data changed before the step.
-        newcomers: Clients that joined before the step, or None. If the method finished with this step: the clients that
-            had not joined yet.
+        newcomers: Clients that joined before the step, or None.
+        last_newcomers: If the method finished with this step: the clients that had not joined yet, or None.
         traffic: Bytes of this step by purpose and direction.
         seconds: Duration, without the placement of newcomers.
         waiting: Part of `seconds` spent waiting for clients.
@@ -106,6 +79,7 @@ class Step(Generic[State]):
     skipped: str | None = None
     shifted: tuple[ClientId, ...] = ()
     newcomers: Newcomers | None = None
+    last_newcomers: Newcomers | None = None
     traffic: Purposes | None = None
     seconds: float = 0.0
     waiting: float = 0.0
@@ -129,6 +103,7 @@ class Session(Generic[State]):
         drifting: DriftingData | None = None,
         *,
         eval_model: Literal["group", "last_received"] = "group",
+        score_with: ScoreWith = "current",
         state: State | None = None,
         observer: Observer | None = None,
     ) -> None:
@@ -142,6 +117,7 @@ class Session(Generic[State]):
             drifting: Drift of the clients' data; None for no drift.
             eval_model: `group`: clients are evaluated with the model that they are served; `last_received`: with the
                 one that they last received for training.
+            score_with: How clients are assigned for an evaluation.
             state: State to start from; None for the method's initial state.
             observer: Wraps the federation before the method gets it.
         """
@@ -153,6 +129,7 @@ class Session(Generic[State]):
         self._seed = seed
         self._sampler = sampler
         self._observer = observer
+        self._score_with: ScoreWith = score_with
         self._received = LastReceived(fed.task.init(seed.fold("init"))) if eval_model == "last_received" else None
         self.state: State = method.start(fed.task, seed) if state is None else state
         self.t = 0
@@ -217,16 +194,22 @@ class Session(Generic[State]):
             self.t += 1
         traffic = _difference(earlier, self.traffic.by_purpose(cohort.t))
         seconds, waiting = time.perf_counter() - clock, self._fed.seconds - waited
-        if self.stage == "done":
-            newcomers = self._join() or newcomers
-        return Step(cohort.t, stage, cohort, result, reason, shifted, newcomers, traffic, seconds, waiting)
+        last = self._join() if self.stage == "done" else None
+        return Step(cohort.t, stage, cohort, result, reason, shifted, newcomers, last, traffic, seconds, waiting)
 
     def place(self, clients: Sequence[ClientId]) -> Placement:
-        """Choose models for newcomers, which may involve training. Clients that do not reply are left out."""
+        """Choose models for newcomers, which may involve training, and keep the choice.
+
+        Clients that do not reply have no model of their own yet.
+        """
         fed: Federation = self._fed.placing()
         if self._observer is not None:
             fed = self._observer(fed, "place", clients)
-        return self._method.place(self.state, fed, clients, self._seed.fold("place", self.t))
+        state, placement = self._method.place(self.state, fed, clients, self._seed.fold("place", self.t))
+        if not codec.finite(state):
+            raise Diverged(f"Round {self.t}: the state after placing newcomers is not finite; lower the learning rate")
+        self.state = state
+        return placement
 
     def evaluate(self, clients: Sequence[ClientId] | None = None) -> Scores:
         """Evaluate clients on their test examples with the models that they are served. Evaluation never trains.
@@ -235,14 +218,23 @@ class Session(Generic[State]):
             clients: Clients to evaluate; None: all that have joined.
         """
         requested = self._joined() if clients is None else tuple(clients)
-        return self._scores(requested, self._place(requested), self._received)
+        return self._scored(requested, self._place(requested, self._score_with), self._score_with)
+
+    def evaluate_otherwise(self, scores: Scores) -> Scores | None:
+        """Evaluate the same clients with the other rule of `run.score_with`; None if it assigns them equally."""
+        other: ScoreWith = "assigned" if scores.score_with == "current" else "current"
+        placement = self._place(scores.requested, other)
+        changed = scores.changed_by(placement)
+        if not changed or self._received is not None:
+            return None
+        return scores.updated(changed, self._scored(changed, placement, other))
 
     def _round(self, stage: Stage, cohort: Cohort) -> tuple[Round[State] | None, str | None]:
         """Run the method's round. Returns its result and, if it was skipped, the reason."""
         preparing = stage == "prepare"
         when = "Preparation" if preparing else f"Round {self.t}"
         seed = self._seed.fold("prepare", self.prepared) if preparing else self._seed.fold("round", self.t)
-        served = None if self._received is None or preparing else self._place(()).bank
+        served = None if self._received is None or preparing else self._place((), "assigned").bank
         fed: Federation = self._fed
         if self._observer is not None:
             fed = self._observer(fed, "prepare" if preparing else "train", cohort.clients)
@@ -282,29 +274,25 @@ class Session(Generic[State]):
         placement = self.place(new)
         seconds = time.perf_counter() - clock
         sent = {way: self.traffic.total(way) - before[way] for way in _DIRECTIONS}
-        return Newcomers(self._scores(new, placement), sent, seconds)
+        return Newcomers(self._scored(new, placement, "current", received=False), sent, seconds)
 
     def _joined(self) -> tuple[ClientId, ...]:
-        # Once the method has finished, newcomers of later rounds count, too.
+        # Newcomers of the next round join when it starts. Once the method has finished, all have joined.
         clients = self._fed.clients
-        return tuple(clients) if self.stage == "done" else self._sampler.present(clients, self.t)
+        return tuple(clients) if self.stage == "done" else self._sampler.present(clients, max(self.t - 1, 0))
 
-    def _place(self, clients: Sequence[ClientId]) -> Placement:
-        return self._method.place(self.state, self._fed.evaluating(), clients, self._seed.fold("place", self.t))
+    def _place(self, clients: Sequence[ClientId], score_with: ScoreWith) -> Placement:
+        """The models that clients are served; what placing them has shown is dropped."""
+        fed = self._fed.evaluating(exchange=score_with == "current")
+        return self._method.place(self.state, fed, clients, self._seed.fold("place", self.t))[1]
 
-    def _scores(
-        self, requested: tuple[ClientId, ...], placement: Placement, received: LastReceived | None = None
+    def _scored(
+        self, clients: tuple[ClientId, ...], placement: Placement, score_with: ScoreWith, *, received: bool = True
     ) -> Scores:
-        fed, seed = self._fed.evaluating(), self._seed.fold("place", self.t)
-        placed = tuple(client for client in requested if client in placement.row)
-        if placement.adapt is None or received is not None:
-            served = placement if received is None else received.instead_of(placement)
-            got = fed.ask(placed, score, seed, part="test", params=PerClient(served.bank, served.row))
-        else:
-            got = fed.ask(placed, score, seed, part="test", after=placement.adapt)
-        rows = np.array([placement.row[client] for client in got.clients], np.int64)
-        coverage = len(placed) / len(requested) if requested else 0.0
-        return Scores(got.clients, rows, got["correct"], got.samples, got["loss"], requested, coverage, placement)
+        """Test results with the models of a placement, or with `eval_model="last_received"` the last received ones."""
+        seed = self._seed.fold("place", self.t)
+        models = self._received if received else None
+        return evaluated(self._fed.scoring(), seed, clients, placement, models, score_with)
 
     def snapshot(self) -> dict[str, Any]:
         """Return everything needed to continue, as plain data: state of method, federation and simulated clients."""

@@ -58,6 +58,9 @@ class RunSettings:
         newcomers_join: Rounds in which newcomers join, in equal parts; empty: after half of the rounds.
         eval_model: Model with which a client is evaluated: group, the current model of its cluster; or last_received,
             the model that it last received for training, as in FlexCFL's published code.
+        score_with: Assignment of clients at an evaluation. current: as the method would serve them now; methods such as
+            ifca ask the clients to choose again. assigned: as the method last assigned them, without an exchange. auto:
+            assigned if the data drift ([shift]), otherwise current.
     """
 
     rounds: Annotated[int, Bound(at_least=1)] = 50
@@ -73,6 +76,7 @@ class RunSettings:
     newcomers: Annotated[float, Bound(at_least=0, at_most=1)] = 0.0
     newcomers_join: tuple[int, ...] = ()
     eval_model: Literal["group", "last_received"] = "group"
+    score_with: Literal["auto", "current", "assigned"] = "auto"
 
     def __post_init__(self) -> None:
         """Validate the settings."""

@@ -14,8 +14,12 @@ from coterie import drift, metrics, tree
 from coterie.data.federated import FederatedData
 from coterie.federation import Traffic
 from coterie.runs.record import JsonObject
-from coterie.runs.session import Newcomers, Scores, Step
+from coterie.runs.scoring import Scores
+from coterie.runs.session import Newcomers, Step
 from coterie.types import ClientId
+
+#: Keys of a line for newcomers: those that joined before the step, and those that joined when the method had finished.
+_NEWCOMERS = ("newcomers", "last_newcomers")
 
 
 def step_row(step: Step[Any], truth: Mapping[ClientId, int]) -> JsonObject:
@@ -48,6 +52,13 @@ def step_row(step: Step[Any], truth: Mapping[ClientId, int]) -> JsonObject:
     return row
 
 
+def other_row(scores: Scores, truth: Mapping[ClientId, int], classes: int | None) -> JsonObject:
+    """The entry `other_assignment` of a line: results with the other rule of `run.score_with`."""
+    other = score_row(scores, truth, classes)
+    shown = {key: other[key] for key in ("accuracy", "test_loss", "coverage", "truth")}
+    return {"score_with": scores.score_with, **shown}
+
+
 def newcomers_row(newcomers: Newcomers, truth: Mapping[ClientId, int], classes: int | None) -> JsonObject:
     """The entry `newcomers` of a line in `rounds.jsonl`."""
     scores = score_row(newcomers.scores, truth, classes)
@@ -77,7 +88,8 @@ def score_row(
     row["coverage"] = scores.coverage
     row["clusters"] = clusters(scores)
     known = {client: truth[client] for client in scores.requested} if truth else {}
-    row["truth"] = cluster_agreement(dict(zip(scores.clients, scores.rows.tolist(), strict=True)), known)
+    found = {client: row for client, row in zip(scores.clients, scores.rows.tolist(), strict=True) if row >= 0}
+    row["truth"] = cluster_agreement(found, known)
     if row["truth"] is not None and assignment:
         cohort_truth = {client: truth[client] for client in assignment}
         row["truth"]["cohort_adjusted_rand"] = metrics.adjusted_rand(assignment, cohort_truth)
@@ -87,14 +99,15 @@ def score_row(
 def accuracy(scores: Scores) -> JsonObject | None:
     """Accuracies: over all examples, mean over clients, mean over the worst tenth of clients, and per cluster.
 
-    None if there are no test examples.
+    Clients without a model of their own count with the fallback model, but are in no cluster. None if there are no test
+    examples.
     """
     correct, total = np.asarray(scores.correct, np.float64), scores.total
     if not total.sum():
         return None
     by_cluster = {
         str(row): float(correct[scores.rows == row].sum() / total[scores.rows == row].sum())
-        for row in np.unique(scores.rows)
+        for row in np.unique(scores.rows[scores.rows >= 0])
         if total[scores.rows == row].sum()
     }
     return {
@@ -108,12 +121,13 @@ def accuracy(scores: Scores) -> JsonObject | None:
 def clusters(scores: Scores) -> JsonObject:
     """Sizes of the clusters, and number of clusters that have clients."""
     models = tree.rows(scores.placement.bank)
-    sizes = np.bincount(scores.rows, minlength=models) if len(scores.rows) else np.zeros(models, int)
+    sizes = np.bincount(scores.rows[scores.rows >= 0], minlength=models)
     used = int((sizes > 0).sum())
     return {
         "count": used,
         "sizes": sizes.tolist(),
         "empty": models - used,
+        "unassigned": int((scores.rows < 0).sum()),
         "collapsed": models > 1 and used <= 1,
         "adapted": scores.placement.adapt is not None,
     }
@@ -148,26 +162,50 @@ def number_at(entry: object, path: Sequence[str]) -> float | None:
 
 
 def trained_curve(rows: Sequence[JsonObject]) -> list[float]:
-    """The weighted accuracies of a run, from its first round on."""
-    return curve(rows[_first_round(rows) :], "accuracy", "weighted")
+    """The weighted accuracies of a run, one for each evaluated round."""
+    return curve([rows[place] for place in evaluated_rounds(rows).values()], "accuracy", "weighted")
 
 
-def _first_round(rows: Sequence[JsonObject]) -> int:
-    """Index of the first round; the lines before it are preparation steps, which may have been evaluated, too."""
-    return next((place for place, row in enumerate(rows) if row["stage"] == "train"), 0)
+def evaluated_rounds(rows: Sequence[JsonObject]) -> dict[int, int]:
+    """Round → position of its last evaluation in the lines of a record.
+
+    A preparation step after a round, such as the merging of clusters, belongs to that round: its evaluation is what
+    clients are served when the next round begins. Evaluations before the first round are left out. If there is no
+    round, the last evaluation counts as round 0.
+    """
+    found: dict[int, int] = {}
+    t = None
+    for place, row in enumerate(rows):
+        t = row["t"] if row["stage"] == "train" else t
+        if t is not None and row.get("coverage") is not None:
+            found[t] = place
+    evaluated = [place for place, row in enumerate(rows) if row.get("coverage") is not None]
+    return found if t is not None or not evaluated else {0: evaluated[-1]}
+
+
+def _over_rounds(rows: Sequence[JsonObject]) -> JsonObject:
+    """Best round and means of the last ten rounds, each with the coverage of these rounds; for runs with accuracies."""
+    places = evaluated_rounds(rows)
+    rounds = [t for t, place in places.items() if rows[place].get("accuracy")]
+    if not rounds:
+        return {}
+    scored = [rows[places[t]] for t in rounds]
+    weighted, mean = curve(scored, "accuracy", "weighted"), curve(scored, "accuracy", "mean")
+    coverage, best = curve(scored, "coverage"), int(np.argmax(weighted))
+    return {
+        "weighted_best": weighted[best],
+        "weighted_best_coverage": coverage[best],
+        "weighted_last_ten": metrics.final_score(weighted, "last_ten", rounds=rounds),
+        "mean_last_ten": metrics.final_score(mean, "last_ten", rounds=rounds),
+        "last_ten_coverage": metrics.final_score(coverage, "last_ten", rounds=rounds),
+    }
 
 
 def final(rows: Sequence[JsonObject], target: float) -> JsonObject:
     """The part of a summary that is computed from the lines of `rounds.jsonl`."""
     evaluated = [row for row in rows if row.get("coverage") is not None]
     last: JsonObject = evaluated[-1] if evaluated else {}
-    first = _first_round(rows)
-    weighted = trained_curve(rows)
-    shown = dict(last["accuracy"]) if last.get("accuracy") else None
-    if shown is not None:
-        shown["weighted_best"] = max(_covered(rows[first:]) or weighted)
-        shown["weighted_last_ten"] = metrics.final_score(weighted, "last_ten")
-        shown["mean_last_ten"] = metrics.final_score(curve(rows[first:], "accuracy", "mean"), "last_ten")
+    shown = {**last["accuracy"], **_over_rounds(rows)} if last.get("accuracy") else None
     spread = curve(rows, "discrepancy")
     result: JsonObject = {
         "accuracy": shown,
@@ -175,40 +213,39 @@ def final(rows: Sequence[JsonObject], target: float) -> JsonObject:
         "coverage": last.get("coverage"),
         "clusters": last.get("clusters"),
         "truth": last.get("truth"),
+        "other_assignment": last.get("other_assignment"),
         "discrepancy": {"last": spread[-1], "mean": float(np.mean(spread)), "variance": float(np.var(spread))}
         if spread
         else None,
         "phases": [_phase(row) for row in rows if row.get("phase_end")],
-        "newcomers": [{"joined": row["t"], **row["newcomers"]} for row in rows if row.get("newcomers")],
+        "newcomers": [
+            {"joined": row["t"] + (key == "last_newcomers"), **row[key]}
+            for row in rows
+            for key in _NEWCOMERS
+            if row.get(key)
+        ],
         "shifts": sum(len(row.get("shifted") or ()) for row in rows),
         "skipped_rounds": sum(1 for row in rows if row.get("skipped")),
         "counts": _total([row.get("counts") or {} for row in rows]),
     }
-    if target and weighted:
+    if target and shown is not None:
         result["target"] = _to_target(rows, target)
     return result
 
 
 def _to_target(rows: Sequence[JsonObject], target: float) -> JsonObject:
-    """Rounds and bytes until the target accuracy was reached, including the bytes of preparation steps."""
+    """Rounds and bytes until the target was reached, including the bytes of preparation steps and of newcomers."""
     sent = np.cumsum([sum(_bytes(row)) for row in rows])
-    evaluated = [
-        (row["t"], row["accuracy"]["weighted"], int(total))
-        for row, total in zip(rows, sent, strict=True)
-        if row["stage"] == "train" and row.get("accuracy")
-    ]
-    rounds, accuracies, totals = zip(*evaluated, strict=True)
+    places = {t: place for t, place in evaluated_rounds(rows).items() if rows[place].get("accuracy")}
+    rounds = list(places)
+    accuracies = [rows[place]["accuracy"]["weighted"] for place in places.values()]
+    totals = [int(sent[place]) for place in places.values()]
     reached = metrics.rounds_to_target(accuracies, target)
     return {
         "accuracy": target,
         "rounds": None if reached is None else rounds[reached] + 1,
         "bytes": metrics.bytes_to_target(accuracies, totals, target),
     }
-
-
-def _covered(rows: Sequence[JsonObject]) -> list[float]:
-    """The weighted accuracies of the rounds in which every client had a model."""
-    return curve([row for row in rows if row.get("coverage") == 1.0], "accuracy", "weighted")
 
 
 def drift_of(rows: Sequence[JsonObject], data: FederatedData) -> JsonObject:
@@ -258,7 +295,8 @@ def _phase(row: JsonObject) -> JsonObject:
 
 def _bytes(row: JsonObject) -> list[int]:
     traffic = row.get("traffic") or {}
-    return [count for purpose, ways in traffic.items() if purpose != "evaluate" for count in ways.values()]
+    sent = [count for purpose, ways in traffic.items() if purpose != "evaluate" for count in ways.values()]
+    return [*sent, *(count for key in _NEWCOMERS for count in (row.get(key) or {}).get("bytes", {}).values())]
 
 
 def _total(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
