@@ -447,7 +447,7 @@ def test_a_work_with_after_gets_the_model_of_the_first_work(wired, model, backen
     trained = fed.ask(cohort, fit, Seed(3), start=model, local=local)
     assert trained.by_client("steps") == {"0": 20, "1": 8, "2": 20}  # 4 batches of 8; 1 + ⌊0.3·4⌋ = 2 of 5 epochs
     row = {client: place for place, client in enumerate(SOME)}
-    by_hand = fed.ask(SOME, score, Seed(3), part=part, params=PerClient(trained["params"], row))
+    by_hand = server.ask(SOME, score, Seed(3), part=part, params=PerClient(trained["params"], row))
     assert np.array_equal(got["correct"], by_hand["correct"])
     np.testing.assert_allclose(got["loss"], by_hand["loss"], rtol=1e-6)
     assert got.samples.tolist() == by_hand.samples.tolist()

@@ -96,17 +96,28 @@ def test_a_newcomer_joins_by_the_mean_distance_to_the_initial_clients():
     assert joined.evidence["mean_angles"].tolist() == [[2, 4], [7, 1]]
 
 
-def test_a_newcomer_is_served_the_cluster_it_would_join_and_the_state_stays(tiny, bank):
+def test_a_newcomer_is_served_the_cluster_it_joins_and_the_new_state_keeps_it(tiny, bank):
     fed, now, asked = tiny(a=[4], d=[12]), State(bank(0, 8), ClientMap({"a": 0})), []
 
     def join(state, fed, newcomers, seed, min_replies=None):
         asked.append((list(newcomers), min_replies))
         return Joined({"d": 1}, {})
 
-    assert place_in_clusters(now, fed, "ad", Seed(0), join).row == {"a": 0, "d": 1}
-    assert place_in_clusters(now, fed, "a", Seed(0), join).row == {"a": 0}
+    after, placement = place_in_clusters(now, fed, "ad", Seed(0), join)
+    assert placement.row == {"a": 0, "d": 1}
+    assert place_in_clusters(now, fed, "a", Seed(0), join)[1].row == {"a": 0}
+    assert place_in_clusters(after, fed, "ad", Seed(0), join)[1].row == {"a": 0, "d": 1}
     assert asked == [(["d"], None)]
     assert dict(now.assignment) == {"a": 0}
+    assert dict(after.assignment) == {"a": 0, "d": 1}
+
+
+def test_a_client_without_a_cluster_is_served_the_uniform_mean_of_the_models_of_clusters_with_members(tiny, bank):
+    fed, now = tiny(a=[4], b=[4], d=[12]), State(bank(0, 8, 100), ClientMap({"a": 0, "b": 1}))
+    lost = lambda *_: Joined({}, {})  # noqa: E731
+    _, placement = place_in_clusters(now, fed, "abd", Seed(0), lost)
+    assert placement.row == {"a": 0, "b": 1}
+    assert tree.same(placement.fallback, tree.row(bank(4), 0))  # (0 + 8)/2; the third cluster has no members
 
 
 def test_at_most_size_available_members_of_each_cluster_are_drawn(tiny, cohort):

@@ -178,8 +178,8 @@ def test_without_rounds_newcomers_join_at_the_end_of_the_run():
     )
     (joined,) = found.summary["newcomers"]
     assert (joined["clients"], joined["coverage"]) == (4, 1.0)
-    # Evaluation never trains: half of the clients are covered in the end.
-    assert (found.summary["rounds"], found.summary["coverage"]) == (0, 0.5)
+    # Their placement is kept: all clients are covered in the end.
+    assert (found.summary["rounds"], found.summary["coverage"]) == (0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_backends_agree(data, task):
     assert way > 0
     assert np.linalg.norm(ours - theirs) <= 1e-5 * way
     for part in ("test", "fit"):
-        scores = [fed.ask(data.clients, score, Seed(1), part=part, params=start) for fed in (one, other)]
+        scores = [fed.scoring().ask(data.clients, score, Seed(1), part=part, params=start) for fed in (one, other)]
         np.testing.assert_allclose(scores[0]["loss"], scores[1]["loss"], rtol=1e-5)
 
 

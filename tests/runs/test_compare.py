@@ -12,7 +12,7 @@ from coterie.runs.record import RunRecord
 
 
 def record(*accuracies):
-    rows = [{"t": t, "stage": "train", "accuracy": {"weighted": a}} for t, a in enumerate(accuracies)]
+    rows = [{"t": t, "stage": "train", "coverage": 1.0, "accuracy": {"weighted": a}} for t, a in enumerate(accuracies)]
     return RunRecord({"accuracy": {"weighted": accuracies[-1], "weighted_last_ten": sum(accuracies) / 2}}, rows)
 
 
