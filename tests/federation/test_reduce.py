@@ -151,6 +151,27 @@ def test_a_mean_of_named_layers_holds_only_these_layers():
     np.testing.assert_allclose(head.spread, [0.0, 80 / 3, 40 / 3])
 
 
+@pytest.mark.parametrize("rule", ["mean", "median"])
+def test_distances_can_be_measured_to_models_computed_from_the_means(rule):
+    # Heads 10 and, of 20 and 60 with equal weights, 40; the models are 5 and 35, and that of the empty group is 7.
+    def reference(means, weights):
+        assert weights.tolist() == [1.0, 2.0, 0.0]
+        return {"head": np.where(weights > 0, means["head"][:, 0] - 5, 7)[:, None]}
+
+    how = Mean(groups=3, by=GROUPS, weights="uniform", layers=("head",), spread=True, reference=reference)
+    (head,) = averaged(rule, how)
+    assert head.mean["head"].tolist() == [[10.0], [40.0], [0.0]]
+    assert head.spread.tolist() == [5.0, 15.0, 25.0]
+
+
+def test_a_client_without_samples_has_a_distance_to_the_reference():
+    # Its group has no mean, but a model: the client's own, 8, was sent to it and came back; mixing moved it to 6.
+    how = Mean(spread=True, reference=lambda means, weights: {"w": np.array([[6.0]])})
+    made = reduce.reduction(how, {"w": np.zeros(1)}, Aggregation())
+    made.add(("a",), {"params": {"w": np.array([[8.0]])}}, np.array([0]))
+    assert made.result().spread.tolist() == [2.0]
+
+
 def test_a_robust_mean_of_named_layers_holds_only_these_layers():
     body, head = averaged("median", Mean(layers=("body",)), Mean(groups=2, by=GROUPS, layers=("head",), spread=True))
     assert {layer: leaf.tolist() for layer, leaf in body.mean.items()} == {"body": [[2.0]]}  # of 1, 2, 6

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coterie import codec, data, models, tree
-from coterie.aggregation import mix_groups
+from coterie.aggregation import Aggregation, mix_groups
 from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError, TooFewReplies
@@ -264,13 +264,27 @@ def test_a_group_without_replies_keeps_its_model_to_the_bit(six, cohort, grouped
 def test_mixing_by_hand(six, cohort, grouped, bank):
     # Trained: (1 + 2)/2 = 1.5 and (-1 - 6)/2 = -3.5. With η_g = ½ and directions ±1:
     #   normalized: (1.5 - ½)/(1 + ½/3.5) = 0.875,   (-3.5 + ½)/(1 + ½/1.5) = -2.25      paper: 1 and -3
+    # A local model's distance is that to the mixed model of its group: 1.5 - 0.875 and 3.5 - 2.25; 1.5 - 1 and 3.5 - 3.
     fed = six()
-    for mix, expected in (("normalized", [0.875, -2.25]), ("paper", [1, -3])):
+    for mix, expected, distances in (
+        ("normalized", [0.875, -2.25], {"a": 0.625, "c": 1.25}),
+        ("paper", [1, -3], {"a": 0.5, "c": 0.5}),
+    ):
         method = grouped(eta_g=0.5, mix=mix)
         state = formed(method, fed, bank(1, -1), bank(1, -1), {"a": 0, "c": 1})
         out = method.round(state, fed, cohort(fed, clients="ac"), Seed(0))
         np.testing.assert_allclose(out.state.bank["w"], expected, rtol=1e-6)
-        assert out.distances == {}
+        assert out.distances == pytest.approx(distances)
+
+
+@pytest.mark.parametrize("rule", ["mean", "median"])
+def test_the_discrepancy_with_mixing_counts_groups_without_replies(rule, numbers, quadratic, cohort, grouped, bank):
+    # a: 1 → 1.5, and c has no part in the round. Mixed: (1.5 - ½)/(1 + ½/1) = 2/3 with c's group at -1.
+    fed = Server(Sequential(numbers(a=[2], c=[-6]), quadratic), aggregation=Aggregation(rule))
+    method = grouped(eta_g=0.5)
+    state = formed(method, fed, bank(1, -1), bank(1, -1), {"a": 0, "c": 1})
+    out = method.round(state, fed, cohort(fed, clients="a"), Seed(0))
+    assert out.distances == pytest.approx({"a": 1.5 - 2 / 3})
 
 
 def test_mixing_changes_nothing_with_one_group_or_equal_models(blobs, run_rounds):

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import data, tree
+from coterie.aggregation import Aggregation
 from coterie.clients import LocalSGD
 from coterie.data.datasets.regression import planted_weights
 from coterie.errors import SpecError
-from coterie.federation import vectorized
+from coterie.federation import Sequential, Server, vectorized
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.ifca import IFCA
 from coterie.metrics import adjusted_rand
@@ -496,13 +497,23 @@ def test_warm_rounds_with_averaged_layers_average_them_over_all_groups(three, ru
     assert state.banks[0]["wide"] == pytest.approx([float(first["wide"][0]) + np.mean(updates)] * 2, rel=1e-5)
 
 
-def test_distances_are_omitted_with_averaged_layers(three, cohort, step, two_layers):
-    # With averaged layers a cluster's model is not the mean of its clients' models.
+def test_distances_with_shared_layers_are_those_to_the_whole_model(three, cohort, step, two_layers):
+    # Averaged: wide is 17/6 in all clusters and differs by 8/6, 1/6 and 7/6; the heads differ by 0, 3/6 and 3/6.
     fed = three(task=two_layers)
-    for shared, shown in (("averaged", {}), ("frozen", {"a": 0, "b": 0.5, "c": 0.5})):
+    averaged = {"a": 8 / 6, "b": 10**0.5 / 6, "c": 58**0.5 / 6}
+    for shared, shown in (("averaged", averaged), ("frozen", {"a": 0, "b": 0.5, "c": 0.5})):
         method = IFCA(step(0.5), clusters=2, shared=shared)
         state = begin(method, two_layers, layers([2, 2], [-1, 6]))
-        assert method.round(state, fed, cohort(fed), Seed(0)).distances == shown
+        assert method.round(state, fed, cohort(fed), Seed(0)).distances == pytest.approx(shown, rel=1e-6)
+
+
+def test_a_robust_rule_averages_the_shared_layers_over_all_clients(numbers, cohort, step, two_layers):
+    # The median of wide = 1.5, 3 and 4 is 3; the mean of the clusters' medians would be (1.5 + 2·3.5)/3.
+    transport = Sequential(numbers(a=[0], b=[10], c=[12]), two_layers)
+    fed, method = Server(transport, aggregation=Aggregation("median")), IFCA(step(0.5), clusters=2, shared="averaged")
+    out = method.round(begin(method, two_layers, layers([2, 2], [-1, 6])), fed, cohort(fed), Seed(0))
+    assert out.state.banks[0]["wide"].tolist() == [3, 3]
+    assert out.state.banks[0]["head"].tolist() == [-1.5, 7.5]
 
 
 @BOTH

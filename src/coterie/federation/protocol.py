@@ -5,7 +5,7 @@ Methods do not know where the clients run, and never see a client's examples.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -51,6 +51,8 @@ class Mean:
         weights: Client weight: number of samples, or uniform (0 for a client without samples). `first`: only the
             first client of each group counts, in the order of client ids.
         spread: Also return the distance of each reply to the mean of its group.
+        reference: With `spread`: (means, group weights) → the models of the groups to which distances are measured,
+            for methods whose models are not the means themselves. None: the means.
         layers: Names of the layers to average; means and distances are restricted to these layers.
             None: all layers.
     """
@@ -60,6 +62,7 @@ class Mean:
     by: Mapping[ClientId, int] | str | None = None
     weights: Literal["samples", "uniform", "first"] = "samples"
     spread: bool = False
+    reference: Callable[[Bank, Array], Bank] | None = None
     layers: tuple[str, ...] | None = None
 
 

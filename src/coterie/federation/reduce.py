@@ -88,12 +88,18 @@ class Reduction:
         )
         if self._kept is None:
             return GroupMeans(mean, self._weights, None)
-        # Clients of a group without weight have not trained: their distance is 0.
+        return GroupMeans(mean, self._weights, self._distances(mean, self._kept))
+
+    def _distances(self, mean: Bank, kept: list[tuple[Bank, Array]]) -> Array:
+        """The distance of each of these models, given with their groups, to the mean or the reference of its group."""
+        reference = mean if self.how.reference is None else self.how.reference(mean, self._weights)
+        # The mean of a group without weight is not defined: its clients have not trained, and their distance is 0.
+        defined = self._weights > 0 if self.how.reference is None else np.ones(self.how.groups, bool)
         distances = [
-            np.where(self._weights[groups] > 0, tree.row_distances(bank, tree.take(mean, groups)), 0.0)
-            for bank, groups in self._kept
+            np.where(defined[groups], tree.row_distances(bank, tree.take(reference, groups)), 0.0)
+            for bank, groups in kept
         ]
-        return GroupMeans(mean, self._weights, np.concatenate([np.zeros(0), *distances]))
+        return np.concatenate([np.zeros(0), *distances])
 
 
 class RobustReduction(Reduction):
@@ -127,8 +133,7 @@ class RobustReduction(Reduction):
             tree.map(put, means, mean)
         if not self.how.spread:
             return GroupMeans(means, self._weights, None)
-        distances = tree.row_distances(bank, tree.take(means, groups))
-        return GroupMeans(means, self._weights, np.where(self._weights[groups] > 0, distances, 0.0))
+        return GroupMeans(means, self._weights, self._distances(means, [(bank, groups)]))
 
 
 def reduction(how: Mean, template: Params, aggregation: Aggregation) -> Reduction:

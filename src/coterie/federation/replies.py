@@ -16,8 +16,8 @@ class GroupMeans(NamedTuple):
     Attributes:
         mean: Bank with the mean of each group; zeros for a group without weight.
         weight: (groups,) sum of the weights of each group.
-        spread: (replies,) distance of each reply to the mean of its group; None if not requested (`Mean.spread`), or if
-            the models needed too much memory.
+        spread: (replies,) distance of each reply to the mean, or the `Mean.reference`, of its group; None if not
+            requested (`Mean.spread`), or if the models needed too much memory.
     """
 
     mean: Bank

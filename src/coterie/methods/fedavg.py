@@ -92,7 +92,11 @@ def global_model(bank: Bank, assignment: Mapping[ClientId, int]) -> Params:
 
 def move_groups(bank: Bank, got: Replies) -> Bank:
     """The mean of the replies for each group; a group without replies keeps its model to the bit."""
-    mean, weight = got.means()
+    return moved(bank, *got.means())
+
+
+def moved(bank: Bank, mean: Bank, weight: Array) -> Bank:
+    """The mean of each group with weight, and the model of each other group to the bit."""
     return tree.where_rows(weight > 0, mean, bank)
 
 
@@ -103,6 +107,12 @@ def loss_of(got: Replies) -> float | None:
 
 
 def distances_of(got: Replies) -> Mapping[ClientId, float]:
-    """Client → distance of its model to its group's mean; empty if the distances were not measured."""
-    spread: Array | None = got.spread
-    return {} if spread is None else dict(zip(got.clients, spread.tolist(), strict=True))
+    """Client → distance of its model to its group's model; empty if the distances were not measured.
+
+    If several means average different layers, the distance is over all these layers.
+    """
+    spreads = [each.spread for each in got.reduced if each.spread is not None]
+    if not spreads or len(spreads) < len(got.reduced):
+        return {}
+    distances = spreads[0] if len(spreads) == 1 else np.sqrt(sum(np.square(each) for each in spreads))
+    return dict(zip(got.clients, distances.tolist(), strict=True))

@@ -42,7 +42,7 @@ from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cached, Cohort, Federation, Mean, PerClient
 from coterie.methods.cluster_training import placed
-from coterie.methods.fedavg import distances_of, global_model, loss_of, move_groups
+from coterie.methods.fedavg import distances_of, global_model, loss_of, moved
 from coterie.methods.fedgroup_settings import FedGroupSettings
 from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task, trainable
@@ -118,11 +118,16 @@ class FedGroup(FedGroupSettings):
         row = {client: state.assignment[client] for client in active if client in state.assignment}
         local = self.local.at(cohort.t)
         local = dataclasses.replace(local, mu=self.mu) if self.mu else local
-        # After mixing, the model of a group is not the mean of its replies, so distances to the mean would be wrong.
-        mean = Mean(groups=tree.rows(state.bank), by=row, weights=self.weights, spread=self.eta_g == 0)
+
+        def mixed(means: Bank, weights: Array) -> Bank:
+            bank = moved(state.bank, means, weights)
+            return mix_groups(bank, self.eta_g, self.mix) if self.eta_g else bank
+
+        # After mixing, the model of a group is not the mean of its replies: distances are those to the mixed model.
+        reference = mixed if self.eta_g else None
+        mean = Mean(groups=tree.rows(state.bank), by=row, weights=self.weights, spread=True, reference=reference)
         got = fed.ask(active.of(row), fit, seed, start=PerClient(state.bank, row), local=local, reduce=mean)
-        bank = move_groups(state.bank, got)
-        bank = mix_groups(bank, self.eta_g, self.mix) if self.eta_g else bank
+        bank = mixed(*got.means())
         took_part = joined | {client: row[client] for client in got.clients}
         return Round(dataclasses.replace(state, bank=bank), took_part, loss_of(got), distances_of(got), evidence)
 

@@ -36,7 +36,7 @@ from coterie.clients.closest import closest, fit_closest, gradient_closest, spli
 from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, Mean, PerClient, Replies
-from coterie.methods.fedavg import distances_of, global_model, loss_of, move_groups
+from coterie.methods.fedavg import distances_of, global_model, loss_of, moved
 from coterie.methods.ifca_start import prepare, random_groups
 from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task
@@ -180,8 +180,9 @@ class IFCA:
         if self.shared == "frozen":
             local = dataclasses.replace(local, trainable_layers=state.layers[-self.head_layers :])
         if not self.members and (self.first_round == "loss" or state.rounds > 0):
-            got = fed.ask(active, fit_closest, seed, base=base, heads=heads, local=local, reduce=self._mean("choice"))
-            return self._result(self.average(bank, got, state.layers), got, got.by_client("choice"), got)
+            means = self._means(bank, "choice", state.layers)
+            got = fed.ask(active, fit_closest, seed, base=base, heads=heads, local=local, reduce=means)
+            return self._result(self.average(bank, got), got, got.by_client("choice"), got)
         pool, chosen = cohort.of(cohort.available) if self.members else active, None
         if self.first_round == "balanced" and state.rounds == 0:
             row = random_groups(pool, self.clusters, seed)
@@ -190,8 +191,8 @@ class IFCA:
             row = chosen.by_client("choice")
         if self.members:
             active = cohort.of(self._draw_members(cohort, row)).active()
-        got = self.train(bank, row, fed, active, seed, local)
-        return self._result(self.average(bank, got, state.layers), got, row, chosen)
+        got = self.train(state, bank, row, fed, active, seed, local)
+        return self._result(self.average(bank, got), got, row, chosen)
 
     def choices(
         self, state: State, bank: Bank, fed: Federation, clients: Cohort | Iterable[ClientId], seed: Seed
@@ -206,24 +207,38 @@ class IFCA:
         return [client for each in drawn for client in each]
 
     def train(
-        self, bank: Bank, row: dict[ClientId, int], fed: Federation, cohort: Cohort, seed: Seed, local: LocalSGD
+        self,
+        state: State,
+        bank: Bank,
+        row: dict[ClientId, int],
+        fed: Federation,
+        cohort: Cohort,
+        seed: Seed,
+        local: LocalSGD,
     ) -> Replies:
         """(b), option II, with a given assignment."""
-        return fed.ask(cohort, fit, seed, start=PerClient(bank, row), local=local, reduce=self._mean(row))
+        means = self._means(bank, row, state.layers)
+        return fed.ask(cohort, fit, seed, start=PerClient(bank, row), local=local, reduce=means)
 
-    def _mean(self, by: Mapping[ClientId, int] | str) -> Mean:
+    def _means(self, bank: Bank, by: Mapping[ClientId, int] | str, layers: tuple[str, ...]) -> list[Mean]:
+        """The mean of each cluster or, with averaged layers, of its own layers; then that of the shared layers."""
         weights = "first" if self.agg == "first_only" else self.weights
-        # With averaged layers a cluster's model is not the mean of its replies: distances to the mean would be wrong.
-        return Mean("params", self.clusters, by, weights, spread=self.shared != "averaged")
+        own = Mean("params", self.clusters, by, weights, spread=True)
+        body = self.body(bank, layers) if self.shared == "averaged" else set()
+        if not body:
+            return [own]
+        # One mean over the whole cohort, not one of the clusters' means: a robust rule needs the clients' own models.
+        shared = Mean("params", weights=self.weights, spread=True, layers=tuple(sorted(body)))
+        return [dataclasses.replace(own, layers=tuple(sorted(set(bank) - body))), shared]
 
-    def average(self, bank: Bank, got: Replies, layers: tuple[str, ...]) -> Bank:
-        """(c), option II; with averaged layers, these are averaged over all clusters."""
-        moved = move_groups(bank, got)
+    def average(self, bank: Bank, got: Replies) -> Bank:
+        """(c), option II; averaged layers are the same in all clusters."""
         mean, weight = got.means()
-        if self.shared != "averaged" or not weight.sum():
-            return moved
-        common = tree.map(lambda leaf: np.tensordot(weight / weight.sum(), leaf, 1).astype(leaf.dtype), mean)
-        return with_body(moved, common, self.body(bank, layers))
+        bank = {**bank, **moved({layer: bank[layer] for layer in mean}, mean, weight)}
+        if len(got.reduced) == 1:
+            return bank
+        common, weight = got.means(1)
+        return with_body(bank, tree.row(common, 0), set(common)) if weight[0] else bank
 
     def _descend(self, bank: Bank, got: Replies, rate: float) -> Bank:
         """(c), option I."""
