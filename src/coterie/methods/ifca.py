@@ -191,7 +191,7 @@ class IFCA:
             row = chosen.by_client("choice")
         if self.members:
             active = cohort.of(self._draw_members(cohort, row)).active()
-        got = self.train(state, bank, row, fed, active, seed, local)
+        got = self.train(bank, row, fed, active, seed, local)
         return self._result(self.average(bank, got), got, row, chosen)
 
     def choices(
@@ -207,17 +207,10 @@ class IFCA:
         return [client for each in drawn for client in each]
 
     def train(
-        self,
-        state: State,
-        bank: Bank,
-        row: dict[ClientId, int],
-        fed: Federation,
-        cohort: Cohort,
-        seed: Seed,
-        local: LocalSGD,
+        self, bank: Bank, row: dict[ClientId, int], fed: Federation, cohort: Cohort, seed: Seed, local: LocalSGD
     ) -> Replies:
         """(b), option II, with a given assignment."""
-        means = self._means(bank, row, state.layers)
+        means = self._means(bank, row, fed.task.layers)
         return fed.ask(cohort, fit, seed, start=PerClient(bank, row), local=local, reduce=means)
 
     def _means(self, bank: Bank, by: Mapping[ClientId, int] | str, layers: tuple[str, ...]) -> list[Mean]:

@@ -66,7 +66,7 @@ def warm_groups(method: IFCA, state: State, fed: Federation, cohort: Cohort, see
     groups = dict(state.assignment) or random_groups(cohort.available, method.clusters, cohort.seed.fold("warm"))
     banks, replies = [], []
     for r, bank in enumerate(state.banks):
-        got = method.train(state, bank, groups, fed, cohort, seed.fold("warm", r), method.local)
+        got = method.train(bank, groups, fed, cohort, seed.fold("warm", r), method.local)
         banks.append(method.average(bank, got))
         replies.append(got)
     assignments = (ClientMap(groups),) * method.restarts
