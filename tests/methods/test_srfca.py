@@ -396,6 +396,33 @@ def test_clients_lost_before_join_in_final_training(distance, losing, cohort, sr
     assert out.state.bank["w"].tolist() == [0.75, 16.25]
 
 
+@pytest.mark.parametrize("mode", ["models", "gradients"])
+def test_the_learning_rate_starts_again_in_each_refine(mode, four, srfca):
+    # Rates ½ and ¼ from w_0 = 0, in both REFINE steps: {a, b} goes to 0.5 and 0.5 + 0.25·0.5, {c, d} twenty-one times
+    # as far. Final training starts with ½ again: 0.625 + 0.375/2.
+    local = LocalSGD(steps=1, batch_size=0, learning_rate=0.5, lr_decay=0.5)
+    settings = {"refines": 2, "refine_rounds": 2, "rounds": 5, "final": "fedavg"}
+    fed, method = four(), srfca(local=local, distance="l2", mode=mode, **settings)
+    _, rounds = finish(method, fed, from_zero(method, fed))
+    trained = [out.state.bank["w"].tolist() for out in rounds if out.label.startswith(("train", "final"))]
+    assert trained == [[w, 21 * w] for w in (0.5, 0.625, 0.5, 0.625, 0.8125)]
+
+
+def test_clusters_that_the_last_merge_joined_train_in_the_remaining_rounds(four, bank, srfca):
+    # ω = 5 and 6 are nearer than λ = 5 and become 5.5; the mean of 0, 2, 20 and 22 is 11, and each round goes half way.
+    # ω = 0 and 11 stay apart, and the run ends. With final = "none" it ends in any case.
+    row = {"a": 0, "b": 0, "c": 1, "d": 1}
+    for final, centers, expected in (
+        ("auto", (5, 6), [("refine 1", [5.5]), ("final", [8.25]), ("final", [9.625])]),
+        ("auto", (0, 11), [("refine 1", [0, 11])]),
+        ("none", (5, 6), [("refine 1", [5.5])]),
+    ):
+        fed, method = four(), srfca(distance="l2", rounds=3, refine_rounds=1, final=final)
+        _, rounds = finish(method, fed, clustered(method, fed, row, bank(*centers)))
+        assert [(out.label, out.state.bank["w"].tolist()) for out in rounds] == expected
+        assert rounds[0].counts["clusters_merged"] == (centers == (5, 6))
+
+
 # Averaging -----------------------------------------------------------------------------------------------------------
 
 

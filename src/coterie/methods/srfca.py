@@ -17,7 +17,9 @@ methods/trimmed_mean_gd.py, RECLUSTER and MERGE in methods/refine.py.
 ONE_SHOT is a preparation step, and so is RECLUSTER with MERGE; each of the T trainings of all clusters is one round.
 The record has these parts: `one shot`, evaluated with each client's own model, which is the baseline Local; `train 1`,
 evaluated as in the published code, before clients move and without clients that have no cluster yet (its acc_pre);
-`refine 1`, after MERGE, all clients with the merged models; and so on; `final`.
+`refine 1`, after MERGE, all clients with the merged models; and so on; `final`. Where MERGE joined clusters, which the
+step counts as `clusters_merged`, `refine` evaluates the mean of their models as it is: it is trained in the next
+REFINE, or after the last one in the rounds that remain, if there are any.
 
 Departures from the paper. In RECLUSTER a cluster of fewer than t clients is dissolved and its clients join the nearest
 remaining one (the code leaves them out); f_c is the mean over the members before RECLUSTER; in MERGE it is over those
@@ -29,7 +31,8 @@ is in that cohort, and joins the nearest cluster. The projection of models onto 
 sizes. A round without replies is not repeated; after a REFINE without any reply the clusters stay as they are. The
 means of REFINE are trimmed regardless of the run's aggregation rule, which applies only if β = 0 and in `final`.
 Clients of a round train independently; in the code they share the arrays of their cluster's model and train it in turn,
-which makes its rounds K times as long. As the paper suggests, `final` trains the clusters without trimming. One λ
+which makes its rounds K times as long. As the paper suggests, `final` trains the clusters without trimming. With
+`local.lr_decay`, each REFINE and `final` start again at the initial learning rate; the paper has a constant one. One λ
 serves clients and clusters: with l2, a cluster must train about as long as a single client, or its model stays nearer
 to the others than λ and MERGE joins them all.
 """
@@ -74,6 +77,7 @@ class State:
         refined: Number of REFINE steps done.
         rounds: Number of rounds done.
         untrained: Whether no cluster has been trained since ONE_SHOT or the last REFINE.
+        merged: Whether the last MERGE joined clusters.
     """
 
     w0: Params
@@ -84,6 +88,7 @@ class State:
     refined: int = 0
     rounds: int = 0
     untrained: bool = True
+    merged: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,8 @@ class SRFCA(OneShot):
         beta: β, the share of values trimmed at each end in REFINE, instead of the rule of [aggregation]; 0: that rule
             applies.
         start_from: Each REFINE trains from w_0, or continues from the merged models.
-        final: Training of the clusters in the remaining rounds: none, FedAvg or FedProx.
+        final: Training of the clusters in the rounds that remain after the last REFINE: none, FedAvg or FedProx;
+            `auto`: FedAvg if the last MERGE joined clusters (with refine_rounds = 0, no or few rounds remain for it).
         mu: With FedProx: weight of the proximal term (μ).
         rounds: Number of rounds of the run.
     """
@@ -110,14 +116,14 @@ class SRFCA(OneShot):
     mode: Literal["models", "gradients"] = "models"
     beta: Annotated[float, Bound(at_least=0, below=0.5)] = 0.15
     start_from: Literal["w0", "continue"] = "w0"
-    final: Literal["none", "fedavg", "fedprox"] = "none"
+    final: Literal["auto", "none", "fedavg", "fedprox"] = "auto"
     mu: Annotated[float, Bound(at_least=0)] = 1.0
     rounds: int = from_run("rounds")
 
     def __post_init__(self) -> None:
         """Validate the settings."""
         super().__post_init__()
-        needed = self.refines * max(self.refine_rounds, 1) + (self.final != "none")
+        needed = self.refines * max(self.refine_rounds, 1) + self._always_final
         if self.rounds < needed:
             raise SpecError(
                 f"srfca with refines = {self.refines}, refine_rounds = {self.refine_rounds} and final = {self.final!r} "
@@ -125,9 +131,14 @@ class SRFCA(OneShot):
             )
 
     @property
+    def _always_final(self) -> bool:
+        """Whether there is final training, whatever MERGE does."""
+        return self.final in ("fedavg", "fedprox")
+
+    @property
     def training(self) -> int:
         """T: rounds of training in each REFINE."""
-        return self.refine_rounds or self.rounds // (self.refines + (self.final != "none"))
+        return self.refine_rounds or self.rounds // (self.refines + self._always_final)
 
     @property
     def own_mean(self) -> str:
@@ -143,7 +154,8 @@ class SRFCA(OneShot):
         """ONE_SHOT and RECLUSTER with MERGE are preparation steps."""
         if now.trained is None or self._is_refine_trained(now):
             return "prepare"
-        last = self.rounds if self.final != "none" else self.refines * self.training
+        final = self._always_final or (self.final == "auto" and now.merged)
+        last = self.rounds if final else self.refines * self.training
         return "train" if now.refined < self.refines or now.rounds < last else "done"
 
     def _is_refine_trained(self, now: State) -> bool:
@@ -219,7 +231,8 @@ class SRFCA(OneShot):
         active = drawn if final and self.final == "fedprox" else drawn.active()
         if not len(active):
             raise TooFewReplies(f"All {len(drawn)} clients that were drawn are stragglers")
-        row, local = {client: now.assignment[client] for client in active}, self.local.at(cohort.t)
+        row = {client: now.assignment[client] for client in active}
+        local = self.local.at(cohort.t - now.refined * self.training)  # each REFINE starts at the initial learning rate
         if final:
             local = dataclasses.replace(local, mu=self.mu) if self.final == "fedprox" else local
             return train_by_models(bank, row, fed, active, seed, local, beta=0.0)
@@ -241,5 +254,6 @@ class SRFCA(OneShot):
         bank, row, evidence, counts = recluster_and_merge(
             self, now.bank, now.assignment, trained, losses, now.threshold, weighted=weighted
         )
-        after = State(now.w0, bank, ClientMap(row), trained, now.threshold, done, now.rounds)
+        merged = counts["clusters_merged"] > 0
+        after = State(now.w0, bank, ClientMap(row), trained, now.threshold, done, now.rounds, merged=merged)
         return Round(after, row, evidence=evidence, counts=counts, label=label, closes=True)
