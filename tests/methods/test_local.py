@@ -1,4 +1,4 @@
-"""Local: every client trains its own model, with the average budget of a federated client."""
+"""Local: every client trains its own model, with its own optimizer, for the set budget."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from coterie import tree
 from coterie.clients import LocalSGD
-from coterie.errors import TooFewReplies
+from coterie.errors import SpecError, TooFewReplies
 from coterie.federation import Cached, Cohort, Replies, Sequential, Server
 from coterie.methods.global_model import Global
 from coterie.methods.local import Local, State, recall
+from coterie.methods.srfca import SRFCA
 from coterie.seeds import Seed
 
 BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
@@ -34,7 +35,7 @@ def values(state, fed):
 
 @pytest.fixture
 def one_step(step):
-    """Three rounds of one step of rate ½ for each of two clients: a budget of max(1, 3·2·1/2) = 3 steps."""
+    """Three rounds of one step of rate ½ for each of two clients: a budget of 3 steps."""
     return Local(step(0.5), rounds=3, clients_per_round=2, clients=2)
 
 
@@ -72,7 +73,7 @@ def test_one_client_does_plain_stochastic_gradient_descent(backend, tiny, run_ro
 @BOTH
 def test_with_one_client_it_is_the_global_model_to_the_bit(backend, blobs, run_rounds):
     fed, _ = blobs(backend=backend, clients=1, clusters=1)
-    local = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9, momentum=0.5)
+    local = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
     mine, rounds = run_rounds(Local(local, rounds=3, clients_per_round=1, clients=1), fed, 3)
     shared, shared_rounds = run_rounds(Global(local), fed, 3)
     assert tree.same(own_models(mine, fed)["0"], shared)
@@ -109,6 +110,54 @@ def test_stragglers_do_all_their_work(tiny, cohort, step):
     assert values(state, fed) == pytest.approx(dict.fromkeys("ab", 8 - (8 - s) / 16))
 
 
+# The optimizer -------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_momentum_continues_from_round_to_round(backend, tiny, run_rounds, step):
+    # With d = w - 8: v = d, d → d/2; then v = d/2 + d/2 and d → d/2 - d/2 = 0. A new optimizer would stop at d/4.
+    fed = tiny(backend=backend, a=[8], b=[8])
+    method = Local(step(0.5, momentum=0.5), rounds=2, clients_per_round=1, clients=2)
+    state, _ = run_rounds(method, fed, 2, size=1)
+    assert values(state, fed) == pytest.approx({"a": 8, "b": 8})
+
+
+@BOTH
+@pytest.mark.parametrize("batch_size", [0, 1])
+def test_it_equals_training_alone_in_srfca_also_with_adam(backend, batch_size, tiny, run_rounds, cohort):
+    # Three rounds of two steps are the T_init = 6 batches of ONE_SHOT. One example, so that the order does not matter.
+    fed = tiny(backend=backend, a=[8], b=[-3])
+    local = LocalSGD(steps=2, batch_size=batch_size, learning_rate=0.3, optimizer="adam")
+    state, _ = run_rounds(Local(local, rounds=3, clients_per_round=1, clients=2), fed, 3, size=1)
+    srfca = SRFCA(local, distance="l2", threshold=math.inf, init_steps=6, rounds=2)
+    alone = srfca.round(srfca.start(fed.task, Seed(0)), fed, cohort(fed, -1), Seed(0)).state.trained
+    assert tree.same(srfca.start(fed.task, Seed(0)).w0, state.start)
+    expected = dict(zip(alone.clients, alone.models["w"].tolist(), strict=True))
+    assert values(state, fed) == pytest.approx(expected, rel=1e-6)
+
+
+@BOTH
+def test_a_client_that_joins_later_starts_with_a_new_optimizer(backend, tiny, cohort, step):
+    # As above, a has a velocity in the second round and reaches 8; for b it is the first step, to the half of d.
+    fed = tiny(backend=backend, a=[8], b=[8])
+    method = Local(step(0.5, momentum=0.5), rounds=2, clients_per_round=1, clients=2)
+    state = method.start(fed.task, Seed(0))
+    s = float(state.start["w"])
+    state = method.round(state, fed, Cohort(0, ("a",), Seed(0), ("a",)), Seed(0)).state
+    assert values(state, fed) == pytest.approx({"a": (s + 8) / 2, "b": s})
+    state = method.round(state, fed, cohort(fed, 1), Seed(1)).state
+    assert values(state, fed) == pytest.approx({"a": 8, "b": (s + 8) / 2})
+
+
+# The budget ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["epochs", "steps"])
+def test_by_default_a_client_trains_as_if_it_took_part_in_every_round(unit):
+    # SR-FCA's Local on rotated MNIST: 250 batches, as many as 50 rounds of 5; the cohort of 10 of 100 does not matter.
+    assert Local(LocalSGD(**{unit: 5}), rounds=50, clients_per_round=10, clients=100).total == 250
+
+
 @pytest.mark.parametrize("unit", ["epochs", "steps"])
 @pytest.mark.parametrize(
     ("rounds", "size", "clients", "each", "budget"),
@@ -119,9 +168,14 @@ def test_stragglers_do_all_their_work(tiny, cohort, step):
         (8, 3, 10, 2, 5),  # 8·3·2/10 = 4.8, rounded
     ],
 )
-def test_the_budget_is_the_average_budget_of_a_federated_client(unit, rounds, size, clients, each, budget):
+def test_the_average_budget_is_that_of_an_average_federated_client(unit, rounds, size, clients, each, budget):
     local = LocalSGD(**{unit: each})
-    assert Local(local, rounds=rounds, clients_per_round=size, clients=clients).budget() == budget
+    assert Local(local, "average", rounds=rounds, clients_per_round=size, clients=clients).total == budget
+
+
+def test_an_unknown_budget_is_refused():
+    with pytest.raises(SpecError, match=r"method\.budget must be one of 'full', 'average', got 'long'"):
+        Local(budget="long", rounds=1, clients_per_round=1, clients=1)
 
 
 class Recorder:
@@ -144,26 +198,27 @@ class Recorder:
     size=st.integers(1, 50),
     each=st.integers(1, 30),
     unit=st.sampled_from(["epochs", "steps"]),
+    budget=st.sampled_from(["full", "average"]),
 )
-def test_the_budget_is_spent_evenly_and_to_the_last_epoch(rounds, clients, size, each, unit):
+def test_the_budget_is_spent_evenly_and_to_the_last_epoch(rounds, clients, size, each, unit, budget):
     size = min(size, clients)
-    method = Local(LocalSGD(**{unit: each}), rounds=rounds, clients_per_round=size, clients=clients)
-    exact = rounds * size * each / clients
-    assert method.budget() == each or abs(method.budget() - exact) <= 0.5
-    assert method.budget() >= max(each, exact - 0.5)
+    method = Local(LocalSGD(**{unit: each}), budget, rounds=rounds, clients_per_round=size, clients=clients)
+    exact = rounds * each if budget == "full" else rounds * size * each / clients
+    assert method.total == each or abs(method.total - exact) <= 0.5
+    assert method.total >= max(each, exact - 0.5)
     fed, spent = Recorder(), []
     state = State(start={})
     for t in range(rounds):
         before = sum(fed.asked)
         state = method.round(state, fed, Cohort(t, ("a",), Seed(t), ("a",)), Seed(t)).state
         spent.append(sum(fed.asked) - before)
-    assert sum(spent) == method.budget()
+    assert sum(spent) == method.total
     # Even: after t rounds the sum is less than one unit above t/T of the budget, and rounds differ by at most one unit.
-    ahead = np.cumsum(spent) - method.budget() * np.arange(1, rounds + 1) / rounds
+    ahead = np.cumsum(spent) - method.total * np.arange(1, rounds + 1) / rounds
     assert (ahead > -1e-9).all()
     assert (ahead < 1).all()
     assert max(spent) - min(spent) <= 1
-    assert max(spent) <= math.ceil(method.budget() / rounds)
+    assert max(spent) <= math.ceil(method.total / rounds)
 
 
 @BOTH

@@ -160,11 +160,27 @@ def train(
         anchor: Model of the proximal term; default: `start`.
         pull: Factor on μ for this client; default: 1.
     """
+    return continue_training(task, start, client, local, name=name, anchor=anchor, pull=pull)[0]
+
+
+def continue_training(
+    task: Task,
+    start: Params,
+    client: Client,
+    local: LocalSGD,
+    first_state: OptimizerState | None = None,
+    *,
+    name: str = "local",
+    anchor: Params | None = None,
+    pull: TracedArray | float | None = None,
+) -> tuple[dict[str, Any], OptimizerState]:
+    """As `train`, from this state of the optimizer, or a new one; also returns its state after the training."""
     import jax
     import jax.numpy as jnp
 
     batches = client.batches[name]
-    step, first_state = optimizer(start, local)
+    step, new_state = optimizer(start, local)
+    first_state = new_state if first_state is None else first_state
     per_pass = _rows_per_pass(client.n, local)
     gradient = jax.value_and_grad(summed_loss(task, client, batches), has_aux=True)
 
@@ -193,17 +209,14 @@ def train(
 
     last_pass = (jnp.float32(0), jnp.float32(0))  # sums of losses and of weights
     if batches.last is None:
-        params, _, last_pass = batches.fold(row_is_batch, (start, first_state, last_pass))
+        params, state, last_pass = batches.fold(row_is_batch, (start, first_state, last_pass))
     else:
         zeros = tree.map(jnp.zeros_like, start)
         sums = (first_state, zeros, jnp.float32(0))
-        params, _, last_pass = batches.fold(batch_spans_rows, (start, sums, last_pass))
+        params, (state, _, _), last_pass = batches.fold(batch_spans_rows, (start, sums, last_pass))
     loss = last_pass[0] / jnp.maximum(last_pass[1], 1.0)
-    return {
-        "params": params,
-        "loss": loss,
-        "steps": (batches.count // rows_per_batch(client.n, local)).astype(jnp.int32),
-    }
+    steps = (batches.count // rows_per_batch(client.n, local)).astype(jnp.int32)
+    return {"params": params, "loss": loss, "steps": steps}, state
 
 
 def summed_loss(

@@ -61,7 +61,6 @@ import numpy.typing as npt
 
 from coterie.clients.schema import Model, Schema
 from coterie.errors import SpecError, unknown
-from coterie.models import Task
 from coterie.types import Params, TracedArray
 
 Carry = TypeVar("Carry")
@@ -160,7 +159,8 @@ class Work:
         memory: Name of the client memory that this work uses; works may share one. The reply must contain the new
             `memory`, which stays with the client.
         recalls: Whether the work only reads the memory; then its reply contains no `memory`.
-        blank: task → initial memory of a client; required with `memory`.
+        blank: (task, **sent settings) → initial memory of a client; required with `memory`. Works that share a memory
+            see the entries that their own `blank` has.
         trains: Whether the client trains a model. Evaluation never trains: there such a work gets no reply.
     """
 
@@ -176,7 +176,7 @@ class Work:
     plain: Callable[..., dict[str, Any]] | None = None
     memory: str | None = None
     recalls: bool = False
-    blank: Callable[[Task], Params] | None = None
+    blank: Callable[..., Params] | None = None
     trains: bool = field(kw_only=True)
 
     def __post_init__(self) -> None:

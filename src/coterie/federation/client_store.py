@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 
 from coterie import tree
+from coterie.clients import traced_settings as setting
 from coterie.clients.work import Work
 from coterie.data.federated import FederatedData
 from coterie.federation.messages import Request
@@ -29,7 +30,7 @@ class ClientStore:
         self.data_version = 0
         self._memories: dict[str, dict[ClientId, dict[int, Params]]] = {}
         self._holders: dict[str, set[ClientId]] = {}
-        self._blanks: dict[tuple[Work, Task], Params] = {}
+        self._blanks: dict[tuple[Work, Task, Hashable], Params] = {}
 
     def set_data(self, data: FederatedData) -> None:
         """Reassign the examples among the clients, as after a shift."""
@@ -56,12 +57,14 @@ class ClientStore:
         if work.memory is None:
             return None
         assert work.blank is not None
-        if (work, task) not in self._blanks:
-            self._blanks[work, task] = tree.host(work.blank(task))
-        blank, stored = self._blanks[work, task], self._memories.get(work.memory, {})
+        key = (work, task, setting.split_all(request.settings)[0])
+        if key not in self._blanks:
+            self._blanks[key] = tree.host(work.blank(task, **request.settings))
+        blank, stored = self._blanks[key], self._memories.get(work.memory, {})
         # A client that does not have the version, because it lost its storage, starts from a blank memory.
         versions = request.versions
-        return [stored.get(client, {}).get(versions.get(client, -1), blank) for client in request.clients]
+        found = [stored.get(client, {}).get(versions.get(client, -1), blank) for client in request.clients]
+        return [{name: memory[name] for name in blank} for memory in found]
 
     def remember(self, request: Request, memory: Bank | list[Params]) -> None:
         """Store the new memory of each client of a request: a bank, or a list with one memory per client.

@@ -1,8 +1,12 @@
-"""Local: every client trains its own model, with the average training budget of a federated client.
+"""Local: every client trains its own model, without communication.
 
-In T rounds with K of N clients per round, a federated client trains T·K/N times E epochs on average. Here each client
-trains the same number of epochs, at least E, spread evenly over the rounds. No model leaves its client: each client
-keeps its model in its memory.
+In each of T rounds all clients train E epochs (or steps): T·E in all, as long as a client that takes part in every
+round of a federated method, and as long as Local in SR-FCA (arXiv:2210.11538), whose clients train T·E batches alone
+in one go. With `budget="average"` each client trains as long as a federated client does on average: with K of N clients
+per round T·K·E/N epochs, at least E, divided evenly among the rounds.
+
+No model leaves its client: each client keeps its model and the state of its optimizer (momentum, moments of Adam) in
+its memory. The learning rate decays by `local.lr_decay` per round.
 """
 
 from __future__ import annotations
@@ -10,22 +14,24 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from coterie import tree
-from coterie.clients import Client, LocalSGD, Model, Settings, Values, Work, train
-from coterie.clients.local_training import lengths, plan
+from coterie.bounds import check
+from coterie.clients import Client, LocalSGD, Model, Settings, Values, Work
+from coterie.clients.local_training import OptimizerState, continue_training, lengths, optimizer, plan
 from coterie.codec import state
 from coterie.federation.protocol import Adapt, Cached, Cohort, Federation
 from coterie.methods.fedavg import loss_of, one_model
 from coterie.methods.protocol import Placement, Round, Stage, from_run
 from coterie.models import Task
 from coterie.seeds import Seed
-from coterie.types import ClientId, Params
+from coterie.types import Array, ClientId, Params
 
 
-def empty_memory(task: Task) -> Params:
+def empty_memory(task: Task, **_: object) -> Params:
     """The memory of a client that has not trained."""
     return {"known": np.zeros((), np.int32), "params": tree.map(np.zeros_like, task.init(Seed(0)))}
 
@@ -45,9 +51,29 @@ def memory_of(params: Params) -> dict[str, object]:
     return {"known": jnp.ones((), jnp.int32), "params": params}
 
 
+def _numbered(optimizer_state: OptimizerState) -> dict[str, Array]:
+    """The arrays of an optimizer's state by number: memories are plain dicts."""
+    import jax
+
+    return {str(i): leaf for i, leaf in enumerate(jax.tree_util.tree_leaves(optimizer_state))}
+
+
+def _empty_training_memory(task: Task, *, local: LocalSGD) -> Params:
+    memory = empty_memory(task)
+    return {**memory, "optimizer": _numbered(optimizer(memory["params"], local)[1])}
+
+
 def _fit_own(task: Task, client: Client, *, start: Params, local: LocalSGD) -> dict[str, object]:
-    trained = train(task, own_model(client, start), client, local)
-    return {"loss": trained["loss"], "steps": trained["steps"], "memory": memory_of(trained["params"])}
+    import jax
+    import jax.numpy as jnp
+
+    model, known = own_model(client, start), client.memory["known"] > 0
+    new_state = optimizer(model, local)[1]
+    kept = [jnp.where(known, client.memory["optimizer"][i], leaf) for i, leaf in _numbered(new_state).items()]
+    first_state = jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(new_state), kept)
+    trained, last_state = continue_training(task, model, client, local, first_state)
+    memory = {**memory_of(trained["params"]), "optimizer": _numbered(last_state)}
+    return {"loss": trained["loss"], "steps": trained["steps"], "memory": memory}
 
 
 def _recall(task: Task, client: Client, *, start: Params) -> dict[str, object]:
@@ -64,7 +90,7 @@ fit_own = Work(
     lengths=lengths,
     body=_fit_own,
     memory="local.own",
-    blank=empty_memory,
+    blank=_empty_training_memory,
     trains=True,
 )
 
@@ -95,16 +121,23 @@ class Local:
     """One model per client, without communication.
 
     Attributes:
-        local: Settings of local training; its epochs (or steps) are those of one round of a federated method.
+        local: Settings of local training; its epochs (or steps) are those of one round.
+        budget: Training of a client in all: `full`: as if it took part in every round; `average`: as long as an average
+            client of a federated method.
         rounds: Number of rounds of the run.
         clients_per_round: Number of clients in a round of a federated method.
         clients: Number of clients.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
+    budget: Literal["full", "average"] = "full"
     rounds: int = from_run("rounds")
     clients_per_round: int = from_run("clients_per_round")
     clients: int = from_run("clients")
+
+    def __post_init__(self) -> None:
+        """Validate the settings."""
+        check(self, "method")
 
     def start(self, task: Task, seed: Seed) -> State:
         """The common initial model."""
@@ -114,15 +147,18 @@ class Local:
         """Always a round: there is no preparation."""
         return "train"
 
-    def budget(self) -> int:
+    @property
+    def total(self) -> int:
         """Epochs (or steps) of each client over the whole run."""
         per_round = self.local.steps or self.local.epochs
+        if self.budget == "full":
+            return self.rounds * per_round
         return max(per_round, round(self.rounds * self.clients_per_round * per_round / self.clients))
 
     def round(self, state: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """All clients train for this round's share of the budget."""
         # Computed from the round number, so that the next round makes up for a skipped one.
-        due = min(self.budget(), -(-self.budget() * (cohort.t + 1) // self.rounds))
+        due = min(self.total, -(-self.total * (cohort.t + 1) // self.rounds))
         share = due - state.spent
         if share <= 0:
             return Round(state)

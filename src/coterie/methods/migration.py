@@ -56,7 +56,7 @@ class Detector:
         object.__setattr__(self, "tau", float(self.tau))  # an int would be compiled in instead of traced
 
 
-def empty_memory(task: Task) -> Params:
+def empty_memory(task: Task, **_: object) -> Params:
     """The memory of a client that has no reference counts yet."""
     if task.classes is None:
         raise SpecError(
