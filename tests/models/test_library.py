@@ -10,7 +10,6 @@ import pytest
 from coterie import tree
 from coterie.errors import SpecError
 from coterie.models import MODELS, Normalize, Task, build, linear_regression, mclr, mlp
-from coterie.models.library import glorot
 from coterie.seeds import Seed
 
 DENSE = [
@@ -74,7 +73,43 @@ def test_kernels_are_uniform_within_glorots_bound_and_biases_are_zero():
     # The mean of 1,400 draws of variance 0.2²/3 has deviation 0.2/sqrt(3·1400) = 0.0031; tolerance: six deviations.
     assert abs(kernel.mean()) < 6 * 0.2 / math.sqrt(3 * 1400)
     assert not mclr((140,), 10).init(Seed(3))["dense0"]["bias"].any()
-    assert np.array_equal(glorot(Seed(3).fold("dense0", "kernel"), 10, 140), kernel)
+    # By definition: 2u - 1 for each of the uniform numbers of the seed, times the bound.
+    drawn = (2 * Seed(3).fold("dense0", "kernel").uniform(1400) - 1) * math.sqrt(6 / 150)
+    assert np.array_equal(kernel, drawn.astype(np.float32).reshape(10, 140))
+
+
+def test_mlp_can_be_initialized_like_pytorch():
+    # Both kernel and bias uniform in ±1/sqrt(inputs): ±0.05 with 400 inputs, ±0.1 with 100.
+    params = mlp((20, 20), 50, widths=(100,), init="torch").init(Seed(3))
+    for layer, bound in (("dense0", 0.05), ("dense1", 0.1)):
+        for values in params[layer].values():
+            assert np.abs(values).max() <= np.float32(bound)
+            # All of at least 50 draws within 0.7 of the bound: 0.7^50 < 2e-8.
+            assert np.abs(values).max() > 0.7 * bound
+            # Mean 0 and mean square bound²/3; a square has deviation bound²·sqrt(4/45). Tolerance: six deviations.
+            n = values.size
+            assert abs(values.mean()) < 6 * bound / math.sqrt(3 * n)
+            assert abs(np.square(values).mean() - bound**2 / 3) < 6 * bound**2 * math.sqrt(4 / 45 / n)
+        assert not np.array_equal(params[layer]["bias"], params[layer]["kernel"].ravel()[: params[layer]["bias"].size])
+
+
+def test_the_default_initialization_of_mlp_is_glorots():
+    default, named = mlp((9,), 3).init(Seed(1)), build("mlp", (9,), 3, init="glorot").init(Seed(1))
+    assert tree.same(default, named)
+    assert not any(layer["bias"].any() for layer in default.values())
+    with pytest.raises(SpecError, match=r"mlp\.init must be one of 'glorot', 'torch', got 'zeros'"):
+        build("mlp", (9,), 3, init="zeros")
+
+
+def test_pytorch_has_the_same_bounds():
+    torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'coterie[torch]'")
+    params, linear = mlp((400,), 100, widths=(100,), init="torch").init(Seed(0)), torch.nn.Linear(400, 100)
+    for ours, theirs in ((params["dense0"]["kernel"], linear.weight), (params["dense0"]["bias"], linear.bias)):
+        assert ours.shape == tuple(theirs.shape)
+        assert float(theirs.detach().abs().max()) <= 0.05
+        assert np.abs(ours).max() <= np.float32(0.05)
+        # The largest of n draws is within 20/n of the bound except with probability e^-20.
+        assert abs(float(theirs.detach().abs().max()) - np.abs(ours).max()) < 0.05 * 20 / ours.size
 
 
 def test_linear_regression_is_initialized_to_zeros_and_ones_with_equal_probability():
@@ -146,7 +181,7 @@ def test_linear_regression_adds_its_bias_only_if_it_has_one():
             "mlp",
             3,
             {"width": 3},
-            "No setting 'width' of model mlp. Did you mean 'widths'? Known: l2, normalize, widths",
+            "No setting 'width' of model mlp. Did you mean 'widths'? Known: init, l2, normalize, widths",
         ),
         ("mclr", 3, {"widths": (3,)}, "No setting 'widths' of model mclr. Known: l2, normalize"),
         ("mclr", 3, {"shape": (3,)}, "No setting 'shape' of model mclr. Known: l2, normalize"),

@@ -397,7 +397,8 @@ def _images_of_papers() -> Iterator[Dataset]:
         "mnist-rotated",
         "rotated:mnist_rotated",
         "MNIST in 100 equal parts, client i rotated by 90°·(i mod 4) (SR-FCA)",
-        "600 training and 100 test images per client; pixels from 0 to 1.",
+        "600 training and 100 test images per client; pixels from 0 to 1. SR-FCA: mlp with widths = 200 and"
+        " init = torch, Adam 2e-4, B = 50, 250 batches alone, 42 rounds × 5 batches.",
         clients=100,
         samples=70_000,
         paper=_SRFCA,
@@ -408,7 +409,8 @@ def _images_of_papers() -> Iterator[Dataset]:
         "mnist-inverted",
         "rotated:mnist_inverted",
         "MNIST in 100 equal parts, every other client inverted (SR-FCA)",
-        "600 training and 100 test images per client; pixels from 0 to 255, as in the published code.",
+        "600 training and 100 test images per client; pixels from 0 to 255, as in the published code. SR-FCA: mlp with"
+        " widths = 200 and init = torch, Adam 2e-4, B = 50, 280 batches alone, 56 rounds × 5 batches.",
         clients=100,
         samples=70_000,
         paper=_SRFCA,

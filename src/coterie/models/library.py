@@ -10,32 +10,35 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from coterie.errors import SpecError, unknown
 from coterie.models import networks, recurrent
+from coterie.models.layers import Init, initial_bias, initial_kernel
 from coterie.models.task import Task
 from coterie.seeds import Seed
-from coterie.types import Array, Params
+from coterie.types import Params
 
 
-def glorot(seed: Seed, outputs: int, inputs: int) -> Array:
-    """A kernel (outputs, inputs), uniform in ±sqrt(6 / (inputs + outputs))."""
-    bound = math.sqrt(6.0 / (inputs + outputs))
-    return ((2.0 * seed.uniform(outputs * inputs) - 1.0) * bound).astype(np.float32).reshape(outputs, inputs)
-
-
-def _dense(name: str, shape: tuple[int, ...], classes: int, widths: Sequence[int], normalize: Any, l2: float) -> Task:
+def _dense(
+    name: str,
+    shape: tuple[int, ...],
+    classes: int,
+    widths: Sequence[int],
+    normalize: Any,
+    l2: float,
+    scheme: Init = "glorot",
+) -> Task:
     sizes = (math.prod(shape), *widths, classes)
     layers = tuple(f"dense{i}" for i in range(len(sizes) - 1))
 
     def init(seed: Seed) -> Params:
         return {
             layer: {
-                "bias": np.zeros(outputs, np.float32),
-                "kernel": glorot(seed.fold(layer, "kernel"), outputs, inputs),
+                "bias": initial_bias(seed.fold(layer, "bias"), outputs, inputs, scheme),
+                "kernel": initial_kernel(seed.fold(layer, "kernel"), (outputs, inputs), inputs, outputs, scheme),
             }
             for layer, inputs, outputs in zip(layers, sizes, sizes[1:], strict=False)
         }
@@ -70,6 +73,7 @@ def mlp(
     classes: int | None,
     *,
     widths: Sequence[int] = (128,),
+    init: Init = "glorot",
     normalize: Any = None,
     l2: float = 0.0,
 ) -> Task:
@@ -79,13 +83,17 @@ def mlp(
         shape: Shape of one input.
         classes: Number of classes.
         widths: Widths of the hidden layers.
+        init: Initial values. glorot: kernels uniform in ±sqrt(6 / (inputs + outputs)) and biases 0, as in Keras; torch:
+            both uniform in ±1/sqrt(inputs), PyTorch's default.
         normalize: Function applied to the inputs; None: no normalization.
         l2: Coefficient of the l2 penalty on kernels in training.
     """
     widths = tuple(widths) if isinstance(widths, Sequence) else (widths,)
     if not widths or any(isinstance(w, bool) or not isinstance(w, int) or w < 1 for w in widths):
         raise SpecError(f"mlp.widths must be whole numbers of at least 1, got {widths}; for no hidden layer use mclr")
-    return _dense("mlp", shape, _classes("mlp", classes), widths, normalize, l2)
+    if init not in get_args(Init):
+        raise SpecError(f"mlp.init must be one of {', '.join(map(repr, get_args(Init)))}, got {init!r}")
+    return _dense("mlp", shape, _classes("mlp", classes), widths, normalize, l2, init)
 
 
 def linear_regression(
