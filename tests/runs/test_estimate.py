@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import time
 from types import SimpleNamespace
 
@@ -66,3 +67,11 @@ def test_preparation_between_rounds_is_not_counted_as_a_round():
     # FL+HC runs one round of FedAvg, clusters in a preparation step, and goes on with rounds.
     method = {"name": "flhc", "warm_rounds": 1}
     assert estimate({**SPEC, "method": method})["tried_rounds"] == 4
+
+
+def test_without_the_module_resource_the_memory_is_unknown(monkeypatch):
+    # Windows does not have the module.
+    monkeypatch.setitem(sys.modules, "resource", None)
+    spec = {"data": {"name": "blobs", "clients": 4, "samples": 20}, "run": {"rounds": 1, "clients_per_round": 2}}
+    assert estimate(spec)["peak_rss_bytes"] is None
+    assert coterie.run(spec).summary["peak_rss_bytes"] is None

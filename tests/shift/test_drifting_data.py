@@ -60,6 +60,20 @@ def test_swap_part_exchanges_the_classes_that_the_other_does_not_have():
     assert labels_of(drifting.data, "a", "test") == [1, 2]
 
 
+def test_images_of_an_exchanged_class_are_rotated_like_those_of_the_client_that_receives_them():
+    # The only image of client b with label 2 goes to a, whose images are not rotated; that of a with label 0 goes to b.
+    rotated = {"transforms": ("identity", "rot90"), "transform": np.array([0, 1], np.uint8), "truth": np.array([5, 7])}
+    data = federation([0, 1], [1, 2], **rotated)
+    drifting = DriftingData(data, ShiftSettings("swap_part", probability=1.0), Seed(0))
+    assert drifting.step(0, ()) == ("a", "b")
+    assert drifting.data.transform.tolist() == [0, 1]
+    assert drifting.data.truth.tolist() == [5, 7]
+    stored = {client: data.x[data.fit.of(place)] for place, client in enumerate("ab")}
+    (to_a, _), (to_b, _) = (drifting.data.examples(client, "fit") for client in "ab")
+    assert np.array_equal(to_a, [stored["a"][1], stored["b"][1]])
+    assert np.array_equal(to_b, [np.rot90(stored["b"][0]), np.rot90(stored["a"][0])])
+
+
 def test_a_pair_with_nothing_to_exchange_is_skipped_and_other_pairs_swap():
     # Four clients form two pairs. The pair of a and b, if it forms, has nothing to exchange; all others swap.
     data = federation([0], [0], [1], [2])

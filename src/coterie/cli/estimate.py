@@ -51,7 +51,7 @@ def estimate(
     shown.add_row("time", f"{duration(seconds['total'])} (of which {', '.join(parts)})")
     shown.add_row("one round", f"{duration(seconds['round'])}, evaluation {duration(seconds['scoring'])}")
     shown.add_row("traffic", f"{size(traffic['down_bytes'])} down, {size(traffic['up_bytes'])} up")
-    shown.add_row("memory", size(cost["peak_rss_bytes"]))
+    shown.add_row("memory", "unknown" if cost["peak_rss_bytes"] is None else size(cost["peak_rss_bytes"]))
     shown.add_row("model", f"{cost['parameters']:,} parameters, {size(cost['model_bytes'])}")
     title = f"{made.method.name} on {made.data.name}: "
     title += f"{plural(cost['rounds'], 'round')}, {plural(cost['clients'], 'client')}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import resource
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -272,8 +271,12 @@ def traffic_of(traffic: Traffic) -> JsonObject:
     }
 
 
-def peak_rss_bytes() -> int:
-    """Peak memory of this process in bytes."""
+def peak_rss_bytes() -> int | None:
+    """Peak memory of this process in bytes; None on Windows, where it is not measured."""
+    try:
+        import resource
+    except ImportError:
+        return None
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used if sys.platform == "darwin" else used * 1024
 

@@ -3,8 +3,12 @@
 Only index lists and transforms change, never the stored examples. The swaps follow FlexCFL (Duan et al., "Flexible
 Clustered Federated Learning for Client-Level Data Distribution Shift", section on simulated shifts): the candidates are
 put in random order, the i-th and the i-th from the end form a pair, and each pair swaps with the given probability.
-Clients that swap all examples also swap their true clusters. A pair that has nothing to exchange is skipped. Departure:
-the published code also skips all later pairs of that round.
+Clients that swap all examples also swap their transforms (rotation, inversion) and true clusters. A pair that has
+nothing to exchange is skipped.
+
+Departures. The published code also skips all later pairs of that round. FlexCFL has no data with transforms, which
+belong to clients here, not to examples: an image of an exchanged class is rotated or inverted like the other images of
+the client that receives it, and that client keeps its true cluster.
 """
 
 from __future__ import annotations
@@ -47,9 +51,9 @@ class ShiftSettings:
     """Settings of the `shift` section.
 
     Attributes:
-        name: Kind of drift: none; swap_all and swap_part: pairs of clients exchange all examples, or one class each;
-            incremental: training examples are released in quarters; new_class: a class appears during the run;
-            rotate: images are rotated by 90°.
+        name: Kind of drift: none; swap_all and swap_part: pairs of clients exchange all examples, or one class each,
+            whose images are then rotated like those of the receiver; incremental: training examples are released in
+            quarters; new_class: a class appears during the run; rotate: images are rotated by 90°.
         probability: Probability per round that a pair swaps, or that the images of a client are rotated.
         rounds: Rounds in which shifts happen. Empty: every round; for incremental 0, 50, 100, 150; for new_class 50.
         candidates: Clients whose data may shift: all, or those that the method has assigned to a cluster.
