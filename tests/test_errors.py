@@ -118,6 +118,8 @@ RENAMED = [
         for name in ("fedgroup", "fedgrouprox", "flexcfl", "fesem", "fesem-mig", "fedsim", "ifca", "ifca-mig")
     ),
     ({"method": {"name": "fedgroup", "most": 4}}, "max_clusters"),
+    ({"method": {"name": "fesem", "members": "all"}}, "average_over"),
+    ({"method": {"name": "fesem-mig", "members": "all"}}, "average_over"),
 ]
 
 

@@ -83,6 +83,7 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
     "labels": ("label-flip",),
     "layers": ("trainable_layers",),
     "lr": ("learning_rate",),
+    "members": ("average_over",),
     "most": ("max_clusters", "max_samples"),
     "n_clusters": ("clusters",),
     "n_rounds": ("rounds",),

@@ -50,7 +50,7 @@ VARIANTS = {
     ],
     "fesem": [
         {"clusters": 2},
-        {"clusters": 2, "members": "all", "warm_start": True, "weights": "samples"},
+        {"clusters": 2, "average_over": "all", "warm_start": True, "weights": "samples"},
         {"clusters": 2, "layers": "last", "warm_start": True, "recluster_every": 2},
     ],
     "fesem-mig": [{"clusters": 2, "warm_start": True, "recluster_every": 2, "agg": "first_only"}],

@@ -61,10 +61,10 @@ def test_clients_can_be_weighted_by_samples(four, cohort, bank, step):
     np.testing.assert_allclose(out.state.bank["w"], [0.5, 29 / 3], rtol=1e-6)
 
 
-def test_all_members_are_averaged_with_their_last_models(four, cohort, bank, step):
+def test_all_known_clients_are_averaged_with_their_last_models(four, cohort, bank, step):
     # d is not asked; its last model 14 is nearest to 8: (9 + 10 + 14)/3 = 11. It can change its center without being
     # asked.
-    fed, method = four(), FeSEM(step(0.5), clusters=2, members="all")
+    fed, method = four(), FeSEM(step(0.5), clusters=2, average_over="all")
     state = begin(method, fed, bank(1, 8), a=2, b=7, c=9, d=14)
     out = method.round(state, fed, cohort(fed, clients="abc"), Seed(0))
     assert out.state.bank["w"].tolist() == [0.5, 11]
@@ -201,14 +201,14 @@ def test_a_warm_start_costs_each_client_one_exchange(blobs, run_rounds):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("members", ["cohort", "all"])
-def test_distant_populations_are_separated_after_a_warm_start(members, tiny, run_rounds, step, seeds):
+@pytest.mark.parametrize("average_over", ["cohort", "all"])
+def test_distant_populations_are_separated_after_a_warm_start(average_over, tiny, run_rounds, step, seeds):
     scores = []
     for seed in seeds:
         noise = Seed(seed).fold("x").uniform(16)
         truth = {f"{i:02}": i % 2 for i in range(16)}
         fed = tiny(backend="vectorized", **{client: [40 * truth[client] + noise[int(client)]] for client in truth})
-        method = FeSEM(step(0.5), clusters=2, warm_start=True, members=members)
+        method = FeSEM(step(0.5), clusters=2, warm_start=True, average_over=average_over)
         state, _ = run_rounds(method, fed, 4, size=12, seed=seed)
         scores.append(adjusted_rand(state.nearest(state.models), {c: truth[c] for c in state.models}))
     assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores
@@ -254,7 +254,7 @@ def test_invalid_settings_are_refused():
         ({"clusters": 0}, "clusters must be at least 1, got 0"),
         ({"recluster_every": 0}, "recluster_every must be at least 1, got 0"),
         ({"agg": "first"}, "agg must be one of 'mean', 'first_only'"),
-        ({"members": "some"}, "members must be one of 'cohort', 'all'"),
+        ({"average_over": "some"}, "average_over must be one of 'cohort', 'all'"),
         ({"layers": "first"}, "layers must be one of 'all', 'last'"),
     ):
         with pytest.raises(SpecError, match=text):

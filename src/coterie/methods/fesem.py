@@ -8,9 +8,10 @@ FedGroup and FlexCFL compare with it. Minimizes Σ_i min_k ||w_i - c_k||², alte
         c_k ← mean of {w_i : i in the cohort, z_i = k}  server
 
 c_k is row k of `bank`, w_i is `models[i]`, flat and kept on the server, so that traffic equals that of FedAvg.
-`members="all"` averages over all clients whose local model is known, as in the original paper, whose λ is `local.mu`.
-With `recluster_every` above 1, there is an E-step only every `recluster_every` rounds, for all clients whose local
-model is known; in between, clients keep their center. `agg="first_only"` is the rule of FlexCFL's published code.
+`average_over="all"` averages over all clients whose local model is known, as in the original paper, whose λ is
+`local.mu`. With `recluster_every` above 1, there is an E-step only every `recluster_every` rounds, for all clients
+whose local model is known; in between, clients keep their center. `agg="first_only"` is the rule of FlexCFL's published
+code.
 
 Departures from the paper: ties go to the lowest k, and a center without clients keeps its model to the bit. All clients
 start with w_i = w_0, so the whole first cohort chooses the same center and FeSEM tends to stay there; the papers report
@@ -89,7 +90,7 @@ class FeSEMSettings:
     Attributes:
         local: Settings of local training.
         clusters: Number of centers (m).
-        members: Clients over which a center is averaged: those in the cohort, or all with a known model.
+        average_over: Clients over which a center is averaged: those in the cohort, or all with a known model.
         warm_start: Whether a client trains one epoch from w_0 before its first E-step, and k-means of these models
             gives the first centers.
         layers: Parameters that enter distances: all trainable ones, or those of the last layer.
@@ -100,7 +101,7 @@ class FeSEMSettings:
 
     local: LocalSGD = field(default_factory=LocalSGD)
     clusters: Annotated[int, Bound(at_least=1)] = 3
-    members: Literal["cohort", "all"] = "cohort"
+    average_over: Literal["cohort", "all"] = "cohort"
     warm_start: bool = False
     layers: Literal["all", "last"] = "all"
     weights: Literal["uniform", "samples"] = "uniform"
@@ -165,14 +166,14 @@ class FeSEM(FeSEMSettings):
     def _assigned(self, state: State, cohort: Cohort) -> tuple[State, dict[ClientId, int]]:
         """The E-step; between E-steps the last assignment, extended by new clients."""
         if self.recluster_every == 1:
-            return state, state.nearest({*cohort, *state.models} if self.members == "all" else cohort)
+            return state, state.nearest({*cohort, *state.models} if self.average_over == "all" else cohort)
         kept = {} if cohort.t % self.recluster_every == 0 else dict(state.assignment)
         row = kept | state.nearest(sorted({*cohort, *state.models}.difference(kept)))
         return dataclasses.replace(state, assignment=ClientMap(row)), row
 
     def _centers(self, state: State, fed: Federation, row: dict[ClientId, int], got: Replies) -> Bank:
         """M-step: the mean of the clients of each center; clients without samples are left out."""
-        pool = sorted(state.models) if self.members == "all" else got.clients
+        pool = sorted(state.models) if self.average_over == "all" else got.clients
         members: dict[int, list[ClientId]] = {k: [] for k in range(self.clusters)}
         for client in pool:
             if state.samples[client]:
