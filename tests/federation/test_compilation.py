@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 
+import jax
 import numpy as np
 import pytest
 
-from coterie import data
-from coterie.clients import LocalSGD, fit
+from coterie import data, tree
+from coterie.clients import LocalSGD, fit, losses_of
 from coterie.federation import Cohort, compilation, vectorized
 from coterie.federation.compilation import compilations
 from coterie.methods import build
@@ -133,3 +134,25 @@ def test_without_a_writable_cache_folder_the_cache_is_off(monkeypatch, tmp_path)
         assert jax.config.values["jax_compilation_cache_dir"] is None
     finally:
         jax.config.update("jax_compilation_cache_dir", kept)
+
+
+@pytest.mark.exhaustive  # every operation is compiled on its own
+@pytest.mark.parametrize(("backend", "batch_size"), [("sequential", 16), ("vectorized", 16), ("vectorized", 0)])
+def test_works_run_without_compilation_for_debugging(backend, batch_size, wired, model, bank):
+    local = LocalSGD(epochs=1, batch_size=batch_size, learning_rate=0.1)
+    asked = ("0", "1")
+    fed, _ = wired(backend)
+
+    def ask():
+        trained = fed.ask(asked, fit, Seed(0), start=model, local=local)
+        losses = fed.ask(asked, losses_of, Seed(0), centers=bank)["losses"]
+        return [*tree.leaves(trained["params"]), trained["loss"], losses]
+
+    expected = ask()
+    jax.config.update("jax_disable_jit", True)  # as JAX_DISABLE_JIT=1 does, for all threads
+    try:
+        found = ask()
+    finally:
+        jax.config.update("jax_disable_jit", False)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -1,13 +1,19 @@
-"""Counts and times JAX compilations, and sets up the compilation cache on disk."""
+"""Compiles functions, counts and times JAX compilations, and sets up the compilation cache on disk."""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from coterie.threads import start_jax
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 
@@ -50,6 +56,22 @@ _COUNTER = _Counter()
 def compilations() -> Compilations:
     """Compilations since the first call of `prepare`."""
     return Compilations(_COUNTER.count, _COUNTER.seconds)
+
+
+def compiled(function: Callable[P, T]) -> Callable[P, T]:
+    """`jax.jit(function)`, for positional arguments; it also runs with JAX_DISABLE_JIT, for debugging."""
+    import jax
+    import jax.numpy as jnp
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        if jax.config.values["jax_disable_jit"]:
+            # Not traced, so NumPy arrays would stay NumPy arrays, which loops that JAX traces cannot index.
+            args = jax.tree_util.tree_map(jnp.asarray, args)
+        return function(*args, **kwargs)
+
+    made: Callable[P, T] = jax.jit(run)
+    return made
 
 
 def cores() -> int:

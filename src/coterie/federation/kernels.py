@@ -12,6 +12,7 @@ from coterie import tree
 from coterie.clients import traced_settings as setting
 from coterie.clients.work import Batch, Batches, Client, Work
 from coterie.data import transforms
+from coterie.federation.compilation import compiled
 from coterie.models import Task
 from coterie.types import Array, Bank, Params
 
@@ -153,8 +154,6 @@ def compiled_each(
         structure: Static part of the settings; a new value compiles again.
         names: The transforms that occur in the data.
     """
-    import jax
-
     assert work.each is not None
     each = work.each
 
@@ -167,8 +166,7 @@ def compiled_each(
 
         return _loop(one, call.live, len(call.blocks))
 
-    compiled: Callable[[EachCall], dict[str, Array]] = jax.jit(run)
-    return compiled
+    return compiled(run)
 
 
 @lru_cache(maxsize=128)
@@ -176,8 +174,6 @@ def compiled_body(
     work: Work, task: Task, structure: Hashable, names: tuple[str, ...]
 ) -> Callable[[BodyCall], dict[str, Bank | Array]]:
     """Compile a traced body: a loop over the clients of one call. Arguments as in `compiled_each`."""
-    import jax
-
     assert work.body is not None
     body = work.body
 
@@ -201,8 +197,7 @@ def compiled_body(
 
         return _loop(one, call.live, len(call.n))
 
-    compiled: Callable[[BodyCall], dict[str, Bank | Array]] = jax.jit(run)
-    return compiled
+    return compiled(run)
 
 
 def _own(sent: Sent, place: JaxArray) -> dict[str, Params | Array]:

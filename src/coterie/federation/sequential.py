@@ -13,6 +13,7 @@ from coterie.clients import traced_settings as setting
 from coterie.clients.work import CHUNK, Batch, Batches, Client, Work
 from coterie.data.federated import FederatedData
 from coterie.federation.client_store import ClientStore
+from coterie.federation.compilation import compiled
 from coterie.federation.messages import Request
 from coterie.federation.simulated import Result, SimulatedTransport
 from coterie.models import Task
@@ -148,18 +149,13 @@ _Each = Callable[[Array, Array, Mapping[str, Array], Mapping[str, object]], dict
 
 @lru_cache(maxsize=128)
 def _compiled_each(work: Work, task: Task, structure: Hashable) -> _Each:
-    import jax
-
     assert work.each is not None
     each = work.each
-    run: _Each = jax.jit(lambda x, y, numbers, sent: each(task, x, y, **sent, **setting.join_all(structure, numbers)))
-    return run
+    return compiled(lambda x, y, numbers, sent: each(task, x, y, **sent, **setting.join_all(structure, numbers)))
 
 
 @lru_cache(maxsize=128)
 def _compiled_body(work: Work, task: Task, structure: Hashable) -> Callable[[Inputs], dict[str, Params | Array]]:
-    import jax
-
     assert work.body is not None
     body = work.body
 
@@ -183,5 +179,4 @@ def _compiled_body(work: Work, task: Task, structure: Hashable) -> Callable[[Inp
         )
         return body(task, client, **inputs.sent, **setting.join_all(structure, inputs.numbers))
 
-    compiled: Callable[[Inputs], dict[str, Params | Array]] = jax.jit(run)
-    return compiled
+    return compiled(run)
