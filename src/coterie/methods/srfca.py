@@ -18,8 +18,8 @@ ONE_SHOT is a preparation step, and so is RECLUSTER with MERGE; each of the T tr
 The record has these parts: `one shot`, evaluated with each client's own model, which is the baseline Local; `train 1`,
 evaluated as in the published code, before clients move and without clients that have no cluster yet (its acc_pre);
 `refine 1`, after MERGE, all clients with the merged models; and so on; `final`. Where MERGE joined clusters, which the
-step counts as `clusters_merged`, `refine` evaluates the mean of their models as it is: it is trained in the next
-REFINE, or after the last one in the rounds that remain, if there are any.
+step counts as `clusters_merged`, `refine` evaluates the mean of their models as it is: the joined clusters are trained
+in the next REFINE or, after the last one, in the rounds that remain, if there are any.
 
 Departures from the paper. In RECLUSTER a cluster of fewer than t clients is dissolved and its clients join the nearest
 remaining one (the code leaves them out); f_c is the mean over the members before RECLUSTER; in MERGE it is over those
