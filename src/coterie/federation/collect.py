@@ -155,10 +155,14 @@ class ReplyCollector:
         return Replies(clients, samples, answers, tuple(each.result() for each in self._reductions), dict(self.lost))
 
     def _empty(self, schema: Schema) -> Answer:
-        """An answer with zero rows."""
+        """An answer with zero rows; dimensions that no sent value fixes are 0."""
         if isinstance(schema, Model):
             return tree.map(lambda leaf: np.zeros((0, *leaf.shape), leaf.dtype), self._template)
-        return np.zeros(0, schema.dtype) if isinstance(schema, Values) else []
+        if isinstance(schema, Values):
+            known = {"classes": self._task.classes or 0, **self._dims}
+            shape = (size if isinstance(size, int) else known.get(size, 0) for size in schema.shape)
+            return np.zeros((0, *shape), schema.dtype)
+        return []
 
 
 def _finite_rows(batch: ReplyBatch) -> Array:
