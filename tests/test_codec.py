@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import hashlib
+import json
 import math
 import struct
 import subprocess
@@ -12,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -311,3 +314,39 @@ def test_arrays_are_listed_in_key_order():
 def test_finite_checks_every_array_and_ignores_infinite_floats():
     assert codec.finite({"a": [np.ones(2)], "bound": math.inf, "count": np.array([3])})
     assert not codec.finite(Pair(1, ClientMap({"x": np.array([1, np.nan])})))
+
+
+STORED = {"weights": np.arange(6, dtype=np.float32).reshape(2, 3), "name": "c0", "rate": 0.1, "empty": np.zeros(0)}
+
+
+def test_data_with_a_checksum_are_restored_exactly():
+    data = codec.encode(STORED, checksum=True)
+    assert identical(codec.decode(data), codec.decode(codec.encode(STORED)))
+    assert data == codec.encode(dict(reversed(STORED.items())), checksum=True)
+
+
+def test_the_checksum_is_the_hash_of_the_file_with_zeros_in_its_place():
+    data = codec.encode(STORED, checksum=True)
+    length = int.from_bytes(data[:8], "little")
+    digits = json.loads(data[8 : 8 + length])["__metadata__"]["checksum"]
+    zeroed = data.replace(digits.encode(), b"0" * 64)
+    assert hashlib.blake2b(zeroed, digest_size=32).hexdigest() == digits
+
+
+def test_other_programs_read_arrays_that_have_a_checksum():
+    arrays = safetensors.numpy.load(codec.encode(STORED, checksum=True))
+    assert sorted(array.shape for array in arrays.values()) == [(0,), (2, 3)]
+
+
+def test_every_flipped_bit_is_detected_in_data_with_a_checksum():
+    data = codec.encode({"a": np.arange(3, dtype=np.int8), "b": "x"}, checksum=True)
+    for place in range(len(data)):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[place] ^= 1 << bit
+            with pytest.raises(RecordError, match="damaged"):
+                codec.decode(bytes(damaged))
+
+
+def test_data_without_a_checksum_are_read():
+    assert codec.decode(codec.encode({"a": 1})) == {"a": 1}

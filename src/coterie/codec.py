@@ -3,11 +3,15 @@
 Arrays are stored as safetensors, everything else in a JSON header. Supported types: None, bool, int, float, str, NumPy
 arrays and scalars, lists, tuples, dicts with string or integer keys, `ClientMap`, `Seed`, and frozen dataclasses marked
 with `@state`, which are stored by name. Floats in the header are exact.
+
+Files get a checksum, which `decode` verifies: the BLAKE2b hash of the file with zeros in place of its 64 digits. It is
+the first entry of the safetensors metadata.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import struct
 from collections.abc import Mapping
@@ -24,6 +28,13 @@ C = TypeVar("C", bound=type)
 _STATES: dict[str, type] = {}
 _FORMAT = "coterie-1"
 
+#: Metadata entry of the checksum, its digits before they are known, and what comes before them in a file.
+_CHECKSUM = "checksum"
+_ZEROS = b"0" * 64
+_METADATA = b'{"__metadata__":{'
+_BEFORE_CHECKSUM = _METADATA + f'"{_CHECKSUM}":"'.encode()
+_DIGITS = 8 + len(_BEFORE_CHECKSUM)  # position of the digits, after the length of the header
+
 #: Exceptions that decoding damaged data may raise.
 _DAMAGE = (AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error)
 
@@ -36,18 +47,24 @@ def state(kind: C) -> C:
     return kind
 
 
-def encode(value: Any) -> bytes:
-    """Encode a value of the supported types as bytes; equal values give equal bytes."""
+def encode(value: Any, *, checksum: bool = False) -> bytes:
+    """Encode a value of the supported types as bytes; equal values give equal bytes.
+
+    Args:
+        value: The value.
+        checksum: Whether to add a checksum, for data that are stored.
+    """
     from safetensors.numpy import save
 
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     header = _pack(value, arrays, "value")
     # A single metadata entry, because safetensors does not write several entries in a fixed order.
-    return save(arrays, metadata={_FORMAT: json.dumps(header, separators=(",", ":"))})
+    data = save(arrays, metadata={_FORMAT: json.dumps(header, separators=(",", ":"))})
+    return _with_checksum(data) if checksum else data
 
 
 def decode(data: bytes) -> Any:
-    """Decode bytes made by `encode`.
+    """Decode bytes made by `encode`; the checksum is verified if there is one.
 
     Raises:
         RecordError: If the data are damaged, in another format, or contain a type that is not registered.
@@ -55,17 +72,41 @@ def decode(data: bytes) -> Any:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
+    if data[8:_DIGITS] == _BEFORE_CHECKSUM and _checksum(memoryview(data)) != data[_DIGITS : _DIGITS + len(_ZEROS)]:
+        raise RecordError("The data are damaged: the checksum does not match")
     try:
         arrays = load(data)
         length = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + length])["__metadata__"]
         if _FORMAT not in metadata:
             raise RecordError(f"The data have format {sorted(metadata)}; this version reads {_FORMAT}")
+        if unknown := metadata.keys() - {_FORMAT, _CHECKSUM}:  # the name of the checksum may be what is damaged
+            raise ValueError(f"unknown metadata {sorted(unknown)}")
         return _unpack(json.loads(metadata[_FORMAT]), arrays)
     except RecordError:
         raise
     except (SafetensorError, Error, *_DAMAGE) as fault:
         raise RecordError(f"The data are damaged or not in Coterie's format: {fault}") from fault
+
+
+def _with_checksum(data: bytes) -> bytes:
+    """Add a checksum to encoded data."""
+    length = int.from_bytes(data[:8], "little")
+    header = data[8 : 8 + length].rstrip(b" ")
+    assert header.startswith(_METADATA)
+    header = _BEFORE_CHECKSUM + _ZEROS + b'",' + header[len(_METADATA) :]
+    header += b" " * (-len(header) % 8)  # the arrays begin at a multiple of 8
+    start, arrays = len(header).to_bytes(8, "little") + header, memoryview(data)[8 + length :]
+    digits = _checksum(start, arrays)
+    return b"".join([start[:_DIGITS], digits, start[_DIGITS + len(digits) :], arrays])
+
+
+def _checksum(*pieces: bytes | memoryview) -> bytes:
+    """The digits of the checksum of a file in pieces; the first one contains the place of the checksum."""
+    digest = hashlib.blake2b(digest_size=len(_ZEROS) // 2)
+    for piece in (pieces[0][:_DIGITS], _ZEROS, pieces[0][_DIGITS + len(_ZEROS) :], *pieces[1:]):
+        digest.update(piece)
+    return digest.hexdigest().encode()
 
 
 def _pack(value: Any, arrays: dict[str, Any], where: str) -> Any:

@@ -209,12 +209,10 @@ def test_a_folder_that_cannot_be_created_is_named(where, tmp_path, monkeypatch):
 
 
 def test_a_full_disk_ends_the_run_and_keeps_earlier_lines(tmp_path, monkeypatch):
-    sync = os.fsync
-    calls = []
+    sync, lines = os.fsync, tmp_path / "here" / "rounds.jsonl"
 
     def full(descriptor: int) -> None:
-        calls.append(descriptor)
-        if len(calls) > 2:  # the spec and the first checkpoint fit
+        if lines.is_file() and lines.read_bytes().count(b"\n") == 4:  # the first checkpoints fit
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         sync(descriptor)
 
@@ -224,18 +222,19 @@ def test_a_full_disk_ends_the_run_and_keeps_earlier_lines(tmp_path, monkeypatch)
     assert text == f"The record in {tmp_path / 'here'} cannot be written: No space left on device"
     assert len(coterie.RunRecord.read(tmp_path / "here").rounds) == 4
     assert not list(tmp_path.rglob("*.part"))
+    assert (tmp_path / "here" / "checkpoint" / "latest.safetensors").is_file()
     monkeypatch.undo()
     assert coterie.resume(tmp_path / "here").summary["rounds"] == 6
 
 
 def test_a_disk_that_fills_up_while_a_line_is_written_keeps_earlier_lines(tmp_path, monkeypatch):
-    opened = Path.open
+    opened = os.open
 
-    def full(self, mode="r", *args, **kwargs):
-        if self.name == "rounds.jsonl" and mode == "a" and self.read_bytes().count(b"\n") == 2:
+    def full(path, flags, *args, **kwargs):
+        if Path(path).name == "rounds.jsonl" and flags & os.O_APPEND and Path(path).read_bytes().count(b"\n") == 2:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return opened(self, mode, *args, **kwargs)
+        return opened(path, flags, *args, **kwargs)
 
-    monkeypatch.setattr(Path, "open", full)
+    monkeypatch.setattr(os, "open", full)
     assert error_of(RecordError, TINY, out=tmp_path / "here").endswith("No space left on device")
     assert len(coterie.RunRecord.read(tmp_path / "here").rounds) == 2

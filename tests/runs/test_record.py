@@ -41,11 +41,13 @@ def test_a_record_is_read_as_it_was_written(written):
 def test_a_record_has_these_files(written):
     names = {str(path.relative_to(written.path)) for path in written.path.rglob("*") if path.is_file()}
     assert names == {
+        ".lock",
         "spec.toml",
         "rounds.jsonl",
         "summary.json",
         "models.safetensors",
         "checkpoint/latest.safetensors",
+        "checkpoint/previous.safetensors",
     }
 
 
@@ -114,6 +116,7 @@ def test_a_damaged_file_is_rejected(name, damage, copy):
 @pytest.mark.parametrize("keep", [0, 7, 100])
 def test_a_truncated_checkpoint_is_rejected(keep, copy):
     (copy / "summary.json").unlink()
+    (copy / "checkpoint" / "previous.safetensors").unlink()
     file = copy / "checkpoint" / "latest.safetensors"
     file.write_bytes(file.read_bytes()[:keep])
     with pytest.raises(RecordError, match=r"latest\.safetensors: .*damaged"):

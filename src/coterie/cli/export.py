@@ -40,7 +40,8 @@ def export(
     from safetensors.numpy import save
 
     from coterie.errors import RecordError, SpecError, unknown
-    from coterie.runs.record import RunRecord, write_whole
+    from coterie.runs.record import RunRecord
+    from coterie.runs.record_files import write_whole
 
     if cluster is not None and client is not None:
         raise SpecError("--cluster and --client exclude each other; give one of them")

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from coterie.data.federated import FederatedData
-from coterie.errors import Diverged
+from coterie.errors import Diverged, FederationError
 from coterie.federation.compilation import compilations
 from coterie.methods.protocol import Method
 from coterie.models import Task
 from coterie.runs import summary as figures
 from coterie.runs.build import Built, build
 from coterie.runs.predict import described
-from coterie.runs.record import FORMAT, JsonObject, RunRecord, Writer
+from coterie.runs.record import FORMAT, JsonObject, RunRecord, read_summary
 from coterie.runs.scoring import Scores
 from coterie.runs.session import Step
 from coterie.runs.spec import Spec, SpecLike, read_toml
+from coterie.runs.writer import Writer
 
 #: Called after each step with its line of the record.
 OnRound = Callable[[JsonObject], None]
@@ -48,11 +48,10 @@ def run(
     """
     started = time.perf_counter()
     built = build(Spec.of(spec), method=method, task=task, data=data)
-    writer = None
-    if out is not None:
-        writer = Writer(out)
-        writer.begin(built.spec.to_toml())
-    return _Loop(built, writer, on_round, [], started).run()
+    if out is None:
+        return _Loop(built, None, on_round, started).run()
+    with Writer.create(out, built.spec.to_toml()) as writer:
+        return _Loop(built, writer, on_round, started).run()
 
 
 def resume(
@@ -63,7 +62,7 @@ def resume(
     task: Task | None = None,
     data: FederatedData | None = None,
 ) -> RunRecord:
-    """Continue a run from its last checkpoint.
+    """Continue a run from its last checkpoint. Its results are those of a run that was not interrupted.
 
     Args:
         path: Folder of the record.
@@ -72,21 +71,22 @@ def resume(
         task: The task that was given to `run`, if there was one.
         data: The data that were given to `run`, if there were any.
     """
+    started = time.perf_counter()
     record = RunRecord.read(path)
     if record.summary.get("status") == "done":
         return record
-    started = time.perf_counter()
-    writer = Writer(path)
-    # Build before reading the checkpoint: decoding needs the state classes that the method's module defines.
-    plain = read_toml(Path(path) / "spec.toml")
-    for section, given in (("method", method), ("model", task), ("data", data)):
-        if given is not None:  # spec.toml has only the name of an object
-            plain.pop(section, None)
-    built = build(Spec.from_dict(plain), method=method, task=task, data=data)
-    saved = writer.saved()
-    built.session.load(saved["session"])
-    rows = writer.rewind(saved["steps"])
-    return _Loop(built, writer, on_round, rows, started - saved["seconds"]["total"], saved["seconds"]).run()
+    with Writer.reopen(path) as writer:
+        if read_summary(writer.path).get("status") == "done":  # another process has finished it meanwhile
+            return RunRecord.read(path)
+        # Build before reading the checkpoint: decoding needs the state classes that the method's module defines.
+        plain = read_toml(writer.path / "spec.toml")
+        for section, given in (("method", method), ("model", task), ("data", data)):
+            if given is not None:  # spec.toml has only the name of an object
+                plain.pop(section, None)
+        built = build(Spec.from_dict(plain), method=method, task=task, data=data)
+        saved = writer.saved()
+        rows = writer.rewind(saved)
+        return _Loop(built, writer, on_round, started, saved, rows).run()
 
 
 class _Loop:
@@ -97,21 +97,36 @@ class _Loop:
         built: Built,
         writer: Writer | None,
         on_round: OnRound | None,
-        rows: list[JsonObject],
         started: float,
-        seconds: Mapping[str, float] | None = None,
+        saved: Mapping[str, Any] | None = None,
+        rows: Sequence[JsonObject] = (),
     ) -> None:
+        """Begin, or continue from a checkpoint.
+
+        Args:
+            built: What to run.
+            writer: Writes the record; None: no record is written.
+            on_round: Called after each step.
+            started: When the call began.
+            saved: The checkpoint; None: the run begins.
+            rows: The lines that the checkpoint counts.
+        """
         self._built = built
         self._writer = writer
         self._on_round = on_round
-        self._rows = rows
-        self._started = started
-        self._compiled = compilations().seconds
-        self._seconds = (
-            dict(seconds) if seconds else {"training": 0.0, "evaluation": 0.0, "clustering": 0.0, "compile": 0.0}
-        )
+        self._rows = list(rows)
         self._scores: Scores | None = None
+        self._seconds = dict.fromkeys(("setup", "training", "evaluation", "clustering", "compile"), 0.0)
+        self._served: Mapping[str, Any] = {}
+        if saved is not None:
+            built.session.load(saved["session"])
+            self._seconds |= saved["seconds"]
+            self._served = saved.get("served", {})
+        self._started = started - self._seconds.pop("total", 0.0)
+        self._seconds["setup"] += time.perf_counter() - started
+        self._compiled = compilations().seconds
         self._snapshot = self._save()
+        self._written: Mapping[str, Any] | None = None if saved is None else self._snapshot
 
     def run(self) -> RunRecord:
         """Run to the end. If the run is interrupted or diverges, the record up to that step is kept."""
@@ -121,19 +136,21 @@ class _Loop:
 
     def _run(self) -> RunRecord:
         try:
+            self._checkpoint()  # at the beginning, so that a run can be resumed whenever it is killed
             for step in self._built.session.steps(self._built.spec.run.rounds):
                 self._record(step)
-            if self._scores is None:
+            if not self._models():  # the method had finished before the first step
                 self._evaluate({})
+                self._snapshot = self._save()
             return self._finish("done")
         except KeyboardInterrupt:
             self._checkpoint()
             raise
-        except Diverged as fault:
-            self._finish("diverged", str(fault))
+        except FederationError as fault:
+            self._finish("diverged" if isinstance(fault, Diverged) else "failed", str(fault))
             if self._writer is None:
                 raise
-            raise Diverged(f"{fault}\nThe record of the steps before is in {self._writer.path}") from fault
+            raise type(fault)(f"{fault}\nThe record of the steps before is in {self._writer.path}") from fault
 
     def _record(self, step: Step[Any]) -> None:
         session, settings = self._built.session, self._built.spec.run
@@ -176,11 +193,18 @@ class _Loop:
 
     def _save(self) -> dict[str, Any]:
         # Taken after each complete step, so that an interrupted step leaves no trace in a checkpoint.
-        return {"session": self._built.session.snapshot(), "steps": len(self._rows), "seconds": self._times()}
+        session = self._built.session
+        saved = {"session": session.snapshot(), "steps": len(self._rows), "seconds": self._times()}
+        if self._writer is not None:
+            saved["rounds"] = self._writer.counted()
+        if session.finished(self._built.spec.run.rounds):  # so that a resumed run does not evaluate again
+            saved["served"] = self._models()
+        return saved
 
     def _checkpoint(self) -> None:
-        if self._writer is not None:
+        if self._writer is not None and self._written is not self._snapshot:
             self._writer.checkpoint(self._snapshot)
+            self._written = self._snapshot
 
     def _times(self) -> dict[str, float]:
         compiled = self._seconds["compile"] + compilations().seconds - self._compiled
@@ -212,22 +236,25 @@ class _Loop:
         }
         if reason is not None:
             summary["reason"] = reason
-        served: dict[str, Any] = {}
-        if self._scores is not None:
-            placement = self._scores.placement
-            served = {
-                "bank": placement.bank,
-                "row": {client: int(row) for client, row in placement.row.items()},
-                "fallback": placement.fallback,
-                "adapted": placement.adapt is not None,
-                "input": described(built.task),
-                "spec": spec.to_dict(),
-                "source": built.data.source,
-                "attackers": list(built.attackers),
-            }
+        served = dict(self._models())
         if self._writer is not None:
-            if status == "done":
-                self._checkpoint()
+            self._checkpoint()
             self._writer.end(summary, served)
         path = None if self._writer is None else self._writer.path
         return RunRecord(summary, self._rows, path, served)
+
+    def _models(self) -> Mapping[str, Any]:
+        """The models of the last evaluation, and which client is served which; empty without an evaluation."""
+        if self._scores is None:
+            return self._served
+        built, placement = self._built, self._scores.placement
+        return {
+            "bank": placement.bank,
+            "row": {client: int(row) for client, row in placement.row.items()},
+            "fallback": placement.fallback,
+            "adapted": placement.adapt is not None,
+            "input": described(built.task),
+            "spec": built.spec.to_dict(),
+            "source": built.data.source,
+            "attackers": list(built.attackers),
+        }

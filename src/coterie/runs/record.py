@@ -16,15 +16,16 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie import codec, tree
+from coterie import tree
 from coterie.errors import RecordError, unknown
+from coterie.runs.record_files import MODELS, ROUNDS, SPEC, SUMMARY, read_checked
 from coterie.types import Array, Bank
 
 if TYPE_CHECKING:
@@ -35,9 +36,6 @@ JsonObject = dict[str, Any]
 
 #: Format of the folder. Records of other formats are not read.
 FORMAT = 2
-
-_SPEC, _ROUNDS, _SUMMARY, _MODELS = "spec.toml", "rounds.jsonl", "summary.json", "models.safetensors"
-_CHECKPOINT = Path("checkpoint") / "latest.safetensors"
 
 
 @dataclass(repr=False)
@@ -62,11 +60,10 @@ class RunRecord:
     def read(cls, path: str | os.PathLike[str]) -> RunRecord:
         """Read the record in a folder; an unfinished run has no summary and no models."""
         folder = Path(path)
-        if not (folder / _SPEC).is_file():
-            raise RecordError(f"{folder} is not the record of a run: it has no {_SPEC}")
-        summary = _read_summary(folder / _SUMMARY) if (folder / _SUMMARY).is_file() else {}
-        served = _decoded(folder / _MODELS) if (folder / _MODELS).is_file() else {}
-        return cls(summary, read_rounds(folder), folder, served)
+        if not (folder / SPEC).is_file():
+            raise RecordError(f"{folder} is not the record of a run: it has no {SPEC}")
+        served = read_checked(folder / MODELS) if (folder / MODELS).is_file() else {}
+        return cls(read_summary(folder), read_rounds(folder), folder, served)
 
     def __repr__(self) -> str:
         """Short: what was run, how far, and the accuracy."""
@@ -122,7 +119,7 @@ class RunRecord:
 
 def read_rounds(folder: Path) -> list[JsonObject]:
     """Read the lines of a record; an incomplete last line, left by a killed run, is skipped."""
-    file = folder / _ROUNDS
+    file = folder / ROUNDS
     if not file.is_file():
         return []
     rows: list[JsonObject] = []
@@ -142,7 +139,11 @@ def read_rounds(folder: Path) -> list[JsonObject]:
     return rows
 
 
-def _read_summary(file: Path) -> JsonObject:
+def read_summary(folder: Path) -> JsonObject:
+    """Read the summary of a record; empty if the run is not finished."""
+    file = folder / SUMMARY
+    if not file.is_file():
+        return {}
     try:
         summary = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as fault:
@@ -157,77 +158,6 @@ def _read_summary(file: Path) -> JsonObject:
     return summary
 
 
-def _decoded(file: Path) -> dict[str, Any]:
-    try:
-        value = codec.decode(file.read_bytes())
-    except RecordError as fault:
-        raise RecordError(f"{file}: {fault}") from fault
-    if not isinstance(value, dict):
-        raise RecordError(f"{file} is damaged: it does not contain a dict")
-    return value
-
-
-class Writer:
-    """Writes a record during the run. All files but `rounds.jsonl` are replaced atomically."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Write into this folder."""
-        self.path = Path(path)
-
-    def begin(self, spec_toml: str) -> None:
-        """Create the folder and write the spec. A folder that is not empty is an error."""
-        with _explained(self.path):
-            if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-                raise RecordError(
-                    f"{self.path} exists and is not empty; choose another folder (--out; out= in Python) or remove it"
-                )
-            self.path.mkdir(parents=True, exist_ok=True)
-            write_whole(self.path / _SPEC, spec_toml.encode())
-            (self.path / _ROUNDS).touch()
-
-    def rewind(self, steps: int) -> list[JsonObject]:
-        """Cut the record back to the checkpoint: keep the first `steps` lines and return them."""
-        with _explained(self.path):
-            rows = read_rounds(self.path)[:steps]
-            write_whole(self.path / _ROUNDS, "".join(_line(row) for row in rows).encode())
-            return rows
-
-    def append(self, row: JsonObject) -> None:
-        """Append a line."""
-        with _explained(self.path), (self.path / _ROUNDS).open("a", encoding="utf-8") as file:
-            file.write(_line(row))
-
-    def evidence(self, step: int, evidence: Mapping[str, Any]) -> None:
-        """Write the data that the clustering of a step used."""
-        with _explained(self.path):
-            (self.path / "evidence").mkdir(exist_ok=True)
-            write_whole(self.path / "evidence" / f"{step:05d}.safetensors", codec.encode(dict(evidence)))
-
-    def checkpoint(self, saved: Mapping[str, Any]) -> None:
-        """Write the checkpoint."""
-        with _explained(self.path):
-            (self.path / _CHECKPOINT).parent.mkdir(exist_ok=True)
-            write_whole(self.path / _CHECKPOINT, codec.encode(dict(saved)))
-
-    def saved(self) -> dict[str, Any]:
-        """Read the last checkpoint."""
-        file = self.path / _CHECKPOINT
-        if not file.is_file():
-            raise RecordError(f"{self.path} has no checkpoint to resume from; run it again")
-        return _decoded(file)
-
-    def end(self, summary: JsonObject, served: Mapping[str, Any]) -> None:
-        """Write summary and models."""
-        with _explained(self.path):
-            if served:
-                write_whole(self.path / _MODELS, codec.encode(dict(served)))
-            write_whole(self.path / _SUMMARY, (json.dumps(finite(summary), indent=2) + "\n").encode())
-
-
-def _line(row: JsonObject) -> str:
-    return json.dumps(finite(row), separators=(",", ":"), allow_nan=False) + "\n"
-
-
 def finite(value: Any) -> Any:
     """Replace NaN and infinity, which JSON does not have, with None."""
     if isinstance(value, float):
@@ -237,25 +167,3 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
     return value
-
-
-def write_whole(file: Path, content: bytes) -> None:
-    """Write a file atomically: to a temporary file beside it, which is then moved into place."""
-    temporary = file.with_name(file.name + ".part")
-    try:
-        with temporary.open("wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(file)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as fault:
-        raise RecordError(f"The record in {path} cannot be written: {fault.strerror or fault}") from fault

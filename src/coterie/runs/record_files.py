@@ -1,0 +1,158 @@
+"""The files of a record: their names, atomic writes, checked reads, and the lock of the process that writes them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from coterie import codec
+from coterie.errors import RecordError
+
+log = logging.getLogger(__name__)
+
+SPEC, ROUNDS, SUMMARY, MODELS, LOCK = "spec.toml", "rounds.jsonl", "summary.json", "models.safetensors", ".lock"
+LATEST, PREVIOUS = Path("checkpoint") / "latest.safetensors", Path("checkpoint") / "previous.safetensors"
+
+#: Folders with one file per step.
+EVIDENCE, CLIENTS = "evidence", "clients"
+
+#: Error numbers of file systems without locks.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+def step_file(folder: str, step: int) -> Path:
+    """Path in a record of the evidence or the client results of a step: the number of its line, from 0."""
+    return Path(folder) / f"{step:05d}.safetensors"
+
+
+def step_files(folder: Path) -> dict[int, Path]:
+    """Step → file, in the order of steps, for a folder with one file per step."""
+    return {int(file.stem): file for file in sorted(folder.glob("*.safetensors")) if file.stem.isdecimal()}
+
+
+def read_checked(file: Path) -> dict[str, Any]:
+    """Read a binary file and verify its checksum."""
+    try:
+        value = codec.decode(file.read_bytes())
+    except RecordError as fault:
+        raise RecordError(f"{file}: {fault}") from fault
+    except OSError as fault:
+        raise RecordError(f"{file} cannot be read: {fault.strerror or fault}") from fault
+    if not isinstance(value, dict):
+        raise RecordError(f"{file} is damaged: it does not contain a dict")
+    return value
+
+
+def write_whole(file: Path, content: bytes, *, sync: bool = True, previous: Path | None = None) -> None:
+    """Write a file atomically: to a temporary file beside it, which is then moved into place.
+
+    Args:
+        file: The file. A symbolic link is replaced, not followed.
+        content: What to write.
+        sync: Whether the content is on the disk when the function returns.
+        previous: Where the file that is replaced is kept; None: it is not kept.
+    """
+    temporary = file.with_name(f".{file.name}-{secrets.token_hex(8)}.part")
+    try:
+        with temporary.open("xb") as out:  # x: fails if the name exists, also as a symbolic link
+            out.write(content)
+            if sync:
+                out.flush()
+                os.fsync(out.fileno())
+        if previous is not None:
+            with contextlib.suppress(FileNotFoundError):
+                file.replace(previous)
+        temporary.replace(file)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if sync:
+        sync_file(file.parent)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files of a killed process. Only the process that holds the lock may do this."""
+    for each in (folder, *(folder / name for name in (LATEST.parent, EVIDENCE, CLIENTS))):
+        for file in each.glob(".*.part"):
+            file.unlink()
+
+
+def open_existing(file: Path, flags: int) -> BinaryIO:
+    """Open a file of a record that must exist and must not be a symbolic link."""
+    return os.fdopen(os.open(file, flags | getattr(os, "O_NOFOLLOW", 0)), "ab" if flags & os.O_APPEND else "r+b")
+
+
+def sync_file(path: Path) -> None:
+    """Wait until a file or the entries of a folder are on the disk."""
+    if os.name == "nt":
+        return  # Windows cannot open folders, and files only for writing
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn errors of the operating system into a RecordError that names the record."""
+    try:
+        yield
+    except OSError as fault:
+        raise RecordError(f"The record in {path} cannot be written: {fault.strerror or fault}") from fault
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a record. The operating system releases it when the process ends, however that happens.
+
+    The lock file stays: removing it would allow two processes to hold a lock each, on the old and on a new file.
+
+    Raises:
+        RecordError: If another process holds the lock.
+    """
+    import filelock
+
+    file = folder / LOCK
+    lock = filelock.FileLock(file, timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout as fault:
+        raise RecordError(
+            f"Another process{_holder(file)} is writing the record in {folder}; wait until it has finished, or stop it"
+        ) from fault
+    except (NotImplementedError, OSError) as fault:
+        if isinstance(fault, OSError) and fault.errno not in _NO_LOCKS:
+            raise RecordError(f"The record in {folder} cannot be written: {fault.strerror or fault}") from fault
+        log.warning("%s cannot be locked here (%s); do not write to it from another process", folder, fault)
+        yield
+        return
+    try:
+        _note_holder(lock, file, str(os.getpid()))
+        yield
+    finally:
+        _note_holder(lock, file, "")
+        lock.release()
+
+
+def _note_holder(lock: object, file: Path, pid: str) -> None:
+    """Write the process id into the lock file, for the error message of other processes."""
+    import filelock
+
+    if isinstance(lock, filelock.SoftFileLock):  # it has content of its own
+        return
+    with contextlib.suppress(OSError), open_existing(file, os.O_RDWR) as opened:  # the folder may have been removed
+        opened.truncate(0)
+        opened.write(pid.encode())
+
+
+def _holder(file: Path) -> str:
+    with contextlib.suppress(OSError, ValueError):
+        return f" (process {int(file.read_bytes()[:20])})"
+    return ""
