@@ -58,7 +58,7 @@ def test_one_cluster_is_exported(coterie, run):
         (["--client", "66"], "Error: No client '66'. Did you mean '6'? Known: 0, 1, 2, 3, 4, 5, 6, 7\n"),
         (["--cluster", "9"], "Error: No client or cluster '9'. Known: "),
         (["--cluster", "1", "--client", "1"], "Error: --cluster and --client exclude each other; give one of them\n"),
-        (["-o", "file/below"], "Error: file/below.safetensors.part: Not a directory\n"),
+        (["-o", "file/below"], "Error: file/below.safetensors cannot be written: Not a directory\n"),
     ],
 )
 def test_a_wrong_selection_or_path_is_an_error(args, message, coterie, run, tmp_path):
@@ -82,3 +82,23 @@ def test_an_unfinished_run_has_no_models(coterie, tiny, tmp_path):
     done = coterie("export", "begun")
     assert done.exit_code == 2
     assert "This run is not finished and has no models yet. Continue it with: coterie resume" in done.stderr
+
+
+@pytest.mark.parametrize("existing", ["here.safetensors", "here.json"])
+def test_existing_files_are_replaced_only_with_force(existing, coterie, run, tmp_path):
+    (tmp_path / existing).write_text("precious")
+    done = coterie("export", "here")
+    assert done.exit_code == 2
+    assert done.stderr == f"Error: {existing} exists; choose another file with -o, or replace it with --force\n"
+    assert (tmp_path / existing).read_text() == "precious"
+    assert len(list(tmp_path.glob("here.*"))) == 1
+    assert coterie("export", "here", "--force").exit_code == 0
+    assert len(load_file("here.safetensors")) == 8
+
+
+def test_a_link_in_the_place_of_the_output_is_replaced_and_not_followed(coterie, run, tmp_path):
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / "here.safetensors").symlink_to(tmp_path / "victim")
+    assert coterie("export", "here").exit_code == 2
+    assert coterie("export", "here", "--force").exit_code == 0
+    assert (tmp_path / "victim").read_text() == "precious"

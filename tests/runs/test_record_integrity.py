@@ -17,7 +17,9 @@ import pytest
 
 import coterie
 from coterie import RunRecord
-from coterie.errors import RecordError
+from coterie.clients import LocalSGD
+from coterie.errors import ClientFailed, RecordError, TooFewReplies
+from coterie.methods.fedavg import FedAvg
 from coterie.runs import record_files, writer
 from coterie.runs.record_files import locked, write_whole
 
@@ -346,6 +348,71 @@ def test_a_flipped_bit_in_the_models_is_named(whole, tmp_path):
     flipped(folder / "models.safetensors")
     with pytest.raises(RecordError, match=r"models\.safetensors: The data are damaged: the checksum does not match"):
         RunRecord.read(folder)
+
+
+def test_a_flipped_bit_in_the_evidence_is_named(tmp_path):
+    spec = {**SPEC, "method": {"name": "flhc", "warm_rounds": 1}, "run": {"rounds": 3, "clients_per_round": 8}}
+    record = coterie.run(spec, out=tmp_path / "here")
+    (file,) = (record.path / "evidence").iterdir()
+    assert record.evidence(int(file.stem))
+    flipped(file)
+    with pytest.raises(RecordError, match=re.escape(f"{file}: The data are damaged: the checksum does not match")):
+        record.evidence(int(file.stem))
+    with pytest.raises(RecordError, match=r"has no evidence; steps with evidence: \d+"):
+        record.evidence(99)
+
+
+# Runs that fail
+
+
+class Failing(FedAvg):
+    """FedAvg whose third round fails."""
+
+    def round(self, state, fed, cohort, seed):
+        if cohort.t == 2:
+            raise ClientFailed("The client '3' has failed")
+        return super().round(state, fed, cohort, seed)
+
+
+def test_a_run_that_fails_has_a_summary_and_says_where_its_record_is(tmp_path):
+    given = {key: SPEC[key] for key in ("data", "run")}
+    with pytest.raises(ClientFailed) as fault:
+        coterie.run(given, out=tmp_path / "here", method=Failing(LocalSGD()))
+    assert str(fault.value) == (f"The client '3' has failed\nThe record of the steps before is in {tmp_path / 'here'}")
+    record = RunRecord.read(tmp_path / "here")
+    assert (record.summary["status"], record.summary["reason"]) == ("failed", "The client '3' has failed")
+    assert record.summary["rounds"] == len(record.rounds) == 2
+    assert record.summary["accuracy"]["weighted"] == record.rounds[1]["accuracy"]["weighted"]
+    assert record.client_results().step == 1
+    assert coterie.resume(tmp_path / "here", method=FedAvg(LocalSGD())).summary["status"] == "done"
+
+
+@pytest.mark.parametrize("stop", [1, 7])
+def test_a_resumed_preparation_fails_after_the_same_number_of_attempts(stop, tmp_path):
+    spec = {
+        **SPEC,
+        "method": {"name": "ifca", "clusters": 2, "warm_rounds": 21},
+        "faults": {"drop": 1.0},
+        "run": {"rounds": 3, "clients_per_round": 8},
+    }
+    lines = []
+
+    def kill(row):
+        lines.append(row)
+        if len(lines) == stop:
+            raise Killed
+
+    with pytest.raises(Killed):
+        coterie.run(spec, out=tmp_path / "killed", on_round=kill)
+    for call in (lambda: coterie.resume(tmp_path / "killed"), lambda: coterie.run(spec, out=tmp_path / "whole")):
+        with pytest.raises(
+            TooFewReplies, match=r"Preparation failed 20 times.*\n.*The record of the steps before is in"
+        ):
+            call()
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+    assert RunRecord.read(tmp_path / "whole").summary["status"] == "failed"
+    # 20 attempts, 8 clients each, every reply lost
+    assert RunRecord.read(tmp_path / "whole").summary["lost_replies"] == 160
 
 
 # Temporary files

@@ -27,6 +27,7 @@ def export(
     client: Annotated[
         str | None, typer.Option(metavar="ID", show_default=False, help="Export only the model of this client.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
     debug: flags.Debug = False,
@@ -36,6 +37,7 @@ def export(
     Arrays are named CLUSTER/LAYER/NAME, such as 0/dense0/kernel; for a single model LAYER/NAME.
     """
     import json
+    import os
 
     from safetensors.numpy import save
 
@@ -53,9 +55,16 @@ def export(
     if file.suffix != ".safetensors":
         file = file.with_name(file.name + ".safetensors")
     json_file = file.with_suffix(".json")
+    existing = [each for each in (file, json_file) if os.path.lexists(each)]
+    if existing and not force:
+        raise SpecError(f"{existing[0]} exists; choose another file with -o, or replace it with --force")
     description = {"file": file.name, **description}
-    write_whole(file, save(arrays))
-    write_whole(json_file, (json.dumps(description, indent=2, ensure_ascii=False) + "\n").encode())
+    text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+    for target, content in ((file, save(arrays)), (json_file, text.encode())):
+        try:
+            write_whole(target, content)
+        except OSError as fault:
+            raise SpecError(f"{target} cannot be written: {fault.strerror or fault}") from fault
     if description["adapted"] and not quiet:
         note(
             "Each client of this run has its own model, which is not recorded. This is the model from which they start."

@@ -21,6 +21,9 @@ from coterie.types import Array, ClientId, Params
 #: Reason for rejecting a reply that contains NaN or infinity.
 NOT_FINITE = "not finite"
 
+#: Reason of a client whose reply never arrived.
+NO_REPLY = "no reply"
+
 #: The plain mean.
 PLAIN = Aggregation()
 
@@ -52,7 +55,7 @@ class ReplyCollector:
         means = means_of(reduce)
         for mean in means:
             check_mean(mean, request, template)
-        self.lost: dict[ClientId, str] = dict.fromkeys(request.clients, "no reply")
+        self.lost: dict[ClientId, str] = dict.fromkeys(request.clients, NO_REPLY)
         self._request = request
         self._task = task
         self._template = template

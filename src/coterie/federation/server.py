@@ -19,7 +19,7 @@ from coterie.aggregation import Aggregation
 from coterie.clients.work import Work
 from coterie.errors import Diverged, TooFewReplies
 from coterie.federation.cohort import Cohort
-from coterie.federation.collect import NOT_FINITE, PLAIN, ReplyCollector
+from coterie.federation.collect import NO_REPLY, NOT_FINITE, PLAIN, ReplyCollector
 from coterie.federation.messages import MISSING, ReplyBatch, Request
 from coterie.federation.prepare import Preparation
 from coterie.federation.protocol import Adapt, Mean
@@ -105,6 +105,11 @@ class Server:
     def rejected(self) -> Mapping[str, int]:
         """Reason → number of replies rejected so far."""
         return dict(self._state.rejected)
+
+    @property
+    def lost(self) -> int:
+        """Number of replies so far that never arrived."""
+        return self._state.lost
 
     def on(self, task: Task) -> Server:
         """Return a server with the same clients and state and another task."""
@@ -196,6 +201,7 @@ class Server:
             self._state.forget(again)
             for batch in self._send(again):
                 self._state.reject(request, collector.take(batch))
+        self._state.lost += sum(reason == NO_REPLY for reason in collector.lost.values())
         self._state.seconds += time.perf_counter() - start
 
     def _send(self, request: Request) -> Iterator[ReplyBatch]:

@@ -27,6 +27,7 @@ class ServerState:
         versions_before_round: `versions` before the current round.
         holdings: Hash of a cached value → the clients known to have it.
         rejected: Reason → number of replies rejected for this reason.
+        lost: Number of replies that never arrived; without those to evaluations.
         seconds: Time spent waiting for clients.
     """
 
@@ -36,6 +37,7 @@ class ServerState:
     versions_before_round: dict[str, ClientMap[int]] = field(default_factory=dict)
     holdings: dict[str, set[ClientId]] = field(default_factory=dict)
     rejected: dict[str, int] = field(default_factory=dict)
+    lost: int = 0
     seconds: float = 0.0
 
     def for_evaluation(self) -> ServerState:
@@ -85,6 +87,7 @@ class ServerState:
             "versions": dict(self.versions),
             "holdings": {key: sorted(clients) for key, clients in self.holdings.items()},
             "refused": dict(self.rejected),
+            "lost": self.lost,
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
@@ -95,3 +98,4 @@ class ServerState:
         self.versions_before_round = dict(saved["versions"])
         self.holdings = {key: set(clients) for key, clients in saved["holdings"].items()}
         self.rejected = dict(saved["refused"])
+        self.lost = saved.get("lost", 0)

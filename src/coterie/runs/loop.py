@@ -16,6 +16,7 @@ from coterie.methods.protocol import Method
 from coterie.models import Task
 from coterie.runs import summary as figures
 from coterie.runs.build import Built, build
+from coterie.runs.client_results import ClientResults
 from coterie.runs.predict import described
 from coterie.runs.record import FORMAT, JsonObject, RunRecord, read_summary
 from coterie.runs.scoring import Scores
@@ -116,6 +117,7 @@ class _Loop:
         self._on_round = on_round
         self._rows = list(rows)
         self._scores: Scores | None = None
+        self._results: ClientResults | None = None
         self._seconds = dict.fromkeys(("setup", "training", "evaluation", "clustering", "compile"), 0.0)
         self._served: Mapping[str, Any] = {}
         if saved is not None:
@@ -189,6 +191,9 @@ class _Loop:
             other = session.evaluate_otherwise(self._scores)
             if other is not None:
                 row["other_assignment"] = figures.other_row(other, truth, classes)
+        self._results = ClientResults.of(len(self._rows), self._scores, classes)
+        if self._writer is not None:
+            self._writer.client_results(self._results, session.clients)
         self._seconds["evaluation"] += time.perf_counter() - clock
 
     def _save(self) -> dict[str, Any]:
@@ -230,6 +235,7 @@ class _Loop:
             "drift": figures.drift_of(self._rows, built.data) if spec.shift.name != "none" else None,
             "traffic": figures.traffic_of(built.session.traffic),
             "rejected_replies": dict(built.session.rejected),
+            "lost_replies": built.session.lost,
             "seconds": {key: round(value, 4) for key, value in self._times().items()},
             "peak_rss_bytes": figures.peak_rss_bytes(),
             "versions": figures.versions(),
@@ -241,7 +247,7 @@ class _Loop:
             self._checkpoint()
             self._writer.end(summary, served)
         path = None if self._writer is None else self._writer.path
-        return RunRecord(summary, self._rows, path, served)
+        return RunRecord(summary, self._rows, path, served, None if path else self._results)
 
     def _models(self) -> Mapping[str, Any]:
         """The models of the last evaluation, and which client is served which; empty without an evaluation."""

@@ -4,8 +4,10 @@
     rounds.jsonl                    one line per step, appended
     summary.json                    final metrics
     models.safetensors              the models, and client → model
+    clients/NNNNN.safetensors       test results of each client in the evaluation after a step
     evidence/NNNNN.safetensors      data that the clustering of a step used, such as distances
-    checkpoint/latest.safetensors   everything that `resume` needs
+    checkpoint/latest.safetensors   everything that `resume` needs; previous.safetensors: the checkpoint before it
+    .lock                           lock of the process that writes the record
 
 `docs/record-format.md` describes the keys.
 """
@@ -16,7 +18,7 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,11 +27,13 @@ import numpy as np
 
 from coterie import tree
 from coterie.errors import RecordError, unknown
-from coterie.runs.record_files import MODELS, ROUNDS, SPEC, SUMMARY, read_checked
+from coterie.runs.record_files import EVIDENCE, MODELS, ROUNDS, SPEC, SUMMARY, read_checked, step_files
 from coterie.types import Array, Bank
 
 if TYPE_CHECKING:
     import pandas
+
+    from coterie.runs.client_results import ClientResults
 
 #: A JSON object: a line of `rounds.jsonl`, a summary.
 JsonObject = dict[str, Any]
@@ -49,12 +53,14 @@ class RunRecord:
         served: The models, and which client is served which model: `bank`, `row` (client → row), `input` (shape,
             classes, normalization), `spec`, `source` of the data, `attackers` (malicious clients). Empty if the run is
             not finished.
+        last_results: Test results of each client in the last evaluation, for a run without a folder; None otherwise.
     """
 
     summary: JsonObject
     rounds: list[JsonObject]
     path: Path | None = None
     served: dict[str, Any] = field(default_factory=dict)
+    last_results: ClientResults | None = None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> RunRecord:
@@ -106,6 +112,33 @@ class RunRecord:
             )
         return predict(self.served, self.model_of(who), np.asarray(x))
 
+    def client_results(self, step: int | None = None) -> ClientResults:
+        """Return the test results of each client in an evaluation: cluster, loss, samples, correct predictions.
+
+        Args:
+            step: Position of the evaluated step in `rounds`; None: the last evaluation. A run without a folder has only
+                that one.
+        """
+        from coterie.runs.client_results import ClientResults
+
+        if self.path is not None:
+            return ClientResults.read(self.path, step)
+        if self.last_results is None:
+            raise RecordError("This record has no results of clients: no step was evaluated")
+        if step not in (None, self.last_results.step):
+            raise RecordError(
+                f"Without a folder (out=) only the last evaluation is kept, after step {self.last_results.step}"
+            )
+        return self.last_results
+
+    def evidence(self, step: int) -> dict[str, Any]:
+        """Return the data that the clustering of a step used; `step`: its position in `rounds`."""
+        if self.path is None:
+            raise RecordError("Evidence is kept only in a folder; run with out=")
+        if step not in (files := step_files(self.path / EVIDENCE)):
+            raise RecordError(f"Step {step} of {self.path} has no evidence; steps with evidence: {_some(files)}")
+        return read_checked(files[step])
+
     def to_frame(self) -> pandas.DataFrame:
         """Return the rounds as a pandas DataFrame, nested keys joined by dots."""
         try:
@@ -115,6 +148,10 @@ class RunRecord:
         by_client = ("assignment", "true_clusters")
         keep = [{key: value for key, value in row.items() if key not in by_client} for row in self.rounds]
         return pandas.json_normalize(keep)
+
+
+def _some(steps: Iterable[int]) -> str:
+    return ", ".join(map(str, list(steps)[-10:])) or "none"
 
 
 def read_rounds(folder: Path) -> list[JsonObject]:

@@ -151,6 +151,11 @@ class Session(Generic[State]):
         return self._fed.rejected
 
     @property
+    def lost(self) -> int:
+        """Number of replies so far that never arrived."""
+        return self._fed.lost
+
+    @property
     def traffic(self) -> Traffic:
         """All bytes so far."""
         return self._fed.traffic
@@ -297,6 +302,7 @@ class Session(Generic[State]):
     def snapshot(self) -> dict[str, Any]:
         """Return everything needed to continue, as plain data: state of method, federation and simulated clients."""
         saved = {"state": self.state, "t": self.t, "prepared": self.prepared, "federation": self._fed.save()}
+        saved["failed_attempts"] = self._failed_attempts
         if self._drifting is not None:
             saved |= {"drifting_data": self._drifting.save(), "assigned": sorted(self._assigned)}
         if self._received is not None:
@@ -312,6 +318,7 @@ class Session(Generic[State]):
         self.state = saved["state"]
         self.t = saved["t"]
         self.prepared = saved["prepared"]
+        self._failed_attempts = saved.get("failed_attempts", 0)
         self._fed.load(saved["federation"])
         if self._drifting is not None:
             self._drifting.load(saved["drifting_data"])

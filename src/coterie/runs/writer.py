@@ -7,14 +7,16 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from coterie import codec
 from coterie.errors import RecordError
+from coterie.runs.client_results import IDS, ClientResults
 from coterie.runs.record import JsonObject, finite, read_rounds
 from coterie.runs.record_files import (
+    CLIENTS,
     EVIDENCE,
     LATEST,
     LOCK,
@@ -33,6 +35,7 @@ from coterie.runs.record_files import (
     sync_file,
     write_whole,
 )
+from coterie.types import ClientId
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +103,12 @@ class Writer:
     def evidence(self, step: int, evidence: Mapping[str, Any]) -> None:
         """Write the data that the clustering of a step used."""
         self._write_step(step_file(EVIDENCE, step), evidence)
+
+    def client_results(self, results: ClientResults, ids: Sequence[ClientId]) -> None:
+        """Write the test results of each client in an evaluation; `ids`: all clients of the run."""
+        if not (self.path / IDS).is_file():
+            self._write_step(IDS, {"clients": list(ids)})
+        self._write_step(step_file(CLIENTS, results.step), results.packed(ids))
 
     def _write_step(self, name: Path, content: Mapping[str, Any]) -> None:
         file = self.path / name
@@ -203,4 +212,6 @@ def _left_by_killed(file: Path) -> bool:
 
 def _files_after(folder: Path, steps: int) -> list[Path]:
     """Files of steps that a checkpoint does not count."""
-    return [file for step, file in step_files(folder / EVIDENCE).items() if step >= steps]
+    both = (step_files(folder / name) for name in (EVIDENCE, CLIENTS))
+    # Number 0 is also the evaluation of a run without steps; the first step writes it again.
+    return [file for files in both for step, file in files.items() if step >= max(steps, 1)]
