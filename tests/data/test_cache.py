@@ -374,6 +374,18 @@ def test_partial_copies_of_killed_processes_are_removed(cache):
     assert entries(cache) == [young, folder]
 
 
+def test_a_planted_link_is_replaced_and_its_target_is_not_written(cache, tmp_path):
+    generated("many", "some settings", 6, 4, pieces())
+    (folder,) = entries(cache)
+    (folder / "copy.json").unlink()
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "precious").write_bytes(b"precious")
+    (cache / f".{folder.name}.part").symlink_to(tmp_path / "victim")
+    generated("many", "some settings", 6, 4, pieces())
+    assert entries(cache) == [folder]
+    assert [path.name for path in (tmp_path / "victim").iterdir()] == ["precious"]
+
+
 def test_a_partial_copy_that_still_grows_is_kept(cache):
     (cache / ".many-0123.part").mkdir(parents=True)
     (cache / ".many-0123.part" / "x.npy").write_bytes(b"growing")

@@ -367,3 +367,14 @@ def test_download_modules_are_imported_on_use():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "set()\n", done.stderr
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_planted_link_is_replaced_and_its_target_is_not_written(link, file, tmp_path):
+    victim, folder = tmp_path / "victim", tmp_path / "cache"
+    victim.write_bytes(b"precious")
+    folder.mkdir()
+    link(victim, folder / ".a.gz.part")
+    assert fetch(file, folder).read_bytes() == CONTENT
+    assert victim.read_bytes() == b"precious"
+    assert not (folder / "a.gz").is_symlink()

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.data import files
-from coterie.data.cache_writing import exclusive, remove_stale, report_progress
+from coterie.data.cache_writing import exclusive, remove_link, remove_stale, report_progress
 from coterie.data.federated import aligned
 from coterie.errors import DataError
 from coterie.types import Array
@@ -228,7 +228,7 @@ class ArrayWriter:
         described = np.lib.format.dtype_to_descr(self._dtype)
         fields = {"descr": described, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(header, fields)
-        self._file = path.open("wb")
+        self._file = path.open("xb")
         self._write(header.getvalue())
 
     def __enter__(self) -> ArrayWriter:
@@ -259,6 +259,7 @@ class ArrayWriter:
 
 def _begin(work: Path) -> None:
     """Create an empty folder for a copy, and remove old partial copies next to it."""
+    remove_link(work)
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     remove_stale(path for path in work.parent.glob(".*-*") if path.is_dir())
@@ -268,7 +269,7 @@ def _finish(work: Path, folder: Path, source: str, arrays: Mapping[str, ArrayWri
     """Write the metadata of a copy, with more entries, and move the copy into place."""
     entries = {name: array.entry() for name, array in arrays.items()}
     note = {"format": FORMAT, "source": source, "arrays": entries, **more}
-    with (work / _NOTE).open("w", encoding="utf-8") as stream:
+    with (work / _NOTE).open("x", encoding="utf-8") as stream:
         json.dump(note, stream, indent=1)
         stream.flush()
         os.fsync(stream.fileno())

@@ -4,6 +4,7 @@ An entry is written next to its final path as `.name.part` and moved to its fina
 process holds the lock `.name.lock` (`filelock`); other processes wait and then find the finished entry. The operating
 system releases the lock when its process ends, so the `.name.part` of a killed process can be continued. On file
 systems without locks, and after waiting for an hour, a process writes to a name of its own, `.name-<random>.part`.
+Files are created exclusively, and links in their place are removed, not followed.
 
 Downloads, checks of large files and waiting for a lock report their progress to a callback, if one is set with
 `report_progress_to`. The library itself prints nothing.
@@ -13,8 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -39,6 +42,19 @@ def exclusive(final: Path) -> Iterator[Path]:
     with contextlib.ExitStack() as held:
         own = "" if _acquire(final, held) else f"-{secrets.token_hex(4)}"
         yield final.with_name(f".{final.name}{own}.part")
+
+
+def remove_link(path: Path) -> None:
+    """Remove a symbolic or hard link: writing to it would change another file."""
+    with contextlib.suppress(FileNotFoundError):
+        found = path.lstat()
+        if stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink > 1):
+            path.unlink()
+
+
+def no_follow(path: str, flags: int) -> int:
+    """Opener for `open` that does not follow a symbolic link."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def remove_stale(partial: Iterable[Path]) -> None:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from coterie.data.cache_writing import exclusive, remove_stale, report_progress
+from coterie.data.cache_writing import exclusive, no_follow, remove_link, remove_stale, report_progress
 from coterie.data.catalog import Download
 from coterie.errors import DataError
 
@@ -59,7 +59,7 @@ def fetch(file: Download, folder: Path) -> Path:
             except _Failed as fault:
                 faults.append(f"{address}: {fault}")
                 if expected is None:
-                    os.truncate(part, 0)  # without a checksum, the next address may have another file
+                    _empty(part)  # without a checksum, the next address may have another file
                 continue
             _move(part, final)
             if expected is None:
@@ -82,12 +82,13 @@ def _partial(final: Path, *, keep: bool) -> Iterator[Path]:
         try:
             final.parent.mkdir(parents=True, exist_ok=True)
             remove_stale(final.parent.glob(f".{final.name}-*.part"))
+            remove_link(left)
             try:
                 os.replace(left, part)  # without a lock, only one process gets it
             except FileNotFoundError:
-                part.touch()
+                part.open("xb").close()
             if not keep:
-                os.truncate(part, 0)
+                _empty(part)
         except OSError as error:
             raise DataError(f"{final.parent} cannot be written: {error.strerror}") from error
         try:
@@ -117,7 +118,7 @@ def _attempts(address: str, part: Path, name: str) -> None:
     """Transfer the rest of a file, in several attempts if the connection breaks."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            with part.open("ab") as stream:
+            with open(part, "ab", opener=no_follow) as stream:
                 _transfer(address, stream, name)
             return
         except _Failed as fault:
@@ -192,8 +193,13 @@ def _check(part: Path, expected: str | None) -> None:
     kind, _, digits = expected.partition(":")
     got = checksum(part, kind)
     if got != digits:
-        os.truncate(part, 0)
+        _empty(part)
         raise _Failed(f"the file is not the published one: its {kind} is {got}, not {digits}")
+
+
+def _empty(part: Path) -> None:
+    with open(part, "r+b", opener=no_follow) as stream:
+        stream.truncate(0)
 
 
 def _move(part: Path, final: Path) -> None:
@@ -219,7 +225,8 @@ def _record(final: Path) -> None:
     beside = _record_of(final)
     work = beside.with_name(f".{beside.name}-{secrets.token_hex(4)}")
     try:
-        work.write_text(f"{checksum(final, 'sha256')}  {final.name}\n", encoding="ascii")
+        with work.open("x", encoding="ascii") as stream:
+            stream.write(f"{checksum(final, 'sha256')}  {final.name}\n")
         os.replace(work, beside)
     except OSError as error:
         raise DataError(f"{beside} cannot be written: {error.strerror}") from error
