@@ -34,7 +34,7 @@ def keys_of_design(summary: dict) -> None:
     assert {"count", "sizes", "collapsed"} <= set(summary["clusters"])
     assert {"adjusted_rand", "misclustering"} <= set(summary["truth"])
     assert {"down_bytes", "up_bytes", "by_purpose"} <= set(summary["traffic"])
-    assert {"total", "training", "evaluation", "clustering", "compile"} <= set(summary["seconds"])
+    assert {"total", "setup", "training", "evaluation", "clustering", "compile"} <= set(summary["seconds"])
 
 
 def test_run(coterie, tiny):

@@ -180,3 +180,25 @@ def test_names_are_completed(monkeypatch, coterie):
     assert coterie().stdout.split() == ["ifca", "ifca-mig"]
     monkeypatch.setenv("COMP_WORDS", "coterie compare --methods fedavg,fedp")
     assert coterie().stdout.split() == ["fedavg,fedprox"]
+
+
+def test_a_record_that_another_process_writes_is_refused(coterie, tiny, tmp_path):
+    from coterie.runs.record_files import locked
+
+    coterie("run", *tiny, "--out", "here")
+    (tmp_path / "here" / "summary.json").unlink()
+    with locked(tmp_path / "here"):
+        done = coterie("resume", "here")
+    assert done.exit_code == 2
+    assert "is writing the record in here; wait until it has finished, or stop it\n" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_damaged_checkpoint_is_mentioned_and_the_one_before_it_is_used(coterie, tiny, tmp_path):
+    coterie("run", *tiny, "--out", "here")
+    (tmp_path / "here" / "summary.json").unlink()
+    (tmp_path / "here" / "checkpoint" / "latest.safetensors").write_bytes(b"damaged")
+    done = coterie("resume", "here")
+    assert done.exit_code == 0
+    assert done.stderr.startswith("Note: here/checkpoint/latest.safetensors: The data are damaged")
+    assert "The run continues from the checkpoint before it, after step " in done.stderr

@@ -117,6 +117,18 @@ def test_a_faulty_reply_is_rejected_and_its_reason_counted(wired):
     assert fed.rejected["late"] + fed.rejected[shape] == sum(len(got.lost) for got in seen)
 
 
+def test_lost_replies_are_counted_and_rejected_ones_are_not(wired):
+    _, wire = wired()
+    fed = Server(FaultTransport(wire, Faults(drop=0.3, late=0.3), Seed(3)))
+    seen = [fed.ask(fed.clients, label_counts, Seed(0)) for _ in range(10)]
+    reasons = [reason for got in seen for reason in got.lost.values()]
+    assert fed.lost == reasons.count("no reply") > 0
+    assert fed.rejected == {"late": reasons.count("late")}
+    again = Server(FaultTransport(wired()[1], Faults(), Seed(3)))
+    again.load(codec.decode(codec.encode(fed.save())))
+    assert again.lost == fed.lost
+
+
 def test_a_checkpoint_includes_the_clients_behind_a_wrapper(wired, count):
     _, wire = wired()
     faulty = Server(FaultTransport(wire, Faults(), Seed(0)))

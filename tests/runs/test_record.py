@@ -220,6 +220,29 @@ def test_preparation_is_not_lost_in_a_crash(method, tmp_path):
     assert read[0] == read[1]
 
 
+def test_the_seconds_of_the_setup_include_building_and_add_up_when_resumed(tmp_path, monkeypatch):
+    from coterie.runs import loop
+
+    # The clock stands still but while the run is built, which takes 100 seconds.
+    now, build = [0.0], loop.build
+
+    def slow(*args, **kwargs):
+        now[0] += 100
+        return build(*args, **kwargs)
+
+    def stop(row):
+        if row["t"] == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(loop, "build", slow)
+    with pytest.raises(KeyboardInterrupt):
+        coterie.run(SPEC, out=tmp_path / "here", on_round=stop)
+    seconds = coterie.resume(tmp_path / "here").summary["seconds"]
+    assert (seconds["setup"], seconds["total"]) == (200, 200)
+    assert seconds["training"] == seconds["evaluation"] == seconds["clustering"] == 0
+
+
 def test_a_record_has_a_short_repr(tmp_path):
     record = coterie.run({"data": {"name": "blobs", "clients": 6}, "run": {"rounds": 2}}, out=tmp_path / "here")
     shown = f"RunRecord(fedavg on blobs, 2 rounds, accuracy {record.summary['accuracy']['weighted']:.3f}, "

@@ -143,8 +143,9 @@ def _figures(summary: Mapping[str, Any]) -> Table:
     shown.add_row("time", f"{duration(seconds['total'])} ({each})")
     if rejected := summary["rejected_replies"]:
         shown.add_row("rejected replies", ", ".join(f"{n} {reason}" for reason, n in rejected.items()))
-    for key, text in (("skipped_rounds", "skipped rounds"), ("clients_without_examples", "clients without examples")):
-        if summary[key]:
+    numbers = {"lost_replies": "lost replies", "skipped_rounds": "skipped rounds"}
+    for key, text in {**numbers, "clients_without_examples": "clients without examples"}.items():
+        if summary.get(key):
             shown.add_row(text, str(summary[key]))
     return shown
 
