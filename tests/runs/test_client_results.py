@@ -13,7 +13,7 @@ from coterie import RunRecord
 from coterie.errors import RecordError
 from coterie.methods.protocol import Placement
 from coterie.runs.client_results import ClientResults
-from coterie.runs.session import Scores
+from coterie.runs.scoring import Scores
 
 SPEC = {
     "data": {"name": "blobs", "clients": 25, "samples": 30},
@@ -42,7 +42,7 @@ def scores(**changes):
         "loss": np.array([150.0, 0.0], np.float32),
         "requested": ("a", "b", "c"),
         "coverage": 0.5,
-        "placement": Placement({}, {}),
+        "placement": Placement({}, {}, fallback={}),
     }
     return Scores(**{**given, **changes})
 
@@ -146,3 +146,18 @@ def test_a_record_without_results_says_so(record, tmp_path):
         RunRecord.read(folder).client_results()
     with pytest.raises(RecordError, match="no step was evaluated"):
         RunRecord({}, []).client_results()
+
+
+def test_clients_without_a_model_of_their_own_are_recorded_with_the_fallback_model(tmp_path):
+    # FlexCFL assigns 2 x 2 clients before the first round and others when they first take part, four in this run.
+    spec = {
+        **SPEC,
+        "method": {"name": "flexcfl", "clusters": 2, "alpha": 2},
+        "run": {"rounds": 1, "clients_per_round": 4},
+    }
+    record = coterie.run(spec, out=tmp_path / "here")
+    results = record.client_results()
+    assert len(results.clients) == 25
+    assert (results.cluster == -1).sum() == record.summary["clusters"]["unassigned"] > 0
+    assert (results.cluster >= 0).mean() == pytest.approx(record.summary["coverage"], abs=1e-12)
+    assert results.accuracy.mean() == pytest.approx(record.summary["accuracy"]["mean"], abs=1e-12)

@@ -17,7 +17,6 @@ import pytest
 
 import coterie
 from coterie import RunRecord
-from coterie.clients import LocalSGD
 from coterie.errors import ClientFailed, RecordError, TooFewReplies
 from coterie.methods.fedavg import FedAvg
 from coterie.runs import record_files, writer
@@ -365,26 +364,28 @@ def test_a_flipped_bit_in_the_evidence_is_named(tmp_path):
 # Runs that fail
 
 
-class Failing(FedAvg):
-    """FedAvg whose third round fails."""
+def test_a_run_that_fails_has_a_summary_and_says_where_its_record_is(tmp_path, monkeypatch):
+    spec = {**SPEC, "method": "fedavg"}
+    plain = FedAvg.round
 
-    def round(self, state, fed, cohort, seed):
+    def fails_in_round_two(self, state, fed, cohort, seed):
         if cohort.t == 2:
-            raise ClientFailed("The client '3' has failed")
-        return super().round(state, fed, cohort, seed)
+            raise ClientFailed("Client 3 has failed")
+        return plain(self, state, fed, cohort, seed)
 
-
-def test_a_run_that_fails_has_a_summary_and_says_where_its_record_is(tmp_path):
-    given = {key: SPEC[key] for key in ("data", "run")}
+    monkeypatch.setattr(FedAvg, "round", fails_in_round_two)
     with pytest.raises(ClientFailed) as fault:
-        coterie.run(given, out=tmp_path / "here", method=Failing(LocalSGD()))
-    assert str(fault.value) == (f"The client '3' has failed\nThe record of the steps before is in {tmp_path / 'here'}")
+        coterie.run(spec, out=tmp_path / "here")
+    assert str(fault.value) == f"Client 3 has failed\nThe record of the steps before is in {tmp_path / 'here'}"
     record = RunRecord.read(tmp_path / "here")
-    assert (record.summary["status"], record.summary["reason"]) == ("failed", "The client '3' has failed")
+    assert (record.summary["status"], record.summary["reason"]) == ("failed", "Client 3 has failed")
     assert record.summary["rounds"] == len(record.rounds) == 2
     assert record.summary["accuracy"]["weighted"] == record.rounds[1]["accuracy"]["weighted"]
     assert record.client_results().step == 1
-    assert coterie.resume(tmp_path / "here", method=FedAvg(LocalSGD())).summary["status"] == "done"
+    monkeypatch.undo()
+    again = coterie.resume(tmp_path / "here")
+    assert again.summary["status"] == "done"
+    assert content(again.path) == content(coterie.run(spec, out=tmp_path / "whole").path)
 
 
 @pytest.mark.parametrize("stop", [1, 7])

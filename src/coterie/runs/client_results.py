@@ -11,7 +11,7 @@ import numpy as np
 
 from coterie.errors import RecordError
 from coterie.runs.record_files import CLIENTS, read_checked, step_file, step_files
-from coterie.runs.session import Scores
+from coterie.runs.scoring import Scores
 from coterie.types import Array, ClientId
 
 #: File with the ids of all clients, which the files of evaluations refer to.
