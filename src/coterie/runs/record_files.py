@@ -9,10 +9,13 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from coterie import codec
 from coterie.errors import RecordError
+
+if TYPE_CHECKING:
+    import filelock
 
 log = logging.getLogger(__name__)
 
@@ -85,14 +88,15 @@ def remove_leftovers(folder: Path) -> None:
 
 def open_existing(file: Path, flags: int) -> BinaryIO:
     """Open a file of a record that must exist and must not be a symbolic link."""
-    return os.fdopen(os.open(file, flags | getattr(os, "O_NOFOLLOW", 0)), "ab" if flags & os.O_APPEND else "r+b")
+    more = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # each exists on some systems only
+    return os.fdopen(os.open(file, flags | more), "ab" if flags & os.O_APPEND else "r+b")
 
 
 def sync_file(path: Path) -> None:
     """Wait until a file or the entries of a folder are on the disk."""
-    if os.name == "nt":
-        return  # Windows cannot open folders, and files only for writing
-    opened = os.open(path, os.O_RDONLY)
+    if os.name == "nt" and path.is_dir():
+        return  # Windows cannot open folders
+    opened = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(opened)
     finally:
@@ -121,27 +125,37 @@ def locked(folder: Path) -> Iterator[None]:
 
     file = folder / LOCK
     lock = filelock.FileLock(file, timeout=0)
+    acquired = _acquire(lock, file)
+    try:
+        if acquired:
+            _note_holder(lock, file, str(os.getpid()))
+        yield
+    finally:
+        if acquired:
+            _note_holder(lock, file, "")
+            lock.release()
+
+
+def _acquire(lock: filelock.BaseFileLock, file: Path) -> bool:
+    """Take a lock; False if the file system has no locks."""
+    import filelock
+
     try:
         lock.acquire()
     except filelock.Timeout as fault:
         raise RecordError(
-            f"Another process{_holder(file)} is writing the record in {folder}; wait until it has finished, or stop it"
+            f"Another process{_holder(file)} is writing the record in {file.parent}; wait until it has finished, or "
+            "stop it"
         ) from fault
     except (NotImplementedError, OSError) as fault:
         if isinstance(fault, OSError) and fault.errno not in _NO_LOCKS:
-            raise RecordError(f"The record in {folder} cannot be written: {fault.strerror or fault}") from fault
-        log.warning("%s cannot be locked here (%s); do not write to it from another process", folder, fault)
-        yield
-        return
-    try:
-        _note_holder(lock, file, str(os.getpid()))
-        yield
-    finally:
-        _note_holder(lock, file, "")
-        lock.release()
+            raise RecordError(f"The record in {file.parent} cannot be written: {fault.strerror or fault}") from fault
+        log.warning("%s cannot be locked here (%s); do not write to it from another process", file.parent, fault)
+        return False
+    return True
 
 
-def _note_holder(lock: object, file: Path, pid: str) -> None:
+def _note_holder(lock: filelock.BaseFileLock, file: Path, pid: str) -> None:
     """Write the process id into the lock file, for the error message of other processes."""
     import filelock
 

@@ -54,6 +54,7 @@ class Writer:
         self._lines = 0
         self._hash = hashlib.blake2b(digest_size=_HASH_BYTES)
         self._unsynced: list[Path] = []
+        self._has_ids = False
 
     @classmethod
     @contextlib.contextmanager
@@ -106,8 +107,9 @@ class Writer:
 
     def client_results(self, results: ClientResults, ids: Sequence[ClientId]) -> None:
         """Write the test results of each client in an evaluation; `ids`: all clients of the run."""
-        if not (self.path / IDS).is_file():
+        if not self._has_ids:
             self._write_step(IDS, {"clients": list(ids)})
+            self._has_ids = True
         self._write_step(step_file(CLIENTS, results.step), results.packed(ids))
 
     def _write_step(self, name: Path, content: Mapping[str, Any]) -> None:
