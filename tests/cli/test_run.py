@@ -201,4 +201,4 @@ def test_a_damaged_checkpoint_is_mentioned_and_the_one_before_it_is_used(coterie
     done = coterie("resume", "here")
     assert done.exit_code == 0
     assert done.stderr.startswith("Note: here/checkpoint/latest.safetensors: The data are damaged")
-    assert "The run continues from the checkpoint before it, after step " in done.stderr
+    assert "The run continues from the checkpoint before it, after " in done.stderr

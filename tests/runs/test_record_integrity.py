@@ -319,7 +319,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before_it(killed, whole, pl
     with caplog.at_level(logging.WARNING, logger="coterie"):
         record = coterie.resume(killed)
     assert re.search(
-        r"latest\.safetensors: .*damaged.* continues from the checkpoint before it, after step 2", caplog.text
+        r"latest\.safetensors: .*damaged.* continues from the checkpoint before it, after 2 steps", caplog.text
     )
     assert content(record.path) == content(whole.path)
 

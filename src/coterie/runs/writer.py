@@ -143,7 +143,7 @@ class Writer:
             if not previous.is_file():
                 raise
             saved = _read_checkpoint(previous)
-            log.warning("%s. The run continues from the checkpoint before it, after step %d", fault, saved["steps"])
+            log.warning("%s. The run continues from the checkpoint before it, after %d steps", fault, saved["steps"])
             with explained(self.path):  # otherwise the next checkpoint would replace the intact one with it
                 latest.unlink(missing_ok=True)
         if saved.get("spec", self._spec_hash()) != self._spec_hash():
