@@ -389,7 +389,10 @@ def test_traffic_equals_the_formula_of_the_papers(assign, blobs, run_rounds):
     [
         ({"clusters": 0}, "clusters must be at least 1, got 0"),
         ({"clusters": "many"}, "clusters must be a whole number of at least 1 or 'auto', got 'many'"),
-        ({"clusters": "auto", "centers": "random"}, "clusters must be a number with centers='random', got 'auto'"),
+        (
+            {"clusters": "auto", "centers": "random"},
+            "clusters must be a number with centers='random', got 'auto'; give",
+        ),
         ({"alpha": 0}, "alpha must be at least 1"),
         ({"measure": "emd"}, "measure must be one of 'edc', 'madc', got 'emd'"),
         ({"eta_g": -0.1}, "eta_g must be at least 0, got -0.1"),

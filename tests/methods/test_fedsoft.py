@@ -49,7 +49,7 @@ def own_models(method, state, fed, clients=None):
 @BOTH
 def test_weights_are_shares_of_samples_by_their_nearest_center(backend, three, cohort, bank, step):
     # Centers 0 and 10.   a: two samples each   b: three and one   c: one and none, which σ replaces.
-    fed, method = three(backend=backend), FedSoft(step(0.5), sigma=0.25)
+    fed, method = three(backend=backend), FedSoft(step(0.5), clusters=2, sigma=0.25)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed), Seed(0))
     assert out.evidence["clients"] == ["a", "b", "c"]
     assert out.evidence["weights"].tolist() == [[0.5, 0.5], [0.75, 0.25], [1, 0.25]]
@@ -62,13 +62,13 @@ def test_weights_are_shares_of_samples_by_their_nearest_center(backend, three, c
 
 def test_weights_can_be_renormalized_to_the_sum_one(three, cohort, bank, step):
     # c: (1, ¼) / 1.25
-    fed, method = three(), FedSoft(step(0.5), sigma=0.25, renormalize=True)
+    fed, method = three(), FedSoft(step(0.5), clusters=2, sigma=0.25, renormalize=True)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed), Seed(0))
     np.testing.assert_allclose(out.evidence["weights"], [[0.5, 0.5], [0.75, 0.25], [0.8, 0.2]])
 
 
 def test_ties_go_to_the_lowest_center_and_sigma_can_be_zero(tiny, cohort, bank, step):
-    fed, method = tiny(a=[5, 5, 6]), FedSoft(step(0.5), sigma=0.0)
+    fed, method = tiny(a=[5, 5, 6]), FedSoft(step(0.5), clusters=2, sigma=0.0)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed), Seed(0))
     np.testing.assert_allclose(out.evidence["weights"], [[2 / 3, 1 / 3]])
     far = method.round(begin(method, fed, bank(0, 100)), fed, cohort(fed), Seed(0))
@@ -77,7 +77,7 @@ def test_ties_go_to_the_lowest_center_and_sigma_can_be_zero(tiny, cohort, bank, 
 
 @BOTH
 def test_weights_are_estimated_by_all_clients_at_the_set_interval(backend, three, cohort, bank, step):
-    fed, method = three(backend=backend), FedSoft(step(0.5), estimate_every=2, members=1)
+    fed, method = three(backend=backend), FedSoft(step(0.5), clusters=2, estimate_every=2, members=1)
     state = begin(method, fed, bank(0, 10))
     for t in range(5):
         out = method.round(state, fed, cohort(fed, t, clients="a"), Seed(t))
@@ -88,7 +88,7 @@ def test_weights_are_estimated_by_all_clients_at_the_set_interval(backend, three
 
 
 def test_a_skipped_estimate_is_made_in_the_next_round(three, cohort, bank, step):
-    fed, method = three(), FedSoft(step(0.5), estimate_every=3)
+    fed, method = three(), FedSoft(step(0.5), clusters=2, estimate_every=3)
     state = begin(method, fed, bank(0, 10))  # the state after a skipped round 0
     state = method.round(state, fed, cohort(fed, 1), Seed(1)).state
     assert set(state.weights) == {"a", "b", "c"}
@@ -97,7 +97,7 @@ def test_a_skipped_estimate_is_made_in_the_next_round(three, cohort, bank, step)
 
 
 def test_a_client_that_is_not_asked_keeps_its_weights(three, cohort, bank, step):
-    fed, method = three(), FedSoft(step(0.5))
+    fed, method = three(), FedSoft(step(0.5), clusters=2)
     state = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed), Seed(0)).state
     some = dataclasses.replace(cohort(fed, 1), available=("a", "b"))
     after = method.round(dataclasses.replace(state, bank=bank(0, 1e3)), fed, some, Seed(1)).state
@@ -116,7 +116,7 @@ def test_the_proximal_terms_to_all_centers_are_weighted(backend, renormalize, at
     #   b: (1 - 2) + 2 (¾·1 + ¼·(-9)) = -4         1 + 2    = 3
     #   c: (1 - 1) + 2 (1·1 + ¼·(-9)) = -2.5       1 + 1.25 = 2.25;  with 0.8 and 0.2: 2 (0.8 - 1.8) = -2, 2
     fed = three(backend=backend)
-    method = FedSoft(step(0.5), mu=2.0, sigma=0.25, selection="all", renormalize=renormalize)
+    method = FedSoft(step(0.5), clusters=2, mu=2.0, sigma=0.25, selection="all", renormalize=renormalize)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed, clients="a"), Seed(0))
     assert own_models(method, out.state, fed) == pytest.approx({"a": 7, "b": 3, "c": at_c})
     # c_s = Σ_k v_sk w_k, with v as above (u n is 0.8 and 0.2 for c if renormalized).
@@ -141,7 +141,7 @@ def test_with_a_robust_rule_a_client_enters_the_center_of_its_largest_weight_onl
     images = numbers(**{f"{cluster}{i}": xs for cluster, xs in held.items() for i in (1, 2)})
     fed, method = (
         Server(Sequential(images, quadratic), aggregation=Aggregation(rule)),
-        FedSoft(step(1.0), mu=0.0, selection="all"),
+        FedSoft(step(1.0), clusters=2, mu=0.0, selection="all"),
     )
     out = method.round(begin(method, fed, bank(0, 40)), fed, cohort(fed), Seed(0))
     assert out.state.weights["a1"].tolist() == [0.9, 0.1]
@@ -166,7 +166,7 @@ def test_training_continues_from_the_clients_own_model(tiny, cohort, bank, step)
 
 def test_a_center_is_the_uniform_mean_of_the_clients_drawn_for_it(three, cohort, bank, step):
     # All clients have a weight on both centers, and all are drawn: both centers are at (7 + 3 + 2.25)/3.
-    fed, method = three(), FedSoft(step(0.5), mu=2.0, sigma=0.25, members=3)
+    fed, method = three(), FedSoft(step(0.5), clusters=2, mu=2.0, sigma=0.25, members=3)
     out = method.round(begin(method, fed, bank(0, 10)), fed, cohort(fed), Seed(0))
     np.testing.assert_allclose(out.state.bank["w"], [(7 + 3 + 2.25) / 3] * 2, rtol=1e-6)
 
@@ -236,7 +236,7 @@ def test_with_one_client_and_one_center_it_is_fedprox(backend, blobs, run_rounds
 def test_without_proximal_term_it_is_local_training(blobs, run_rounds):
     fed, _ = blobs()
     n = len(fed.clients)
-    method = FedSoft(LOCAL, mu=0.0, selection="all")
+    method = FedSoft(LOCAL, clusters=2, mu=0.0, selection="all")
     mine, _ = run_rounds(method, fed, 3)
     theirs, _ = run_rounds(Local(LOCAL, rounds=3, clients_per_round=n, clients=n), fed, 3)
     adapt = method.place(mine, fed.evaluating(), fed.clients, Seed(0))[1].adapt
@@ -287,7 +287,7 @@ def test_planted_clusters_are_recovered(tiny, run_rounds, bank, step, seeds):
 def test_clients_are_served_their_own_model_or_the_center_nearest_to_their_samples(backend, tiny, cohort, bank, step):
     # a trained: 1 - ½ (1 - 0) = ½. b has weights but no model, the newcomer neither, and `empty` has no sample.
     fed = tiny(backend=backend, a=[0], b=[9, 9, 0], empty=[], newcomer=[11])
-    method = FedSoft(step(0.5), mu=0.0)
+    method = FedSoft(step(0.5), clusters=2, mu=0.0)
     state = begin(method, fed, bank(0, 10))
     known = dataclasses.replace(cohort(fed, clients="a"), available=("a", "b"))
     state = dataclasses.replace(

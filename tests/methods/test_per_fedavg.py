@@ -222,6 +222,15 @@ def test_weight_decay_is_part_of_the_objective(variant, tiny, cohort, step):
     assert method.round(w(8), fed, cohort(fed), Seed(0)).state["w"] == {"fo": 4, "hf": 6}[variant]
 
 
+@VARIANTS
+def test_beta_is_alpha_times_the_batches_of_a_step_by_default(variant, tiny, cohort, step):
+    # From 8 with α = ¼, x = 0: w̃ = 6, g = 6, h = 6. FO: β = 2·¼, 8 - ½·6 = 5. HF: β = 3·¼, 8 - ¾ (6 - ¼·6) = 4.625.
+    fed = tiny(a=[0])
+    method = PerFedAvg(step(0.25), variant=variant, delta=0.125)
+    assert method.beta == "auto"
+    assert method.round(w(8), fed, cohort(fed), Seed(0)).state["w"] == {"fo": 5, "hf": 4.625}[variant]
+
+
 def test_beta_decays_and_alpha_does_not(tiny, cohort, step):
     # In round 2, β = ½·½² = 1/8: 8 - 1/8·4 = 7.5, where w̃ = 4 still.
     fed = tiny(a=[0])
@@ -308,6 +317,7 @@ def test_a_round_sends_one_model_down_and_one_up_and_scoring_is_not_counted(blob
         ({"weights": "equal"}, "method.weights must be one of 'uniform', 'samples', got 'equal'"),
         ({"beta": -1.0}, "method.beta must be at least 0, got -1.0"),
         ({"beta": np.inf}, "method.beta must be a finite number of at least 0, got inf"),
+        ({"beta": "big"}, "method.beta must be a number of at least 0 or 'auto', got 'big'"),
         ({"delta": 0.0}, "method.delta must be above 0, got 0.0"),
         ({"adapt_epochs": 0}, "method.adapt_epochs must be at least 1, got 0"),
         ({"adapt_steps": -1}, "method.adapt_steps must be at least 0, got -1"),

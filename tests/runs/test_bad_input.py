@@ -165,6 +165,24 @@ def test_clients_without_training_or_test_examples_are_accepted(method, caplog):
     assert record.summary["coverage"] == 1.0
 
 
+@pytest.mark.parametrize("method", ["fedgroup", "fedgrouprox", "flexcfl", "flhc"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"a": parts(9, 6)},
+        {"a": parts(9, 6), "b": parts(9, 6, label=1), "c": parts(0, 6)},
+        {name: parts(9, 6, label=0) for name in "abcdef"},
+        {name: parts(1, 6) for name in "abcdef"},
+    ],
+    ids=["one client", "few clients", "one class", "equal clients"],
+)
+def test_without_clusters_to_be_found_there_is_one(method, data):
+    spec = {"method": method, "run": {"rounds": 12}}
+    record = coterie.run(spec, data=arrays(**data))
+    assert record.summary["clusters"]["count"] == 1
+    assert record.summary["coverage"] == 1.0
+
+
 def test_without_test_examples_there_is_no_accuracy():
     record = coterie.run({"run": {"rounds": 2}}, data=arrays(a=parts(9, 0), b=parts(9, 0)))
     assert record.summary["accuracy"] is None

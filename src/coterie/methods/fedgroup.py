@@ -19,7 +19,9 @@ clients too, as in FlexCFL's code, and has no proximal term, no learning rate de
 the lowest j. A group without initial clients has model w_0 and direction zero, and is never joined. Groups are numbered
 by their first initial client. A group without replies keeps its model to the bit before mixing. Initial clients are
 sent the directions too, as in the papers' cost formula for T rounds with K of N clients: 2KT + mN + 2αm models. w_0 for
-the other clients is counted in addition, as traffic `base`. Mixing happens on the server and sends nothing.
+the other clients is counted in addition, as traffic `base`. Mixing happens on the server and sends nothing. The papers
+give m for each data set; by default it is chosen here from the updates of α·`max_clusters` initial clients
+(`choose_n_clusters`), and is one if these show no clusters.
 """
 
 from __future__ import annotations

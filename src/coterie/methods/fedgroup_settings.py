@@ -37,7 +37,7 @@ class FedGroupSettings:
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
-    clusters: Annotated[int, Bound(at_least=1)] | Literal["auto"] = 3
+    clusters: Annotated[int, Bound(at_least=1)] | Literal["auto"] = "auto"
     max_clusters: Annotated[int, Bound(at_least=1)] = 6
     rule: ChoiceRule = "silhouette"
     alpha: Annotated[int, Bound(at_least=1)] = 20
@@ -56,7 +56,9 @@ class FedGroupSettings:
         """Validate the settings."""
         check(self, "method")
         if self.clusters == "auto" and self.centers == "random":
-            raise SpecError("method.clusters must be a number with centers='random', got 'auto'")
+            raise SpecError(
+                "method.clusters must be a number with centers='random', got 'auto'; give one, such as clusters=3"
+            )
 
     @property
     def pretraining(self) -> LocalSGD:

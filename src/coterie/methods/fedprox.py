@@ -9,7 +9,9 @@ arXiv:1812.06127. Algorithm 2:
 μ is `mu`; μ = 0 without stragglers is FedAvg to the bit.
 
 Departures from the paper: clients are drawn uniformly and weighted by their number of samples, as in the authors' code;
-their analysis draws clients in proportion to their samples and averages uniformly.
+their analysis draws clients in proportion to their samples and averages uniformly. The best μ depends on the data: the
+authors try 0.001, 0.01, 0.1, 0.5 and 1, and use 1 for MNIST, FEMNIST and their synthetic data. The default is 0.1: with
+digits, rotated or two classes per client, μ = 1 learns more slowly, with stragglers and without.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class FedProx:
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
-    mu: Annotated[float, Bound(at_least=0)] = 1.0
+    mu: Annotated[float, Bound(at_least=0)] = 0.1
     weights: Literal["samples", "uniform"] = "samples"
 
     def __post_init__(self) -> None:

@@ -19,7 +19,9 @@ To be scored or served, a client first trains w on its training samples with lea
 
 Departures from the paper. The published comparisons use one optimizer for both steps, so that its momentum carries over
 from one to the other. Here the inner step is plain SGD; momentum or another optimizer applies to the steps of w only.
-β decays with `local.lr_decay`; α, which is part of F, does not. Stragglers are dropped, as in FedAvg.
+β decays with `local.lr_decay`; α, which is part of F, does not. Stragglers are dropped, as in FedAvg. The published
+comparisons use β = 0.001 with α = 0.01, at which w hardly moves in 50 rounds. By default β is α times the number of
+batches of a step, 2 or 3, so that w moves in an epoch about as far as in FedAvg with learning rate α.
 """
 
 from __future__ import annotations
@@ -181,7 +183,7 @@ class PerFedAvg:
     Attributes:
         local: Settings of local training; its learning rate is that of the inner step (α).
         variant: First-order (`fo`) or Hessian-free (`hf`).
-        beta: Learning rate of the model (β).
+        beta: Learning rate of the model (β); `auto`: α times the number of batches of a step, 2 for `fo`, 3 for `hf`.
         delta: Step size of the Hessian-free variant (δ).
         adapt_epochs: Epochs of a client's adaptation.
         adapt_steps: Steps of a client's adaptation; 0: use `adapt_epochs`.
@@ -190,7 +192,7 @@ class PerFedAvg:
 
     local: LocalSGD = field(default_factory=LocalSGD)
     variant: Literal["fo", "hf"] = "fo"
-    beta: Annotated[float, Bound(at_least=0)] = 0.001
+    beta: Annotated[float, Bound(at_least=0)] | Literal["auto"] = "auto"
     delta: Annotated[float, Bound(above=0)] = 0.001
     adapt_epochs: Annotated[int, Bound(at_least=1)] = 1
     adapt_steps: Annotated[int, Bound(at_least=0)] = 0
@@ -199,6 +201,18 @@ class PerFedAvg:
     def __post_init__(self) -> None:
         """Validate the settings."""
         check(self, "method")
+
+    @property
+    def meta(self) -> Meta:
+        """Settings of a step of w."""
+        return Meta(3, self.delta) if self.variant == "hf" else Meta(2, 0.0)
+
+    @property
+    def outer(self) -> LocalSGD:
+        """Settings of the optimizer of w, with learning rate β."""
+        # An epoch has only a half (FO) or a third (HF) as many steps as in FedAvg.
+        beta = self.meta.batches * self.local.learning_rate if self.beta == "auto" else self.beta
+        return dataclasses.replace(self.local, learning_rate=beta)
 
     @property
     def inner(self) -> LocalSGD:
@@ -220,10 +234,10 @@ class PerFedAvg:
 
     def round(self, w: Params, fed: Federation, cohort: Cohort, seed: Seed) -> Round[Params]:
         """The mean of the cohort's models. If no client has a sample, the model is kept."""
-        outer = dataclasses.replace(self.local, learning_rate=self.beta).at(cohort.t)
-        meta = Meta(3, self.delta) if self.variant == "hf" else Meta(2, 0.0)
-        mean = Mean(weights=self.weights, spread=True)
-        got = fed.ask(cohort.active(), meta_fit, seed, start=w, local=self.inner, outer=outer, meta=meta, reduce=mean)
+        outer, mean = self.outer.at(cohort.t), Mean(weights=self.weights, spread=True)
+        got = fed.ask(
+            cohort.active(), meta_fit, seed, start=w, local=self.inner, outer=outer, meta=self.meta, reduce=mean
+        )
         moved = tree.row(move_groups(tree.stack([w]), got), 0)
         return Round(moved, dict.fromkeys(got.clients, 0), loss_of(got), distances_of(got))
 

@@ -58,8 +58,6 @@ _SHARED: JsonObject = {"data": {"name": "digits"}, "run": {"rounds": 60, "client
 DEMONSTRATION_SETTINGS: dict[str, JsonObject] = {
     # From a random start IFCA may collapse to fewer clusters, so the best of several starts is kept (training loss).
     "ifca": {"clusters": 4, "restarts": 5},
-    "fedgroup": {"clusters": 4},
-    "flexcfl": {"clusters": 4},
 }
 
 
