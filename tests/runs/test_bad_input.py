@@ -170,7 +170,7 @@ def test_clients_without_training_or_test_examples_are_accepted(method, caplog):
     "data",
     [
         {"a": parts(9, 6)},
-        {"a": parts(9, 6), "b": parts(9, 6, label=1), "c": parts(0, 6)},
+        {"a": parts(9, 6), "b": parts(9, 6, label=1), "c": parts(1, 6)},
         {name: parts(9, 6, label=0) for name in "abcdef"},
         {name: parts(1, 6) for name in "abcdef"},
     ],
