@@ -11,6 +11,7 @@ import pytest
 
 from coterie.cli.listing import doc_entries, setting, type_text
 from coterie.methods import method_class
+from coterie.runs.spec import method_options
 
 SUMMARY = {"method", "data", "model", "seed", "rounds", "accuracy", "coverage", "clusters", "truth", "traffic"} | {
     "discrepancy",
@@ -111,7 +112,7 @@ def test_a_setting_has_a_default_a_type_and_a_description(coterie):
     page = strict(coterie("methods", "fedprox", "--json").stdout)
     assert "arXiv:1812.06127" in page["text"]
     (mu,) = [each for each in page["settings"] if each["key"] == "method.mu"]
-    assert (mu["default"], mu["type"]) == (1.0, "number")
+    assert (mu["default"], mu["type"]) == (method_options("fedprox")["mu"], "number")
     assert mu["means"] in " ".join((inspect.getdoc(method_class("fedprox")) or "").split())
     assert {"samples, uniform"} == {each["type"] for each in page["settings"] if each["key"] == "method.weights"}
     assert "local.learning_rate" in {each["key"] for each in page["shared"]}

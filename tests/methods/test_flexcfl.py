@@ -264,7 +264,7 @@ def test_traffic_has_the_ratio_of_the_paper_in_its_setting(two_classes):
     two = (np.ones((2, 1), np.float32), np.arange(2, dtype=np.int32))
     clients = data.from_arrays({f"{i:04}": two for i in range(n)}, test={}, classes=2)
     spec = {
-        "method": {"name": "flexcfl", "pretrain_steps": 2},
+        "method": {"name": "flexcfl", "clusters": m, "pretrain_steps": 2},
         "local": {"batch_size": 0},
         "run": {"rounds": t, "clients_per_round": k, "sampler": "sweep", "evaluate_every": t},
     }

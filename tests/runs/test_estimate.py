@@ -55,6 +55,14 @@ def test_traffic_is_extrapolated_to_all_rounds():
     assert {key: 10 * count for key, count in short["traffic"].items()} == long["traffic"]
 
 
+def test_traffic_is_that_of_the_number_of_groups_that_fedgroup_chooses():
+    spec = {"data": "blobs", "method": "fedgroup", "run": {"rounds": 6, "evaluate_every": 6}}
+    run = coterie.run(spec).summary
+    assert run["clusters"]["count"] == 4
+    found = estimate(spec)
+    assert found["traffic"] == {way: run["traffic"][way] for way in ("down_bytes", "up_bytes")}
+
+
 def test_a_spec_may_be_a_dict_a_file_or_a_spec(tmp_path):
     file = tmp_path / "spec.toml"
     file.write_text(Spec.of(SPEC).to_toml())
