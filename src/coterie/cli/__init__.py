@@ -7,6 +7,7 @@ listing.py         lists of methods, data sets and models, and a page about one 
 output.py          tables, JSON and number formats
 progress.py        progress display on stderr
 error_handling.py  turns exceptions into error messages and exit codes
+signals.py         Ctrl-C and SIGTERM
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line; entry point of the `coterie` script."""
+    from coterie.cli import signals
+
+    signals.install()
     from coterie.cli.app import app
 
     app(prog_name="coterie")

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.cli import flags
+from coterie.cli import flags, signals
 from coterie.cli.output import cluster_sizes, document, duration, facts, number, percent, plural, result, size
 from coterie.cli.progress import ProgressDisplay
 
@@ -69,14 +69,15 @@ def resume(
     debug: flags.Debug = False,
 ) -> None:
     """Continue a run from its last checkpoint; for a finished run, print its results again."""
-    with ProgressDisplay(silent=quiet) as progress, _resume_hint(run):
+    with ProgressDisplay(silent=quiet) as progress:
         from coterie.runs import loop
         from coterie.runs.record import RunRecord
         from coterie.runs.spec import Spec
 
         done = sum(1 for row in RunRecord.read(run).rounds if row.get("stage") == "train")
         progress.expect(max(1, Spec.of(run / "spec.toml").run.rounds - done))
-        record = loop.resume(run, on_round=progress.step)
+        with _resume_hint(run):
+            record = loop.resume(run, on_round=progress.step)
     _print_result(record, as_json=as_json)
 
 
@@ -92,7 +93,8 @@ def _new_folder(spec: Spec) -> Path:
 def _resume_hint(folder: Path) -> Iterator[None]:
     """On Ctrl-C, add the command that resumes the run to the message."""
     try:
-        yield
+        with signals.during("run"):
+            yield
     except KeyboardInterrupt:
         if (folder / "checkpoint").is_dir():
             command = shlex.join(["coterie", "resume", str(folder)])

@@ -1,0 +1,95 @@
+"""SIGINT (Ctrl-C) and SIGTERM: one line on stderr and the exit code of shells, at any time after the start.
+
+- Before a command begins, and while it imports modules, a signal ends the process at once: there is nothing to save.
+- Later it raises KeyboardInterrupt: temporary files are removed, and a run saves a checkpoint.
+- A second signal ends the process at once.
+
+KeyboardInterrupt is not raised inside imports and JAX, but a little later: Python ignores it in callbacks of the
+garbage collector, of which JAX has one, and JAX may crash if it is interrupted while it traces a function.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Literal, NoReturn
+
+#: What the process is doing. loading: no command has begun, or it has ended; run: runs, which save checkpoints.
+Phase = Literal["loading", "command", "run"]
+
+#: Seconds between repetitions of a signal, and seconds after which KeyboardInterrupt is raised in any case.
+_PAUSE, _LIMIT = 0.02, 3.0
+
+_phase: Phase = "loading"
+_received: int | None = None
+_raised = False
+_deadline = 0.0
+
+
+def install() -> None:
+    """Handle SIGINT and SIGTERM, unless they are ignored, as in background jobs of some shells."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _handle)
+
+
+@contextmanager
+def during(phase: Phase) -> Iterator[None]:
+    """State what the process is doing."""
+    global _phase
+    before, _phase = _phase, phase
+    try:
+        yield
+    finally:
+        _phase = before
+
+
+def description() -> str:
+    """What the received signal is called in messages."""
+    return "Terminated." if _received == signal.SIGTERM else "Interrupted."
+
+
+def exit_at_once() -> NoReturn:
+    """End the process with the exit code of the signal, without waiting for other threads or for compiled calls."""
+    with suppress(Exception):  # a signal may arrive while the same stream is flushed
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(128 + (_received or signal.SIGINT))
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    global _received, _raised, _deadline
+    if _received is None:
+        _received, _deadline = number, time.monotonic() + _LIMIT
+    if _phase == "loading" or _raised or (_phase == "command" and _in(frame, "<frozen importlib")):
+        _end("The last step was not saved." if _raised and _phase == "run" else "Nothing was saved.")
+    if time.monotonic() < _deadline and _in(frame, "<frozen importlib", f"{os.sep}jax{os.sep}"):
+        repeated = threading.Timer(_PAUSE, _thread.interrupt_main, (number,))
+        repeated.daemon = True
+        repeated.start()
+        return
+    _raised = True
+    raise KeyboardInterrupt
+
+
+def _end(text: str) -> NoReturn:
+    clear = "\r\x1b[2K\x1b[?25h" if os.isatty(2) else ""  # the progress display has hidden the cursor
+    with suppress(OSError):
+        os.write(2, f"{clear}{description()} {text}\n".encode())
+    exit_at_once()
+
+
+def _in(frame: FrameType | None, *places: str) -> bool:
+    """Whether the frame or one of its callers is in a file whose path has one of these parts."""
+    while frame is not None:
+        if any(place in frame.f_code.co_filename for place in places):
+            return True
+        frame = frame.f_back
+    return False
