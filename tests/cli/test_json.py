@@ -66,7 +66,7 @@ def test_compare(coterie, tiny):
     assert set(found["significance"]["oracle"]) == {
         "difference", "t_test", "t_test_holm", "wilcoxon", "improvement", "improvement_deviation"
     }  # fmt: skip
-    assert found["sentence"].startswith("The clients form 4 clusters. One model for all clients reaches ")
+    assert found["conclusion"].startswith("The clients form 4 clusters. One model for all clients reaches ")
 
 
 @pytest.mark.parametrize("what", ["methods", "models"])

@@ -1,13 +1,16 @@
-"""Significance tests of a comparison, on records written by hand; and runs in separate processes."""
+"""Runs of a comparison in this process and in workers; a comparison that is continued; significance tests."""
 
 from __future__ import annotations
 
 import math
+import shutil
 
 import pytest
 
-from coterie.errors import SpecError
+from coterie.errors import Diverged, Error, RecordError, SpecError
+from coterie.runs import worker_pool
 from coterie.runs.compare import _add_holm, _tests, compare
+from coterie.runs.loop import run
 from coterie.runs.record import RunRecord
 
 
@@ -49,12 +52,101 @@ def test_p_values_are_corrected_for_the_number_of_tested_methods():
     assert "t_test_holm" not in tests["b"]
 
 
+SMALL = {"data": {"name": "blobs", "clients": 4}, "local": {"epochs": 1}, "run": {"rounds": 3}}
+
+
+def events(**kwargs):
+    """Everything that a comparison reports: (label, seed, round or what happened)."""
+    seen = []
+    compare(
+        on_step=lambda job, row: seen.append((job.label, job.seed, row["t"])),
+        on_job=lambda job, what: seen.append((job.label, job.seed, what)),
+        **kwargs,
+    )
+    return seen
+
+
 @pytest.mark.slow
-def test_runs_in_separate_processes_report_their_steps_at_the_end():
-    reported = []
-    spec = {"data": {"name": "blobs", "clients": 4}, "local": {"epochs": 1}, "run": {"rounds": 3}}
-    compare([spec], seeds=2, jobs=2, on_step=lambda label, row: reported.append((label, row["t"])))
-    assert reported == [("fedavg", t) for t in range(3)] * 2
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_steps_are_reported_between_the_start_and_the_end_of_their_run(jobs):
+    seen = events(specs=[SMALL], seeds=2, jobs=jobs)
+    for seed in (0, 1):
+        assert [what for _, at, what in seen if at == seed] == ["started", 0, 1, 2, "finished"]
+
+
+@pytest.mark.slow
+def test_steps_are_reported_while_the_run_goes_on_and_a_killed_worker_is_an_error_that_names_its_run(monkeypatch):
+    started, start = [], worker_pool._start
+    monkeypatch.setattr(worker_pool, "_start", lambda: started.append(start()) or started[-1])
+    long = {**SMALL, "run": {"rounds": 5000}}
+    with pytest.raises(
+        Error, match=r"^fedavg, seed 0: the process of this run ended by signal 9\. If memory ran out, "
+    ):
+        compare([long], jobs=2, on_step=lambda job, row: started[0].process.kill())
+    assert len(started) == 1, "one run needs one worker"
+
+
+@pytest.mark.slow
+def test_the_error_of_a_worker_has_the_type_and_text_of_the_error_in_this_process():
+    diverging = {**SMALL, "local": {"lr_decay": 1e9}, "run": {"rounds": 20}}
+    texts = []
+    for jobs in (1, 2):
+        with pytest.raises(Diverged) as caught:
+            compare([diverging], jobs=jobs)
+        texts.append(str(caught.value))
+    assert texts[0].startswith("fedavg: Round ")
+    assert texts[0] == texts[1]
+
+
+def without_times(found):
+    return [{key: value for key, value in row.items() if "seconds" not in key} for row in found.table]
+
+
+def test_the_same_call_reads_finished_runs_continues_unfinished_ones_and_runs_missing_ones(tmp_path):
+    specs = {"a": SMALL, "b": {**SMALL, "method": {"name": "ifca", "clusters": 2}, "run": {"rounds": 3}}}
+    for spec in specs.values():
+        spec["run"] = {"rounds": 3, "checkpoint_every": 1}
+    whole = compare(specs, seeds=2, out=tmp_path / "kept")
+    shutil.rmtree(tmp_path / "kept" / "a-1")  # missing
+    seen = []
+
+    def stop(row):
+        if row["t"] == 1:
+            raise KeyboardInterrupt
+
+    shutil.rmtree(tmp_path / "kept" / "b-0")  # interrupted after two of three rounds
+    with pytest.raises(KeyboardInterrupt):
+        run(specs["b"], out=tmp_path / "kept" / "b-0", on_round=stop)
+    again = compare(
+        specs,
+        seeds=2,
+        out=tmp_path / "kept",
+        on_step=lambda job, row: seen.append((job.label, job.seed, row["t"])),
+    )
+    assert seen == [("a", 1, 0), ("a", 1, 1), ("a", 1, 2), ("b", 0, 2)]
+    assert without_times(again) == without_times(whole)
+    assert again.significance == whole.significance
+    assert events(specs=specs, seeds=2, out=tmp_path / "kept") == [
+        (label, seed, "finished") for label in ("a", "b") for seed in (0, 1)
+    ]
+
+
+def test_a_folder_with_the_record_of_another_spec_is_an_error_that_names_the_first_difference(tmp_path):
+    compare([SMALL], out=tmp_path)
+    changed = {**SMALL, "local": {"epochs": 2}}
+    with pytest.raises(
+        RecordError, match=r"fedavg-0 has the record of another run: there local\.epochs is 1, in this "
+    ):
+        compare([changed], out=tmp_path)
+    more = {**SMALL, "data": {"name": "blobs", "clients": 5}}
+    with pytest.raises(RecordError, match=r"there data\.clients is 4, in this comparison 5\. Repeat the settings"):
+        compare([more, {**SMALL, "method": "local"}], out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["fedavg-0"], "nothing was run"
+
+
+def test_labels_that_give_the_same_folder_are_an_error(tmp_path):
+    with pytest.raises(SpecError, match=r"Two runs would be recorded in .*a_b-0; give labels and seeds that differ"):
+        compare({"a b": SMALL, "a/b": SMALL}, out=tmp_path)
 
 
 def test_an_error_in_any_spec_is_reported_before_the_first_run(tmp_path):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli import flags
+from coterie.cli import flags, signals
 from coterie.cli.conclusion import conclusion
+from coterie.cli.jobs_progress import JobsProgress
 from coterie.cli.output import document, number, percent, result, table
 from coterie.cli.progress import ProgressDisplay
 
@@ -74,15 +77,15 @@ def compare(
         )
         specs = _specs(spec, methods, given, settings, clusters)
         _check_counts(seeds=seeds, jobs=jobs)
-        progress.expect(sum(each.run.rounds for each in specs.values()) * seeds)
-        if jobs > 1:
-            progress.describe(f"{len(specs) * seeds} runs, {jobs} at a time")
+        rounds = sum(each.run.rounds for each in specs.values()) * seeds
+        shown = JobsProgress(progress, len(specs) * seeds, rounds)
         try:
-            found = compare_runs(specs, seeds=seeds, jobs=jobs, out=out, on_step=progress.step_of)
+            with signals.during("run"):
+                found = compare_runs(specs, seeds=seeds, jobs=jobs, out=out, on_step=shown.step, on_job=shown.job)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_interrupted(out)) from None
     if as_json:
-        document({**found.to_dict(), "sentence": conclusion(found), "path": None if out is None else str(out)})
+        document({**found.to_dict(), "conclusion": conclusion(found), "path": None if out is None else str(out)})
         return
     tests = [_legend(found), ""] if seeds > 1 else []
     where = [] if out is None else [f"Records: {out}"]
@@ -155,8 +158,9 @@ def _check_counts(**counts: int) -> None:
 
 def _interrupted(out: Path | None) -> str:
     if out is None:
-        return "Nothing was saved; --out DIR saves a record of every run."
-    return f"The records are in {out}. Continue a single run with: coterie resume RUN"
+        return "Nothing was saved; with --out DIR, the same command continues."
+    command = shlex.join(["coterie", *sys.argv[1:]])
+    return f"Finished runs and checkpoints are in {out}. Continue with: {command}"
 
 
 def _table(found: Comparison, seeds: int) -> Table:

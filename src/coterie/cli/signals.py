@@ -25,7 +25,7 @@ from typing import Literal, NoReturn
 Phase = Literal["loading", "command", "run"]
 
 #: Seconds between repetitions of a signal, and seconds after which KeyboardInterrupt is raised in any case.
-_PAUSE, _LIMIT = 0.02, 3.0
+_PAUSE, _LIMIT = 0.02, 2.0
 
 _phase: Phase = "loading"
 _received: int | None = None

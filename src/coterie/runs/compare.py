@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, field
-from multiprocessing import get_context
-from pathlib import Path
+from functools import partial
+from typing import Literal
 
 from coterie import data as datasets
 from coterie import metrics
-from coterie.errors import FederationError, SpecError
-from coterie.runs.loop import OnRound, run
+from coterie.runs.jobs import Job, carry_out, plan, recorded
 from coterie.runs.record import JsonObject, RunRecord
-from coterie.runs.resolve import fill_defaults
 from coterie.runs.spec import Spec, SpecLike
 from coterie.runs.summary import number_at, trained_curve
+from coterie.runs.worker_pool import run_in_processes
 
-#: Called after each step of each run: (label of the run, line of the record).
-OnStep = Callable[[str, JsonObject], None]
+#: Called after each step of each run: (the run, line of the record).
+OnStep = Callable[[Job, JsonObject], None]
+#: Called when a run starts and when it has finished.
+OnJob = Callable[[Job, Literal["started", "finished"]], None]
 
 #: Column of a comparison → path of keys in a summary.
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -108,6 +108,7 @@ def compare(
     jobs: int = 1,
     out: str | os.PathLike[str] | None = None,
     on_step: OnStep | None = None,
+    on_job: OnJob | None = None,
 ) -> Comparison:
     """Run several specs on the same cohorts and seeds.
 
@@ -115,63 +116,62 @@ def compare(
         specs: Specs to compare, or label → spec; without labels, the names of the methods are used.
         seeds: Number of seeds, counted up from the seed of each spec, or a list of seeds.
         jobs: Number of runs at a time, each in its own process.
-        out: Folder for the records of all runs.
-        on_step: Called after each step; with several jobs, called for all steps of a run when the run has finished.
+        out: Folder for the records of all runs. If it has records of an earlier call with the same specs, finished
+            runs are read, unfinished ones are continued, and the others are run.
+        on_step: Called after each step of each run, while it runs, with the run and its line of the record.
+        on_job: Called when a run starts and when it has finished; a run that was read has only finished.
     """
     labeled = _labeled(specs)
-    plan: list[tuple[str, Spec, str | None]] = []
-    for label, spec in labeled.items():
-        fill_defaults(spec)  # an error in any spec is reported before the first run
-        first = spec.run.seed
-        for seed in range(first, first + seeds) if isinstance(seeds, int) else seeds:
-            folder = None if out is None else str(Path(out) / f"{_folder_name(label)}-{seed}")
-            plan.append((label, spec.with_values({"run.seed": seed}), folder))
-    if not plan:
-        raise SpecError("There is nothing to compare: give at least one method and one seed")
-    if jobs > 1:
-        records = _in_processes(plan, jobs, on_step)
-    else:
-        records = [_run(label, spec, folder, _on_round(on_step, label)) for label, spec, folder in plan]
+    planned = plan(labeled, seeds, out)
+    report = _Report(on_step or (lambda job, row: None), on_job or (lambda job, what: None))
+    records: dict[Job, RunRecord] = {}
+    for job in planned:
+        if (record := recorded(job)) is not None:
+            records[job] = record
+            report.job(job, "finished")
+    missing = [job for job in planned if job not in records]
+    records |= _in_processes(missing, jobs, report) if jobs > 1 and missing else _here(missing, report)
     groups: dict[str, list[RunRecord]] = {label: [] for label in labeled}
-    for (label, _, _), record in zip(plan, records, strict=True):
-        groups[label].append(record)
+    for job in planned:
+        groups[job.label].append(records[job])
     reference = next(iter(groups))
     tests = {label: _tests(group, groups[reference]) for label, group in groups.items() if label != reference}
     _add_holm(tests)
     return Comparison(groups, [_row(label, group) for label, group in groups.items()], tests, reference)
 
 
-def _in_processes(plan: list[tuple[str, Spec, str | None]], jobs: int, on_step: OnStep | None) -> list[RunRecord]:
-    """Run all specs of the plan, each in its own process."""
+@dataclass(frozen=True)
+class _Report:
+    step: OnStep
+    job: OnJob
+
+
+def _here(missing: Sequence[Job], report: _Report) -> dict[Job, RunRecord]:
+    """Do the runs in this process, one after another."""
+    records: dict[Job, RunRecord] = {}
+    for job in missing:
+        report.job(job, "started")
+        records[job] = carry_out(job, on_round=partial(report.step, job))
+        report.job(job, "finished")
+    return records
+
+
+def _in_processes(missing: Sequence[Job], workers: int, report: _Report) -> dict[Job, RunRecord]:
+    """Do the runs in worker processes, several at a time."""
     # Load the data here first, so that downloads and generated data are done once and show their progress.
-    for data in {repr(spec.data): spec.data for _, spec, _ in plan}.values():
+    for data in {repr(job.spec.data): job.spec.data for job in missing}.values():
         datasets.load(data.name, **data.options)
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
-    try:
-        futures = {pool.submit(_run, label, spec.to_dict(), folder): label for label, spec, folder in plan}
-        for future in as_completed(futures):
-            rows, on_round = future.result().rounds, _on_round(on_step, futures[future])
-            if on_round is not None:
-                for row in rows:
-                    on_round(row)
-        return [future.result() for future in futures]
-    finally:  # after an error or Ctrl-C, pending runs are canceled and running ones are not awaited
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _run(label: str, spec: SpecLike, folder: str | None, on_round: OnRound | None = None) -> RunRecord:
-    try:
-        return run(spec, out=folder, on_round=on_round)
-    except FederationError as fault:
-        raise type(fault)(f"{label}: {fault}") from fault
-
-
-def _on_round(on_step: OnStep | None, label: str) -> OnRound | None:
-    return None if on_step is None else lambda row: on_step(label, row)
-
-
-def _folder_name(label: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._=-]+", "_", label)
+    records: dict[Job, RunRecord] = {}
+    with closing(run_in_processes(missing, workers)) as events:
+        for job, what, content in events:
+            if what == "step":
+                report.step(job, content)
+            elif what == "started":
+                report.job(job, "started")
+            else:
+                records[job] = content
+                report.job(job, "finished")
+    return records
 
 
 def _labeled(specs: Iterable[SpecLike] | Mapping[str, SpecLike]) -> dict[str, Spec]:
