@@ -1,56 +1,15 @@
-"""Runs of a comparison in this process and in workers; a comparison that is continued; significance tests."""
+"""Runs of a comparison in this process and in workers; a comparison that is continued."""
 
 from __future__ import annotations
 
-import math
 import shutil
 
 import pytest
 
 from coterie.errors import Diverged, Error, RecordError, SpecError
 from coterie.runs import worker_pool
-from coterie.runs.compare import _add_holm, _tests, compare
+from coterie.runs.compare import compare
 from coterie.runs.loop import run
-from coterie.runs.record import RunRecord
-
-
-def record(*accuracies):
-    rows = [{"t": t, "stage": "train", "coverage": 1.0, "accuracy": {"weighted": a}} for t, a in enumerate(accuracies)]
-    return RunRecord({"accuracy": {"weighted": accuracies[-1], "weighted_last_ten": sum(accuracies) / 2}}, rows)
-
-
-def test_methods_are_tested_on_the_last_ten_rounds_and_compared_over_all():
-    reference = [record(0.5, 0.5), record(0.4, 0.6), record(0.5, 0.5)]
-    better = [record(0.6, 0.6), record(0.6, 0.8), record(0.7, 0.9)]
-    found = _tests(better, reference)
-    # Means of the rounds: 0.6, 0.7, 0.8 against 0.5. Differences 0.1, 0.2, 0.3: t = 0.2/(0.1/√3) = 2√3.
-    assert found["difference"] == pytest.approx(0.2)
-    # Student's t with 2 degrees: P(T > t) = (1 - t/√(2 + t²))/2 = (1 - √12/√14)/2.
-    assert found["t_test"] == pytest.approx((1 - math.sqrt(12 / 14)) / 2)
-    assert found["wilcoxon"] == pytest.approx(1 / 8)  # all three signs positive: one of the eight ways
-    # Over seeds, round 0: 1.9/3 - 1.4/3 = 0.5/3; round 1: 2.3/3 - 1.6/3 = 0.7/3.
-    assert found["improvement"] == pytest.approx(0.2)
-    assert found["improvement_deviation"] == pytest.approx(0.1 / 3)
-
-
-def test_equal_differences_and_single_seeds_have_no_p_values():
-    for seeds in (1, 2):
-        found = _tests([record(0.6, 0.6)] * seeds, [record(0.5, 0.5)] * seeds)
-        assert found["difference"] == pytest.approx(0.1)
-        assert found["t_test"] is found["wilcoxon"] is found["t_test_holm"] is None
-
-
-def test_runs_of_different_length_have_no_improvement():
-    assert _tests([record(0.6)], [record(0.5, 0.5)])["improvement"] is None
-
-
-def test_p_values_are_corrected_for_the_number_of_tested_methods():
-    tests = {"a": {"t_test": 0.03}, "b": {"t_test": None}, "c": {"t_test": 0.01}}
-    _add_holm(tests)
-    assert tests["a"]["t_test_holm"] == pytest.approx(0.03)  # the larger of two: once itself, and not below 0.02
-    assert tests["c"]["t_test_holm"] == pytest.approx(0.02)
-    assert "t_test_holm" not in tests["b"]
-
 
 SMALL = {"data": {"name": "blobs", "clients": 4}, "local": {"epochs": 1}, "run": {"rounds": 3}}
 

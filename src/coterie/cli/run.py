@@ -116,9 +116,12 @@ def _figures(summary: Mapping[str, Any]) -> Table:
     shown = facts()
     accuracy, clusters, truth = summary["accuracy"], summary["clusters"], summary["truth"]
     if accuracy:
-        more = {"mean over clients": "mean", "worst 10 % of clients": "worst_tenth", "best round": "weighted_best"}
-        rest = ", ".join(f"{name} {percent(accuracy[key])} %" for name, key in more.items())
-        shown.add_row("accuracy", f"{percent(accuracy['weighted'])} % ({rest})")
+        rest = f"mean over clients {percent(accuracy['mean'])} %, worst 10 % {percent(accuracy['worst_tenth'])} %"
+        shown.add_row("accuracy", f"{percent(accuracy['weighted'])} %{_at(summary['coverage'])} ({rest})")
+        window = "the last ten rounds" if summary["rounds"] >= 10 else "all rounds"
+        mean = f"mean of {window} {percent(accuracy['weighted_last_ten'])} %{_at(accuracy['last_ten_coverage'])}"
+        best = f"best round {percent(accuracy['weighted_best'])} %{_at(accuracy['weighted_best_coverage'])}"
+        shown.add_row("over rounds", f"{mean}, {best}")
     phases = [(phase["phase"], phase["accuracy"]) for phase in summary["phases"] if phase["accuracy"]]
     if phases:
         shown.add_row("by phase", ", ".join(f"{name} {percent(reached['mean'])} %" for name, reached in phases))
@@ -150,6 +153,11 @@ def _figures(summary: Mapping[str, Any]) -> Table:
         if summary.get(key):
             shown.add_row(text, str(summary[key]))
     return shown
+
+
+def _at(coverage: float) -> str:
+    """The coverage of an accuracy, if it is below 1."""
+    return "" if coverage == 1.0 else f" at coverage {percent(coverage)} %"
 
 
 def _drift(drift: Mapping[str, Any]) -> dict[str, str]:

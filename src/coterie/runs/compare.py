@@ -15,11 +15,11 @@ from functools import partial
 from typing import Literal
 
 from coterie import data as datasets
-from coterie import metrics
 from coterie.runs.jobs import Job, carry_out, plan, recorded
 from coterie.runs.record import JsonObject, RunRecord
+from coterie.runs.significance import add_holm, difference_tests, headline
 from coterie.runs.spec import Spec, SpecLike
-from coterie.runs.summary import number_at, trained_curve
+from coterie.runs.summary import number_at
 from coterie.runs.worker_pool import run_in_processes
 
 #: Called after each step of each run: (the run, line of the record).
@@ -34,6 +34,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "worst_tenth": ("accuracy", "worst_tenth"),
     "best": ("accuracy", "weighted_best"),
     "last_ten": ("accuracy", "weighted_last_ten"),
+    "worst_tenth_last_ten": ("accuracy", "worst_tenth_last_ten"),
+    "last_ten_coverage": ("accuracy", "last_ten_coverage"),
+    "coverage": ("coverage",),
     "test_loss": ("test_loss",),
     "adjusted_rand": ("truth", "adjusted_rand"),
     "misclustering": ("truth", "misclustering"),
@@ -83,22 +86,31 @@ class Comparison:
         records: Label of a method → its runs, one per seed.
         table: One row per method: for each column the mean over seeds and, with several seeds, the standard deviation.
         significance: Label → comparison with the reference method. `difference`: mean over seeds of the difference in
-            mean accuracy of the last ten rounds. `t_test`, `wilcoxon`: p-values of paired one-sided tests of this
-            difference.
-            `t_test_holm`: p-value with Holm's correction for the number of methods. `improvement`: mean over rounds of
-            the difference in accuracy, with its standard deviation `improvement_deviation`.
+            the headline. `t_test`, `wilcoxon`: p-values of paired one-sided tests that the headline is better.
+            `t_test_holm`: p-value with Holm's correction for the number of methods. `no_p`: why there are no p-values,
+            or None. `improvement`: mean over rounds of the difference in accuracy, with its standard deviation
+            `improvement_deviation`.
         reference: Label of the reference method, the first one.
+        headline: Column of the table by which methods are compared and tested: `last_ten`, the accuracy as the mean of
+            the last ten rounds; or for regression `test_loss`.
     """
 
     records: dict[str, list[RunRecord]]
     table: list[JsonObject]
-    significance: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    significance: dict[str, JsonObject] = field(default_factory=dict)
     reference: str = ""
+    headline: str = "last_ten"
 
     def to_dict(self) -> JsonObject:
         """Return the JSON object that `coterie compare --json` prints."""
         runs = [record.summary for group in self.records.values() for record in group]
-        return {"runs": runs, "table": self.table, "reference": self.reference, "significance": self.significance}
+        return {
+            "runs": runs,
+            "table": self.table,
+            "headline": self.headline,
+            "reference": self.reference,
+            "significance": self.significance,
+        }
 
 
 def compare(
@@ -135,9 +147,15 @@ def compare(
     for job in planned:
         groups[job.label].append(records[job])
     reference = next(iter(groups))
-    tests = {label: _tests(group, groups[reference]) for label, group in groups.items() if label != reference}
-    _add_holm(tests)
-    return Comparison(groups, [_row(label, group) for label, group in groups.items()], tests, reference)
+    quantity = headline(list(records.values()))
+    tests = {
+        label: difference_tests(group, groups[reference], quantity)
+        for label, group in groups.items()
+        if label != reference
+    }
+    add_holm(tests)
+    table = [_row(label, group) for label, group in groups.items()]
+    return Comparison(groups, table, tests, reference, quantity)
 
 
 @dataclass(frozen=True)
@@ -190,45 +208,8 @@ def _labeled(specs: Iterable[SpecLike] | Mapping[str, SpecLike]) -> dict[str, Sp
 def _row(label: str, group: list[RunRecord]) -> JsonObject:
     row: JsonObject = {"method": label, "seeds": len(group)}
     for column, path in COLUMNS.items():
-        values = [found for record in group if (found := number_at(record.summary, path)) is not None]
+        numbers = [number_at(record.summary, path) for record in group]
+        values = [value for value in numbers if value is not None and math.isfinite(value)]
         row[column] = statistics.fmean(values) if values else None
         row[f"{column}_deviation"] = statistics.stdev(values) if len(values) > 1 else None
     return row
-
-
-def _tests(group: list[RunRecord], reference: list[RunRecord]) -> dict[str, float | None]:
-    """Paired one-sided tests over seeds (t-test, Wilcoxon signed-rank), and the difference over rounds."""
-    pairs = [
-        (number_at(a.summary, COLUMNS["last_ten"]), number_at(b.summary, COLUMNS["last_ten"]))
-        for a, b in zip(group, reference, strict=True)
-    ]
-    differences = [a - b for a, b in pairs if a is not None and b is not None]
-    found: dict[str, float | None] = dict.fromkeys(("difference", "t_test", "t_test_holm", "wilcoxon"))
-    found |= _improvement(group, reference)
-    if differences:
-        found["difference"] = statistics.fmean(differences)
-    if len(differences) > 1 and statistics.stdev(differences) > 0:  # equal differences cannot be tested
-        from scipy import stats
-
-        t_test = float(stats.ttest_1samp(differences, 0.0, alternative="greater").pvalue)
-        ranks = float(stats.wilcoxon(differences, alternative="greater").pvalue)
-        found["t_test"] = None if math.isnan(t_test) else t_test
-        found["wilcoxon"] = None if math.isnan(ranks) else ranks
-    return found
-
-
-def _improvement(group: list[RunRecord], reference: list[RunRecord]) -> dict[str, float | None]:
-    """Mean improvement over rounds as in FedSim; None if the runs have different numbers of evaluations."""
-    both = [[trained_curve(record.rounds) for record in records] for records in (group, reference)]
-    lengths = {len(each) for curves in both for each in curves}
-    if len(lengths) != 1 or lengths == {0}:
-        return {"improvement": None, "improvement_deviation": None}
-    found = metrics.mean_improvement(*both)
-    return {"improvement": found.mean, "improvement_deviation": found.deviation}
-
-
-def _add_holm(tests: dict[str, dict[str, float | None]]) -> None:
-    """Add Holm's correction to the p-values of the t-tests."""
-    tested = {label: p for label, test in tests.items() if (p := test["t_test"]) is not None}
-    for label, p in zip(tested, metrics.holm(list(tested.values())) if tested else [], strict=True):
-        tests[label]["t_test_holm"] = p
