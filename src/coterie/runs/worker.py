@@ -2,7 +2,7 @@
 
 The worker has one end of a pipe. When the other end is closed, because the parent process closed it, has ended or was
 killed, the worker saves a checkpoint after the current step and ends. If the step takes too long, it ends without one:
-no worker outlives its parent.
+no worker outlives its parent by more than `GRACE` seconds, or the time of its imports.
 
 Messages are JSON objects. To the worker: `label`, `spec`, `folder`. From the worker: `kind`, which is `step` (`row`),
 `log` (`name`, `level`, `text`), `done` (`record`; the next message has the models, encoded, if there is no folder) or
@@ -30,7 +30,6 @@ def main(handle: int) -> None:
     Args:
         handle: File descriptor of the worker's end of the pipe.
     """
-    # The parent is watched from the beginning: the imports of a run take seconds.
     parent = _Parent(Connection(handle))
     try:
         _serve(parent)
