@@ -41,7 +41,17 @@ def started():
 
 @pytest.mark.parametrize(
     ("number", "milliseconds"),
-    [*((signal.SIGINT, delay) for delay in (50, 150, 300, 1000)), (signal.SIGTERM, 50), (signal.SIGTERM, 300)],
+    [
+        (signal.SIGINT, 50),
+        (signal.SIGINT, 300),
+        (signal.SIGINT, 1000),
+        (signal.SIGTERM, 150),
+        *(
+            pytest.param(number, delay, marks=pytest.mark.exhaustive)
+            for number in CODES
+            for delay in (20, 100, 500, 700, 1500, 2000, 3000)
+        ),
+    ],
 )
 def test_a_signal_soon_after_the_start_gives_one_line(number, milliseconds, started, tmp_path):
     going = started()
@@ -95,19 +105,26 @@ def test_the_first_signal_raises_and_the_second_ends_the_process(handler):
 def test_a_signal_in_the_garbage_collection_of_a_run_is_repeated_until_it_can_be_raised(handler, monkeypatch):
     # JAX registers a callback with the garbage collector; Python ignores exceptions that are raised there.
     repeated = []
-
-    class Timer:
-        def __init__(self, seconds, function, args):
-            repeated.append(args)
-
-        def start(self):
-            pass
-
-    monkeypatch.setattr(signals.threading, "Timer", Timer)
+    monkeypatch.setattr(signals.signal, "setitimer", lambda timer, seconds: repeated.append(timer))
     namespace = {"handler": handler}
     exec(compile("def callback(): handler()", "/site-packages/jax/_src/lib/__init__.py", "exec"), namespace)
     with signals.during("run"):
         namespace["callback"]()
-        assert repeated == [(signal.SIGINT,)]
+        assert repeated == [signal.ITIMER_REAL]
         with pytest.raises(KeyboardInterrupt):
             handler()
+
+
+def test_a_signal_whose_exception_is_ignored_is_repeated(handler, monkeypatch):
+    repeated = []
+    monkeypatch.setattr(signals.signal, "setitimer", lambda timer, seconds: repeated.append(timer))
+    monkeypatch.setattr(sys, "unraisablehook", signals._repeat_if_ignored)
+
+    class Interrupted:
+        def __del__(self):
+            handler()
+
+    Interrupted()  # Python ignores the KeyboardInterrupt that `__del__` raises
+    assert repeated == [signal.ITIMER_REAL]
+    with pytest.raises(KeyboardInterrupt):
+        handler()

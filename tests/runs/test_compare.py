@@ -26,7 +26,7 @@ def events(**kwargs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
 def test_steps_are_reported_between_the_start_and_the_end_of_their_run(jobs):
     seen = events(specs=[SMALL], seeds=2, jobs=jobs)
     for seed in (0, 1):
@@ -45,7 +45,7 @@ def test_steps_are_reported_while_the_run_goes_on_and_a_killed_worker_is_an_erro
     assert len(started) == 1, "one run needs one worker"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_error_of_a_worker_has_the_type_and_text_of_the_error_in_this_process():
     diverging = {**SMALL, "local": {"lr_decay": 1e9}, "run": {"rounds": 20}}
     texts = []

@@ -66,22 +66,22 @@ HALF = [record(0.6, 0.6, coverage=0.5), record(0.6, 0.8)]
 @pytest.mark.parametrize(
     ("group", "reference", "reason"),
     [
-        (HALF, PLAIN, "only 75.0 % of its clients have a model of their own"),  # (50 % + 100 %)/2
+        (HALF, PLAIN, "only 75.0 % of the clients have a model of their own"),  # (50 % + 100 %)/2
         (PLAIN, HALF, "only 75.0 % of the reference's clients have a model of their own"),
         (
             [record(0.6, clients=5), record(0.7, clients=5)],
             PLAIN,
-            "its clients or their data are not those of the reference (the number of clients differs)",
+            "clients or data are not those of the reference (the number of clients differs)",
         ),
         (
             [record(0.6, data={"name": "blobs", "clusters": 2}), record(0.7, data={"name": "blobs", "clusters": 2})],
             [record(0.5, data={"name": "blobs", "clusters": 4}), record(0.4, data={"name": "blobs", "clusters": 4})],
-            "its clients or their data are not those of the reference (data.clusters differs)",
+            "clients or data are not those of the reference (data.clusters differs)",
         ),
         (
             [record(0.6, run={"newcomers": 0.5}), record(0.7, run={"newcomers": 0.5})],
             [record(0.5, run={"newcomers": 0.0}), record(0.4, run={"newcomers": 0.0})],
-            "its clients or their data are not those of the reference (run.newcomers differs)",
+            "clients or data are not those of the reference (run.newcomers differs)",
         ),
     ],
 )

@@ -64,8 +64,8 @@ def compare(
         )
         specs = _specs(spec, methods, given, settings, clusters)
         _check_counts(seeds=seeds, jobs=jobs)
-        rounds = sum(each.run.rounds for each in specs.values()) * seeds
-        shown = JobsProgress(progress, len(specs) * seeds, rounds)
+        total = sum(each.run.rounds for each in specs.values()) * seeds
+        shown = JobsProgress(progress, len(specs) * seeds, total)
         try:
             with signals.during("run"):
                 found = compare_runs(specs, seeds=seeds, jobs=jobs, out=out, on_step=shown.step, on_job=shown.job)
@@ -136,5 +136,7 @@ def _check_counts(**counts: int) -> None:
 def _interrupted(out: Path | None) -> str:
     if out is None:
         return "Nothing was saved; with --out DIR, the same command continues."
+    if not out.exists():
+        return "The runs had not started; nothing was saved."
     command = shlex.join(["coterie", *sys.argv[1:]])
     return f"Finished runs and checkpoints are in {out}. Continue with: {command}"

@@ -5,16 +5,15 @@
 - A second signal ends the process at once.
 
 KeyboardInterrupt is not raised inside imports and JAX, but a little later: Python ignores it in callbacks of the
-garbage collector, of which JAX has one, and JAX may crash if it is interrupted while it traces a function.
+garbage collector, of which JAX has one, and JAX may crash if it is interrupted while it traces a function. An alarm
+repeats the signal; a thread could not be started in a signal handler, because the main thread may hold the lock for it.
 """
 
 from __future__ import annotations
 
-import _thread
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -38,6 +37,8 @@ def install() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _handle)
+    signal.signal(signal.SIGALRM, lambda number, frame: _handle(_received or signal.SIGINT, frame))
+    sys.unraisablehook = _repeat_if_ignored
 
 
 @contextmanager
@@ -71,12 +72,20 @@ def _handle(number: int, frame: FrameType | None) -> None:
     if _phase == "loading" or _raised or (_phase == "command" and _in(frame, "<frozen importlib")):
         _end("The last step was not saved." if _raised and _phase == "run" else "Nothing was saved.")
     if time.monotonic() < _deadline and _in(frame, "<frozen importlib", f"{os.sep}jax{os.sep}"):
-        repeated = threading.Timer(_PAUSE, _thread.interrupt_main, (number,))
-        repeated.daemon = True
-        repeated.start()
+        signal.setitimer(signal.ITIMER_REAL, _PAUSE)
         return
     _raised = True
     raise KeyboardInterrupt
+
+
+def _repeat_if_ignored(ignored: sys.UnraisableHookArgs) -> None:
+    """Called for an exception that Python ignores, as in `__del__`. The signal is repeated if it was its exception."""
+    global _raised
+    if _raised and issubclass(ignored.exc_type, KeyboardInterrupt):
+        _raised = False
+        signal.setitimer(signal.ITIMER_REAL, _PAUSE)
+    else:
+        sys.__unraisablehook__(ignored)
 
 
 def _end(text: str) -> NoReturn:

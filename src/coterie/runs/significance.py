@@ -74,9 +74,9 @@ def _obstacle(group: Sequence[RunRecord], reference: Sequence[RunRecord], quanti
     """Why the runs do not score equal populations; None if they do."""
     for a, b in zip(group, reference, strict=True):
         if (setting := _population_difference(a, b)) is not None:
-            return f"its clients or their data are not those of the reference ({setting} differs)"
+            return f"clients or data are not those of the reference ({setting} differs)"
     _, path = HEADLINES[quantity]
-    for records, whose in ((group, "its"), (reference, "the reference's")):
+    for records, whose in ((group, "the"), (reference, "the reference's")):
         covered = [value for record in records if (value := number_at(record.summary, path)) is not None]
         if covered and min(covered) < 1:
             share = f"{100 * statistics.fmean(covered):.1f} %"
