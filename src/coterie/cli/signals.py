@@ -26,6 +26,9 @@ Phase = Literal["loading", "command", "run"]
 #: Seconds between repetitions of a signal, and seconds after which KeyboardInterrupt is raised in any case.
 _PAUSE, _LIMIT = 0.02, 2.0
 
+#: Windows has no alarm; KeyboardInterrupt is raised at once there.
+_ALARM = hasattr(signal, "setitimer")
+
 _phase: Phase = "loading"
 _received: int | None = None
 _raised = False
@@ -37,8 +40,9 @@ def install() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _handle)
-    signal.signal(signal.SIGALRM, lambda number, frame: _handle(_received or signal.SIGINT, frame))
-    sys.unraisablehook = _repeat_if_ignored
+    if _ALARM:
+        signal.signal(signal.SIGALRM, lambda number, frame: _handle(_received or signal.SIGINT, frame))
+        sys.unraisablehook = _repeat_if_ignored
 
 
 @contextmanager
@@ -71,7 +75,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
         _received, _deadline = number, time.monotonic() + _LIMIT
     if _phase == "loading" or _raised or (_phase == "command" and _in(frame, "<frozen importlib")):
         _end("The last step was not saved." if _raised and _phase == "run" else "Nothing was saved.")
-    if time.monotonic() < _deadline and _in(frame, "<frozen importlib", f"{os.sep}jax{os.sep}"):
+    if _ALARM and time.monotonic() < _deadline and _in(frame, "<frozen importlib", f"{os.sep}jax{os.sep}"):
         signal.setitimer(signal.ITIMER_REAL, _PAUSE)
         return
     _raised = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import multiprocessing
+import os
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from coterie import codec, errors
-from coterie.errors import Error
+from coterie.errors import Error, SpecError
 from coterie.runs.jobs import Job
 from coterie.runs.record import JsonObject, RunRecord
 from coterie.runs.worker import GRACE
@@ -30,6 +31,7 @@ class _Worker:
     process: subprocess.Popen[bytes]
     connection: Connection[Any, Any]
     job: Job | None = None
+    reported: bool = False  # whether it has sent a message
 
 
 def run_in_processes(jobs: Sequence[Job], workers: int) -> Generator[Event, None, None]:
@@ -37,6 +39,8 @@ def run_in_processes(jobs: Sequence[Job], workers: int) -> Generator[Event, None
 
     If the iterator is closed or an error occurs, running workers save a checkpoint and end.
     """
+    if os.name != "posix":
+        raise SpecError("Several jobs at a time need Linux or macOS; use one job")
     waiting = deque(jobs)
     with _workers(min(workers, len(jobs))) as pool:
         for worker in pool:
@@ -63,7 +67,9 @@ def _workers(count: int) -> Iterator[list[_Worker]]:
         yield pool
     finally:
         for worker in pool:
-            worker.connection.close()  # tells the worker to end
+            worker.connection.close()  # the worker saves a checkpoint and ends
+            if not worker.reported:  # it has nothing to save; its imports may take seconds
+                worker.process.kill()
         limit = time.monotonic() + GRACE + 1.0
         for worker in pool:
             try:
@@ -118,9 +124,11 @@ def _receive(worker: _Worker) -> Event | None:
 
 def _next_message(worker: _Worker, job: Job) -> bytes:
     try:
-        return worker.connection.recv_bytes()
+        message = worker.connection.recv_bytes()
     except (EOFError, OSError):
         raise _ended(worker, job) from None
+    worker.reported = True
+    return message
 
 
 def _ended(worker: _Worker, job: Job) -> Error:
