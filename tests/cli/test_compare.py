@@ -6,9 +6,13 @@ import json
 
 import pytest
 
-from coterie.cli.conclusion import conclusion
+from coterie.cli.compare_table import legend
+from coterie.cli.conclusion import ONE_MODEL, conclusion
+from coterie.methods import METHODS as METHODS_TABLE
+from coterie.methods import method_class
 from coterie.runs.compare import METHODS, Comparison, demonstration
 from coterie.runs.record import RunRecord
+from coterie.runs.spec import method_options
 
 
 def test_without_arguments_compare_runs_the_demonstration(coterie):
@@ -31,11 +35,12 @@ def test_the_output_is_a_table_a_legend_a_conclusion_and_the_folder(coterie, tin
     first = next(position for position, line in enumerate(lines) if line.split()[0] == "fedavg")
     assert [line.split()[0] for line in lines[first : first + 3]] == ["fedavg", "local", "oracle"]
     assert all(line.count("±") >= 2 for line in lines[first : first + 3])
-    legend = (
-        "p: paired one-sided t-test that the mean accuracy of the last ten rounds is higher than that of fedavg, with "
-        "Holm's correction for 2 tests."
-    )
-    assert lines[first + 3 : -2] == [legend]
+    assert lines[first + 3 : -2] == [
+        "accuracy: mean of all 3 rounds; mean ± standard deviation over 2 seeds.",
+        "p: paired one-sided t-test that this accuracy is higher than that of fedavg, with Holm's correction for "
+        "2 tests.",
+        "With 2 seeds, p means little; use at least 5 (--seeds 5).",
+    ]
     assert lines[-2].startswith("The clients form 4 clusters. One model for all clients reaches ")
     assert lines[-1] == "Records: kept"
     kept = {path.name for path in (tmp_path / "kept").iterdir()}
@@ -109,14 +114,19 @@ def test_the_results_do_not_depend_on_the_number_of_jobs(coterie, tiny):
     assert [run["accuracy"] for run in one["runs"]] == [run["accuracy"] for run in two["runs"]]
 
 
-def comparison(truth=None, **methods):
-    """label=(accuracy, cluster sizes, adjusted Rand index); sizes None: every client has its own model."""
+def comparison(truth=None, coverage=1.0, **methods):
+    """label=(accuracy, cluster sizes, adjusted Rand index); sizes None: every client has its own model.
+
+    A label is the name of a method, optionally with an underscore and a number. `coverage`: of the last method.
+    """
     records, table = {}, []
     for label, (accuracy, sizes, rand) in methods.items():
         known = None if truth is None else {"adjusted_rand": rand, "clusters": truth}
         clusters = {"sizes": sizes or [40], "adapted": sizes is None}
-        records[label] = [RunRecord({"method": label, "clusters": clusters, "truth": known}, [])]
-        table.append({"method": label, "accuracy": accuracy, "adjusted_rand": rand, "test_loss": 1.0})
+        records[label] = [RunRecord({"method": label.split("_")[0], "clusters": clusters, "truth": known}, [])]
+        table.append({"method": label, "last_ten": accuracy, "adjusted_rand": rand, "test_loss": 1.0})
+        table[-1]["last_ten_coverage"] = 1.0
+    table[-1]["last_ten_coverage"] = coverage
     return Comparison(records, table, {}, next(iter(methods)))
 
 
@@ -132,9 +142,40 @@ ONE, FOUR = [40], [10, 10, 10, 10]
             "cluster reaches 89 % (oracle). ifca finds these clusters (adjusted Rand index 1.00) and reaches 88 %.",
         ),
         (
-            comparison(4, a=(0.62, ONE, 0.0), b=(0.89, FOUR, 1.0), c=(0.887, FOUR, 1.0), d=(0.89, FOUR, 0.9)),
-            "The clients form 4 clusters. One model for all clients reaches 62 % accuracy (a). "
-            "b and c find these clusters (adjusted Rand index 1.00) and reach 89 %.",
+            comparison(
+                4, fedavg=(0.62, ONE, 0.0), ifca_2=(0.89, FOUR, 1.0), ifca_3=(0.887, FOUR, 1.0), cfl=(0.89, FOUR, 0.9)
+            ),
+            "The clients form 4 clusters. One model for all clients reaches 62 % accuracy (fedavg). "
+            "ifca_2 and ifca_3 find these clusters (adjusted Rand index 1.00) and reach 89 %.",
+        ),
+        (  # a method that found all clusters is named even if its accuracy is lower than that of another one
+            comparison(4, fedavg=(0.62, ONE, 0.0), ifca=(0.89, FOUR, 1.0), fedgroup=(0.85, FOUR, 1.0)),
+            "The clients form 4 clusters. One model for all clients reaches 62 % accuracy (fedavg). "
+            "ifca and fedgroup find these clusters (adjusted Rand index 1.00) and reach 89 % and 85 %.",
+        ),
+        (
+            comparison(4, fedavg=(0.62, ONE, 0.0), ifca=(0.89, FOUR, 0.7), fedgroup=(0.85, FOUR, 1.0)),
+            "The clients form 4 clusters. One model for all clients reaches 62 % accuracy (fedavg). "
+            "ifca finds them in part (adjusted Rand index 0.70) and reaches 89 %. "
+            "fedgroup finds these clusters (adjusted Rand index 1.00) and reaches 85 %.",
+        ),
+        (  # a clustered method that ends with one cluster is not "one model for all clients"
+            comparison(4, cfl=(0.7, ONE, 0.0), fedavg=(0.62, ONE, 0.0), oracle=(0.89, FOUR, 1.0)),
+            "The clients form 4 clusters. One model for all clients reaches 62 % accuracy (fedavg); one model per true "
+            "cluster reaches 89 % (oracle). cfl does not find them (adjusted Rand index 0.00) and reaches 70 %.",
+        ),
+        (
+            comparison(None, ifca=(0.7, FOUR, None), cfl=(0.6, ONE, None)),
+            "ifca has the highest accuracy, 70 %, followed by cfl with 60 %.",
+        ),
+        (  # a method of another package: whether it has one model by design is not known
+            comparison(None, fedavg=(0.5, ONE, None), mine=(0.6, ONE, None)),
+            "mine has the highest accuracy, 60 %, followed by fedavg with 50 %.",
+        ),
+        (
+            comparison(4, 0.2, fedavg=(0.62, ONE, 0.0), flexcfl=(0.7, FOUR, 0.7)),
+            "The clients form 4 clusters. One model for all clients reaches 62 % accuracy (fedavg). "
+            "flexcfl finds them in part (adjusted Rand index 0.70) and reaches 70 % at a coverage of 20 %.",
         ),
         (
             comparison(4, fedavg=(0.62, ONE, 0.0), ifca=(0.8, FOUR, 0.7), oracle=(0.89, FOUR, 1.0)),
@@ -176,3 +217,75 @@ ONE, FOUR = [40], [10, 10, 10, 10]
 )
 def test_the_conclusion_states_the_numbers(found, expected):
     assert conclusion(found) == expected
+
+
+@pytest.mark.parametrize("name", sorted(METHODS_TABLE))
+def test_every_method_is_either_a_one_model_method_or_not(name):
+    """A new method with one model for all clients must be added to ONE_MODEL; one with clusters must not."""
+    clustered = "clusters" in method_options(name) or getattr(method_class(name), "finds_clusters", False)
+    assert (name in ONE_MODEL) == (name == "fedsim" or not (clustered or name in ("local", "perfedavg", "oracle")))
+
+
+def with_legend(rounds=(60,), seeds=5, tests=None, headline="last_ten", coverage=1.0):
+    groups = {"fedavg": [RunRecord({"rounds": count}, []) for count in rounds]}
+    table = [{"method": "fedavg", "seeds": seeds, "last_ten_coverage": 1.0, "coverage": coverage}]
+    table.append({"method": "ifca", "seeds": seeds, "last_ten_coverage": coverage, "coverage": 1.0})
+    return legend(Comparison(groups, table, tests or {}, "fedavg", headline))
+
+
+TESTED = {"t_test": 0.1, "no_p": None}
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ((60,), "accuracy: mean of the last ten rounds."),
+        ((10,), "accuracy: mean of the last ten rounds."),
+        ((4, 4), "accuracy: mean of all 4 rounds."),
+        ((1,), "accuracy: after the only round."),
+        ((4, 60), "accuracy: mean of the last ten rounds, or of all rounds of shorter runs."),
+    ],
+)
+def test_the_legend_says_over_which_rounds_the_accuracy_is_a_mean(rounds, expected):
+    assert with_legend(rounds, seeds=1) == [expected]
+
+
+def test_below_five_seeds_the_legend_says_that_p_means_little():
+    for seeds in (2, 4):
+        line = f"With {seeds} seeds, p means little; use at least 5 (--seeds 5)."
+        assert with_legend(seeds=seeds, tests={"ifca": TESTED})[2:] == [line]
+    assert len(with_legend(seeds=5, tests={"ifca": TESTED})) == 2
+
+
+def test_the_legend_says_why_p_is_missing_and_what_coverage_means():
+    missing = {"t_test": None, "no_p": "only 20.0 % of the clients have a model of their own"}
+    assert with_legend(tests={"ifca": TESTED, "flexcfl": missing, "fesem": missing}, coverage=0.2) == [
+        "accuracy: mean of the last ten rounds; mean ± standard deviation over 5 seeds.",
+        "coverage: clients with a model of their own; the others are scored with the fallback model.",
+        "p: paired one-sided t-test that this accuracy is higher than that of fedavg.",
+        "No p for flexcfl, fesem: only 20.0 % of the clients have a model of their own.",
+    ]
+
+
+def test_for_regression_the_legend_is_about_the_test_loss():
+    assert with_legend(tests={"ifca": TESTED}, headline="test_loss") == [
+        "test loss: after the last round; mean ± standard deviation over 5 seeds.",
+        "p: paired one-sided t-test that this test loss is lower than that of fedavg.",
+    ]
+
+
+def test_partial_coverage_has_a_column_and_no_p(coterie, tiny):
+    # alpha=1: one initial client per cluster. The other clients are assigned when they first take part.
+    args = ["--methods", "fedavg,flexcfl", "--clusters", 2, "--set", "flexcfl.alpha=1", "--seeds", 2]
+    done = coterie("compare", *tiny, *args, "--clients-per-round", 1)
+    assert done.exit_code == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    head = next(line.split() for line in lines if line.split()[0] == "method")
+    assert "coverage" in head
+    assert "p" not in head
+    assert any(line.startswith("No p for flexcfl: only ") for line in lines)
+    found = json.loads(coterie("compare", *tiny, *args, "--clients-per-round", 1, "--json").stdout)
+    assert found["headline"] == "last_ten"
+    assert found["table"][1]["last_ten_coverage"] < 1
+    assert found["significance"]["flexcfl"]["t_test"] is None
+    assert "coverage %" not in coterie("compare", *tiny, "--methods", "fedavg", "--rounds", 1).stdout

@@ -63,11 +63,11 @@ def test_compare(coterie, tiny):
     for summary in found["runs"]:
         keys_of_design(summary)
     assert [row["method"] for row in found["table"]] == ["fedavg", "oracle"]
-    assert found["reference"] == "fedavg"
+    assert (found["reference"], found["headline"]) == ("fedavg", "last_ten")
     assert set(found["significance"]["oracle"]) == {
-        "difference", "t_test", "t_test_holm", "wilcoxon", "improvement", "improvement_deviation"
+        "difference", "t_test", "t_test_holm", "wilcoxon", "no_p", "improvement", "improvement_deviation"
     }  # fmt: skip
-    assert found["sentence"].startswith("The clients form 4 clusters. One model for all clients reaches ")
+    assert found["conclusion"].startswith("The clients form 4 clusters. One model for all clients reaches ")
 
 
 @pytest.mark.parametrize("what", ["methods", "models"])

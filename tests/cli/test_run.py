@@ -72,7 +72,7 @@ def test_attackers_are_counted_and_recorded(coterie, tmp_path):
     args = ["--data", "blobs", "--set", "data.clients=8", "--rounds", 1, "--out", "kept"]
     done = coterie("run", *args, "--set", "attack.name=sign-flip", "--set", "attack.fraction=0.25")
     assert done.exit_code == 0, done.stderr
-    assert "attackers  2 of 8 clients" in done.stdout
+    assert "attackers    2 of 8 clients" in done.stdout
     assert len(RunRecord.read(tmp_path / "kept").served["attackers"]) == 2
 
 

@@ -11,7 +11,8 @@ from coterie.runs.summary import cluster_agreement, final, trained_curve
 
 
 def line(t, accuracy=None, coverage=1.0, stage="train", down=0, **more):
-    evaluated = {} if accuracy is None else {"accuracy": {"weighted": accuracy, "mean": accuracy}, "coverage": coverage}
+    scores = dict.fromkeys(("weighted", "mean", "worst_tenth"), accuracy)
+    evaluated = {} if accuracy is None else {"accuracy": scores, "coverage": coverage}
     traffic = {"train": {"down": down, "up": 1}, "evaluate": {"down": 1000, "up": 0}}
     return {"t": t, "stage": stage, "traffic": traffic, **evaluated, **more}
 
@@ -54,6 +55,7 @@ def test_the_last_ten_are_rounds_and_not_evaluations():
     shown = final(rows, 0.0)["accuracy"]
     assert shown["weighted_last_ten"] == pytest.approx((0.11 + 0.15 + 0.19) / 3)
     assert shown["mean_last_ten"] == pytest.approx((0.11 + 0.15 + 0.19) / 3)
+    assert shown["worst_tenth_last_ten"] == pytest.approx((0.11 + 0.15 + 0.19) / 3)
 
 
 def test_an_evaluation_after_a_round_and_before_the_next_counts_for_that_round():

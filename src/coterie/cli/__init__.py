@@ -5,8 +5,10 @@ flags.py           flags that several commands share, and the spec made from the
 run.py compare.py estimate.py export.py pni.py suggest_threshold.py: the commands of these names
 listing.py         lists of methods, data sets and models, and a page about one of them
 output.py          tables, JSON and number formats
-progress.py        progress display on stderr
+progress.py jobs_progress.py      progress display on stderr
+compare_table.py conclusion.py    what `compare` prints
 error_handling.py  turns exceptions into error messages and exit codes
+signals.py         Ctrl-C and SIGTERM
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line; entry point of the `coterie` script."""
+    from coterie.cli import signals
+
+    signals.install()
     from coterie.cli.app import app
 
     app(prog_name="coterie")

@@ -82,7 +82,10 @@ app.command(
         ("coterie compare --methods fedavg,ifca --seeds 3 --jobs 2", "mean ± standard deviation, and paired tests"),
         ("coterie compare --methods fedavg,ifca,fedgroup --clusters 4 --lr 0.05", "settings for all methods"),
         ("coterie compare --set ifca.clusters=2", "a setting for one method"),
-        ("coterie compare --data my.csv --methods fedavg,ifca --out records", "your own data; keep the records"),
+        (
+            "coterie compare --data my.csv --methods fedavg,ifca --out records",
+            "your own data; keep the records; again: continue",
+        ),
     ),
 )(report_errors(compare))
 app.command(

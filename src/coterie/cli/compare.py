@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import logging
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli import flags
+from coterie.cli import flags, signals
+from coterie.cli.compare_table import drift_table, legend, main_table
 from coterie.cli.conclusion import conclusion
-from coterie.cli.output import document, number, percent, result, table
+from coterie.cli.jobs_progress import JobsProgress
+from coterie.cli.output import document, result
 from coterie.cli.progress import ProgressDisplay
 
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from coterie.runs.compare import Comparison
     from coterie.runs.spec import Spec
-
-
-#: Column header → key, for the table about drift.
-_DRIFT = {
-    "shifts": "shifts",
-    "detected": "shifts_detected",
-    "delay (rounds)": "delay",
-    "false alarms": "false_alarms",
-    "correct migrations": "migrations_correct",
-    "wrong migrations": "migrations_wrong",
-}
 
 
 def compare(
@@ -74,28 +64,18 @@ def compare(
         )
         specs = _specs(spec, methods, given, settings, clusters)
         _check_counts(seeds=seeds, jobs=jobs)
-        progress.expect(sum(each.run.rounds for each in specs.values()) * seeds)
-        if jobs > 1:
-            progress.describe(f"{len(specs) * seeds} runs, {jobs} at a time")
+        total = sum(each.run.rounds for each in specs.values()) * seeds
+        shown = JobsProgress(progress, len(specs) * seeds, total)
         try:
-            found = compare_runs(specs, seeds=seeds, jobs=jobs, out=out, on_step=progress.step_of)
+            with signals.during("run"):
+                found = compare_runs(specs, seeds=seeds, jobs=jobs, out=out, on_step=shown.step, on_job=shown.job)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_interrupted(out)) from None
     if as_json:
-        document({**found.to_dict(), "sentence": conclusion(found), "path": None if out is None else str(out)})
+        document({**found.to_dict(), "conclusion": conclusion(found), "path": None if out is None else str(out)})
         return
-    tests = [_legend(found), ""] if seeds > 1 else []
     where = [] if out is None else [f"Records: {out}"]
-    result(_table(found, seeds), *_drift_table(found), *tests, conclusion(found), *where)
-
-
-def _legend(found: Comparison) -> str:
-    count = len(found.significance)
-    corrected = f", with Holm's correction for {count} tests" if count > 1 else ""
-    return (
-        "p: paired one-sided t-test that the mean accuracy of the last ten rounds is higher than that of "
-        f"{found.reference}{corrected}."
-    )
+    result(main_table(found), *drift_table(found), *legend(found), "", conclusion(found), *where)
 
 
 def _specs(
@@ -155,47 +135,8 @@ def _check_counts(**counts: int) -> None:
 
 def _interrupted(out: Path | None) -> str:
     if out is None:
-        return "Nothing was saved; --out DIR saves a record of every run."
-    return f"The records are in {out}. Continue a single run with: coterie resume RUN"
-
-
-def _table(found: Comparison, seeds: int) -> Table:
-    """The main table, one row per method; columns without values are left out."""
-    rows = found.table
-
-    def has(column: str) -> bool:
-        return any(row[column] is not None for row in rows)
-
-    scored, known = has("accuracy"), has("adjusted_rand")
-    columns = ["accuracy %", "worst 10 % of clients"] if scored else ["test loss"]
-    columns += ["adjusted Rand index"] if known else []
-    columns += ["MB down", "MB up", "seconds", *(["p"] if seeds > 1 else [])]
-    shown = table("method", *columns)
-    for row in rows:
-        deviation = {name: row[f"{name}_deviation"] for name in row if f"{name}_deviation" in row}
-        cells = [row["method"]]
-        if scored:
-            cells += [percent(row[name], deviation[name]) for name in ("accuracy", "worst_tenth")]
-        else:
-            cells += [number(row["test_loss"], "4g", deviation["test_loss"])]
-        if known:
-            own_models = found.records[row["method"]][0].summary["clusters"]["adapted"]
-            cells += ["–" if own_models else number(row["adjusted_rand"], "2f", deviation["adjusted_rand"])]
-        cells += [number(row[name] / 1e6, "2f") for name in ("down_bytes", "up_bytes")]
-        cells += [number(row["seconds"], "1f", deviation["seconds"])]
-        if seeds > 1:
-            cells += [number(found.significance.get(row["method"], {}).get("t_test_holm"), "3f")]
-        shown.add_row(*cells)
-    return shown
-
-
-def _drift_table(found: Comparison) -> list[Table]:
-    """Drift metrics of each method; empty if the data do not drift."""
-    columns = {name: key for name, key in _DRIFT.items() if any(row[key] is not None for row in found.table)}
-    if not columns:
-        return []
-    shown = table("method", *columns)
-    for row in found.table:
-        cells = [number(row[key], "1f", row[f"{key}_deviation"]) for key in columns.values()]
-        shown.add_row(row["method"], *cells)
-    return [shown]
+        return "Nothing was saved; with --out DIR, the same command continues."
+    if not out.exists():
+        return "The runs had not started; nothing was saved."
+    command = shlex.join(["coterie", *sys.argv[1:]])
+    return f"Finished runs and checkpoints are in {out}. Continue with: {command}"

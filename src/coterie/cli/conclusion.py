@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from coterie.runs.compare import Comparison
 
+#: Methods that train one model for all clients. Another method may end with one cluster, but does not belong here.
+ONE_MODEL = frozenset({"fedavg", "fedprox", "fedsim", "global"})
+
+#: Adjusted Rand index from which the true clusters count as found; it is shown as 1.00.
+_FOUND = 0.995
+
 
 def conclusion(comparison: Comparison) -> str:
-    """Summarize the accuracy of one global model, of one model per true cluster, and of the best clustered method.
+    """Summarize the accuracy of one global model, of one model per true cluster, and of the clustered methods.
 
     If the true clusters are unknown: one global model against the best clustered method. For regression: test losses.
+    Accuracies are those of the table: means of the last ten rounds.
     """
-    accuracy = {row["method"]: row["accuracy"] for row in comparison.table if row["accuracy"] is not None}
+    accuracy = {row["method"]: row["last_ten"] for row in comparison.table if row["last_ten"] is not None}
     if not accuracy:
         return _by_loss(comparison)
+    shown = {label: _percent(value) + _coverage(comparison, label) for label, value in accuracy.items()}
     structure = {label: _structure(comparison, label) for label in accuracy}
     one, clustered, oracle = (
         max((label for label in accuracy if structure[label] == kind), key=accuracy.__getitem__, default=None)
@@ -24,43 +32,53 @@ def conclusion(comparison: Comparison) -> str:
     )
     truth = comparison.records[comparison.reference][0].summary["truth"]
     if truth is None or truth["clusters"] < 2 or one is None or (oracle is None and clustered is None):
-        return _best(accuracy, one, clustered)
+        return _best(accuracy, shown, one, clustered)
     sentences = [
         f"The clients form {truth['clusters']} clusters.",
-        f"One model for all clients reaches {_percent(accuracy[one])} accuracy ({one})"
-        + (f"; one model per true cluster reaches {_percent(accuracy[oracle])} (oracle)." if oracle else "."),
+        f"One model for all clients reaches {shown[one]} accuracy ({one})"
+        + (f"; one model per true cluster reaches {shown[oracle]} (oracle)." if oracle else "."),
     ]
     if clustered:
         candidates = [label for label in accuracy if structure[label] == "clustered"]
-        sentences.append(_found(comparison, clustered, candidates, accuracy))
+        sentences += _found(comparison, sorted(candidates, key=accuracy.__getitem__, reverse=True), shown)
     return " ".join(sentences)
 
 
 def _structure(comparison: Comparison, label: str) -> str:
-    """Kind of method: `one` (one global model), `own` (a model per client), `oracle` or `clustered`."""
+    """Kind of method: `one` (one global model), `own` (a model per client), `oracle`, `clustered` or `other`."""
+    from coterie.methods import METHODS
+
     summary = comparison.records[label][0].summary
+    if summary["method"] in ONE_MODEL:
+        return "one"
     if summary["method"] == "oracle":
         return "oracle"
-    if len(summary["clusters"]["sizes"]) > 1:
-        return "clustered"
-    return "own" if summary["clusters"]["adapted"] else "one"
+    if summary["clusters"]["adapted"]:
+        return "own"
+    # A method of another package with one model may train one by design, or have found one cluster.
+    return "clustered" if summary["method"] in METHODS or len(summary["clusters"]["sizes"]) > 1 else "other"
 
 
-def _found(comparison: Comparison, best: str, clustered: Sequence[str], accuracy: Mapping[str, float]) -> str:
-    """Whether the best clustered method found the true clusters; methods with the same result are named, too."""
-    index = {row["method"]: row["adjusted_rand"] for row in comparison.table}
-    reached = _percent(accuracy[best])
-    if index[best] < 0.995:
+def _found(comparison: Comparison, clustered: Sequence[str], shown: Mapping[str, str]) -> list[str]:
+    """The methods that found the true clusters, and the best method if it did not. `clustered`: best first."""
+    index = {row["method"]: row["adjusted_rand"] or 0.0 for row in comparison.table}
+    sentences = []
+    best = clustered[0]
+    if index[best] < _FOUND:
         how = "finds them in part" if index[best] >= 0.5 else "does not find them"
-        return f"{best} {how} (adjusted Rand index {index[best]:.2f}) and reaches {reached}."
-    equal = [label for label in clustered if index[label] >= 0.995 and _percent(accuracy[label]) == reached]
-    if len(equal) == 1:
-        return f"{best} finds these clusters (adjusted Rand index {index[best]:.2f}) and reaches {reached}."
-    names = f"{', '.join(equal[:-1])} and {equal[-1]}"
-    return f"{names} find these clusters (adjusted Rand index {index[best]:.2f}) and reach {reached}."
+        sentences.append(f"{best} {how} (adjusted Rand index {index[best]:.2f}) and reaches {shown[best]}.")
+    found = [label for label in clustered if index[label] >= _FOUND]
+    if found:
+        one = len(found) == 1
+        reached = [shown[found[0]]] if len({shown[label] for label in found}) == 1 else [shown[each] for each in found]
+        sentences.append(
+            f"{_listed(found)} {'finds' if one else 'find'} these clusters (adjusted Rand index 1.00) and "
+            f"{'reaches' if one else 'reach'} {_listed(reached)}."
+        )
+    return sentences
 
 
-def _best(accuracy: Mapping[str, float], one: str | None, clustered: str | None) -> str:
+def _best(accuracy: Mapping[str, float], shown: Mapping[str, str], one: str | None, clustered: str | None) -> str:
     if one is not None and clustered is not None:
         points = round(100 * accuracy[clustered]) - round(100 * accuracy[one])  # as the sentence shows them
         difference = (
@@ -71,14 +89,14 @@ def _best(accuracy: Mapping[str, float], one: str | None, clustered: str | None)
             else f"{-points:.0f} percentage points less"
         )
         return (
-            f"One model for all clients reaches {_percent(accuracy[one])} accuracy ({one}); "
-            f"one model per cluster reaches {_percent(accuracy[clustered])} ({clustered}): {difference}."
+            f"One model for all clients reaches {shown[one]} accuracy ({one}); "
+            f"one model per cluster reaches {shown[clustered]} ({clustered}): {difference}."
         )
     order = sorted(accuracy, key=accuracy.__getitem__, reverse=True)
     if len(order) == 1:
-        return f"{order[0]} reaches {_percent(accuracy[order[0]])} accuracy."
-    second = f"followed by {order[1]} with {_percent(accuracy[order[1]])}"
-    return f"{order[0]} has the highest accuracy, {_percent(accuracy[order[0]])}, {second}."
+        return f"{order[0]} reaches {shown[order[0]]} accuracy."
+    second = f"followed by {order[1]} with {shown[order[1]]}"
+    return f"{order[0]} has the highest accuracy, {shown[order[0]]}, {second}."
 
 
 def _by_loss(comparison: Comparison) -> str:
@@ -88,6 +106,16 @@ def _by_loss(comparison: Comparison) -> str:
     order = sorted(losses, key=losses.__getitem__)
     second = f", followed by {order[1]} with {losses[order[1]]:.4g}" if len(order) > 1 else ""
     return f"{order[0]} has the lowest test loss, {losses[order[0]]:.4g}{second}."
+
+
+def _coverage(comparison: Comparison, label: str) -> str:
+    """The coverage of a method if it is below 1: its other clients are scored with the fallback model."""
+    (covered,) = (row.get("last_ten_coverage") for row in comparison.table if row["method"] == label)
+    return "" if covered is None or covered >= 1 else f" at a coverage of {_percent(covered)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _percent(fraction: float) -> str:

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn, ParamSpec
+from typing import ParamSpec
 
 import typer
 
-from coterie.cli import output
+from coterie.cli import output, signals
 from coterie.errors import Error, SpecError
 
 P = ParamSpec("P")
-
-#: Exit code after Ctrl-C, by the convention of shells.
-INTERRUPTED = 130
 
 
 def report_errors(command: Callable[P, None]) -> Callable[P, None]:
@@ -28,11 +22,11 @@ def report_errors(command: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            with _warnings_as_notes(silent=bool(kwargs.get("quiet"))):
+            with signals.during("command"), _warnings_as_notes(silent=bool(kwargs.get("quiet"))):
                 command(*args, **kwargs)
         except KeyboardInterrupt as fault:
-            output.error(str(fault), "Interrupted. ")
-            _exit_at_once()
+            output.error(str(fault) or "Nothing was saved.", f"{signals.description()} ")
+            signals.exit_at_once()
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
         except Exception as fault:
@@ -42,22 +36,6 @@ def report_errors(command: Callable[P, None]) -> Callable[P, None]:
             raise typer.Exit(_exit_code(fault)) from fault
 
     return wrapped
-
-
-def _exit_at_once() -> NoReturn:
-    """End the process without waiting for compiled calls in other threads, which may run for minutes."""
-    import multiprocessing
-
-    children = multiprocessing.active_children()
-    limit = time.monotonic() + 1.0
-    for child in children:
-        child.join(max(0.0, limit - time.monotonic()))  # Ctrl-C reached it too: it is writing its checkpoint
-        child.terminate()
-    if children:  # runs were in child processes: no compiled call is active in this one, and the queues must be closed
-        raise typer.Exit(INTERRUPTED)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(INTERRUPTED)
 
 
 def _message(fault: Exception) -> str:

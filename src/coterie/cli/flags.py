@@ -217,7 +217,7 @@ RecordsFolder = Annotated[
         metavar="DIR",
         show_default=False,
         rich_help_panel=_PANEL,
-        help="Folder for the records, one per run; default: no records are kept.",
+        help="Folder for the records, one per run; the same command again continues. Default: no records are kept.",
     ),
 ]
 

@@ -89,32 +89,47 @@ class ProgressDisplay:
             self._download = None
 
     def step(self, row: Mapping[str, Any]) -> None:
-        """Show a step of a single run, given its line of `rounds.jsonl`."""
-        self.step_of("", row)
-
-    def step_of(self, label: str, row: Mapping[str, Any]) -> None:
-        """Show a step of one of several runs, given its line of `rounds.jsonl`."""
+        """Show a step of the run, given its line of `rounds.jsonl`."""
         if self._progress is None or self._task is None:
             return
-        if row["t"] == 0:
-            self._bytes = 0
-        traffic = [ways for purpose, ways in (row.get("traffic") or {}).items() if purpose != "evaluate"]
-        self._bytes += sum(sum(ways.values()) for ways in traffic)
+        self._bytes += traffic(row)
         if row["stage"] == "prepare":
-            self._progress.update(self._task, description=f"{label}: preparation" if label else "preparation")
+            self._progress.update(self._task, description="preparation")
             return
-        note = _note(row, self._bytes)
-        self._progress.update(self._task, description=label or "training", total=self._total, advance=1, note=note)
+        note = f"round {row['t'] + 1} · {figures(row, self._bytes)}"
+        self._progress.update(self._task, description="training", total=self._total, advance=1, note=note)
+
+    def add_line(self, text: str, total: int) -> TaskID | None:
+        """Add a line below the first one; None if nothing is shown."""
+        return None if self._progress is None else self._progress.add_task(text, total=total, note="")
+
+    def update_line(self, line: TaskID | None, **changes: Any) -> None:
+        """Change a line: `description`, `completed`, `total`, `note`."""
+        if self._progress is not None and line is not None:
+            self._progress.update(line, **changes)
+
+    def remove_line(self, line: TaskID | None) -> None:
+        """Remove a line."""
+        if self._progress is not None and line is not None:
+            self._progress.remove_task(line)
 
 
-def _note(row: Mapping[str, Any], traffic: int) -> str:
-    parts = [f"round {row['t'] + 1}"]
+def traffic(row: Mapping[str, Any]) -> int:
+    """Bytes of a step, without evaluation."""
+    counted = [ways for purpose, ways in (row.get("traffic") or {}).items() if purpose != "evaluate"]
+    return sum(sum(ways.values()) for ways in counted)
+
+
+def figures(row: Mapping[str, Any], sent: int) -> str:
+    """The results of a step: accuracy or test loss, number of clusters, and bytes so far."""
+    parts = []
     if row.get("accuracy"):
         parts.append(f"accuracy {percent(row['accuracy']['weighted'])} %")
     elif row.get("test_loss") is not None:
         parts.append(f"test loss {row['test_loss']:.4g}")
+    if row.get("coverage") not in (None, 1.0):
+        parts.append(f"coverage {percent(row['coverage'])} %")
     if row.get("clusters"):
         count = row["clusters"]["count"]
         parts.append(f"{count} cluster{'' if count == 1 else 's'}")
-    parts.append(size(traffic))
-    return " · ".join(parts)
+    return " · ".join([*parts, size(sent)])

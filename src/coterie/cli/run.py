@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.cli import flags
+from coterie.cli import flags, signals
 from coterie.cli.output import cluster_sizes, document, duration, facts, number, percent, plural, result, size
 from coterie.cli.progress import ProgressDisplay
 
@@ -69,14 +69,15 @@ def resume(
     debug: flags.Debug = False,
 ) -> None:
     """Continue a run from its last checkpoint; for a finished run, print its results again."""
-    with ProgressDisplay(silent=quiet) as progress, _resume_hint(run):
+    with ProgressDisplay(silent=quiet) as progress:
         from coterie.runs import loop
         from coterie.runs.record import RunRecord
         from coterie.runs.spec import Spec
 
         done = sum(1 for row in RunRecord.read(run).rounds if row.get("stage") == "train")
         progress.expect(max(1, Spec.of(run / "spec.toml").run.rounds - done))
-        record = loop.resume(run, on_round=progress.step)
+        with _resume_hint(run):
+            record = loop.resume(run, on_round=progress.step)
     _print_result(record, as_json=as_json)
 
 
@@ -92,7 +93,8 @@ def _new_folder(spec: Spec) -> Path:
 def _resume_hint(folder: Path) -> Iterator[None]:
     """On Ctrl-C, add the command that resumes the run to the message."""
     try:
-        yield
+        with signals.during("run"):
+            yield
     except KeyboardInterrupt:
         if (folder / "checkpoint").is_dir():
             command = shlex.join(["coterie", "resume", str(folder)])
@@ -114,9 +116,12 @@ def _figures(summary: Mapping[str, Any]) -> Table:
     shown = facts()
     accuracy, clusters, truth = summary["accuracy"], summary["clusters"], summary["truth"]
     if accuracy:
-        more = {"mean over clients": "mean", "worst 10 % of clients": "worst_tenth", "best round": "weighted_best"}
-        rest = ", ".join(f"{name} {percent(accuracy[key])} %" for name, key in more.items())
-        shown.add_row("accuracy", f"{percent(accuracy['weighted'])} % ({rest})")
+        rest = f"mean over clients {percent(accuracy['mean'])} %, worst 10 % {percent(accuracy['worst_tenth'])} %"
+        shown.add_row("accuracy", f"{percent(accuracy['weighted'])} %{_at(summary['coverage'])} ({rest})")
+        window = "the last ten rounds" if summary["rounds"] >= 10 else "all rounds"
+        mean = f"mean of {window} {percent(accuracy['weighted_last_ten'])} %{_at(accuracy['last_ten_coverage'])}"
+        best = f"best round {percent(accuracy['weighted_best'])} %{_at(accuracy['weighted_best_coverage'])}"
+        shown.add_row("over rounds", f"{mean}, {best}")
     phases = [(phase["phase"], phase["accuracy"]) for phase in summary["phases"] if phase["accuracy"]]
     if phases:
         shown.add_row("by phase", ", ".join(f"{name} {percent(reached['mean'])} %" for name, reached in phases))
@@ -148,6 +153,11 @@ def _figures(summary: Mapping[str, Any]) -> Table:
         if summary.get(key):
             shown.add_row(text, str(summary[key]))
     return shown
+
+
+def _at(coverage: float) -> str:
+    """The coverage of an accuracy, if it is below 1."""
+    return "" if coverage == 1.0 else f" at coverage {percent(coverage)} %"
 
 
 def _drift(drift: Mapping[str, Any]) -> dict[str, str]:

@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, field
-from multiprocessing import get_context
-from pathlib import Path
+from functools import partial
+from typing import Literal
 
 from coterie import data as datasets
-from coterie import metrics
-from coterie.errors import FederationError, SpecError
-from coterie.runs.loop import OnRound, run
+from coterie.runs.jobs import Job, carry_out, plan, recorded
 from coterie.runs.record import JsonObject, RunRecord
-from coterie.runs.resolve import fill_defaults
+from coterie.runs.significance import add_holm, difference_tests, headline
 from coterie.runs.spec import Spec, SpecLike
-from coterie.runs.summary import number_at, trained_curve
+from coterie.runs.summary import number_at
+from coterie.runs.worker_pool import run_in_processes
 
-#: Called after each step of each run: (label of the run, line of the record).
-OnStep = Callable[[str, JsonObject], None]
+#: Called after each step of each run: (the run, line of the record).
+OnStep = Callable[[Job, JsonObject], None]
+#: Called when a run starts and when it has finished.
+OnJob = Callable[[Job, Literal["started", "finished"]], None]
 
 #: Column of a comparison → path of keys in a summary.
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -34,6 +34,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "worst_tenth": ("accuracy", "worst_tenth"),
     "best": ("accuracy", "weighted_best"),
     "last_ten": ("accuracy", "weighted_last_ten"),
+    "worst_tenth_last_ten": ("accuracy", "worst_tenth_last_ten"),
+    "last_ten_coverage": ("accuracy", "last_ten_coverage"),
+    "coverage": ("coverage",),
     "test_loss": ("test_loss",),
     "adjusted_rand": ("truth", "adjusted_rand"),
     "misclustering": ("truth", "misclustering"),
@@ -81,22 +84,31 @@ class Comparison:
         records: Label of a method → its runs, one per seed.
         table: One row per method: for each column the mean over seeds and, with several seeds, the standard deviation.
         significance: Label → comparison with the reference method. `difference`: mean over seeds of the difference in
-            mean accuracy of the last ten rounds. `t_test`, `wilcoxon`: p-values of paired one-sided tests of this
-            difference.
-            `t_test_holm`: p-value with Holm's correction for the number of methods. `improvement`: mean over rounds of
-            the difference in accuracy, with its standard deviation `improvement_deviation`.
+            the headline. `t_test`, `wilcoxon`: p-values of paired one-sided tests that the headline is better.
+            `t_test_holm`: p-value with Holm's correction for the number of methods. `no_p`: why there are no p-values,
+            or None. `improvement`: mean over rounds of the difference in accuracy, with its standard deviation
+            `improvement_deviation`.
         reference: Label of the reference method, the first one.
+        headline: Column of the table by which methods are compared and tested: `last_ten`, the accuracy as the mean of
+            the last ten rounds; or for regression `test_loss`.
     """
 
     records: dict[str, list[RunRecord]]
     table: list[JsonObject]
-    significance: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    significance: dict[str, JsonObject] = field(default_factory=dict)
     reference: str = ""
+    headline: str = "last_ten"
 
     def to_dict(self) -> JsonObject:
         """Return the JSON object that `coterie compare --json` prints."""
         runs = [record.summary for group in self.records.values() for record in group]
-        return {"runs": runs, "table": self.table, "reference": self.reference, "significance": self.significance}
+        return {
+            "runs": runs,
+            "table": self.table,
+            "headline": self.headline,
+            "reference": self.reference,
+            "significance": self.significance,
+        }
 
 
 def compare(
@@ -106,6 +118,7 @@ def compare(
     jobs: int = 1,
     out: str | os.PathLike[str] | None = None,
     on_step: OnStep | None = None,
+    on_job: OnJob | None = None,
 ) -> Comparison:
     """Run several specs on the same cohorts and seeds.
 
@@ -113,63 +126,68 @@ def compare(
         specs: Specs to compare, or label → spec; without labels, the names of the methods are used.
         seeds: Number of seeds, counted up from the seed of each spec, or a list of seeds.
         jobs: Number of runs at a time, each in its own process.
-        out: Folder for the records of all runs.
-        on_step: Called after each step; with several jobs, called for all steps of a run when the run has finished.
+        out: Folder for the records of all runs. If it has records of an earlier call with the same specs, finished
+            runs are read, unfinished ones are continued, and the others are run.
+        on_step: Called after each step of each run, while it runs, with the run and its line of the record.
+        on_job: Called when a run starts and when it has finished; a run that was read has only finished.
     """
     labeled = _labeled(specs)
-    plan: list[tuple[str, Spec, str | None]] = []
-    for label, spec in labeled.items():
-        fill_defaults(spec)  # an error in any spec is reported before the first run
-        first = spec.run.seed
-        for seed in range(first, first + seeds) if isinstance(seeds, int) else seeds:
-            folder = None if out is None else str(Path(out) / f"{_folder_name(label)}-{seed}")
-            plan.append((label, spec.with_values({"run.seed": seed}), folder))
-    if not plan:
-        raise SpecError("There is nothing to compare: give at least one method and one seed")
-    if jobs > 1:
-        records = _in_processes(plan, jobs, on_step)
-    else:
-        records = [_run(label, spec, folder, _on_round(on_step, label)) for label, spec, folder in plan]
+    planned = plan(labeled, seeds, out)
+    report = _Report(on_step or (lambda job, row: None), on_job or (lambda job, what: None))
+    records: dict[Job, RunRecord] = {}
+    for job in planned:
+        if (record := recorded(job)) is not None:
+            records[job] = record
+            report.job(job, "finished")
+    missing = [job for job in planned if job not in records]
+    records |= _in_processes(missing, jobs, report) if jobs > 1 and missing else _here(missing, report)
     groups: dict[str, list[RunRecord]] = {label: [] for label in labeled}
-    for (label, _, _), record in zip(plan, records, strict=True):
-        groups[label].append(record)
+    for job in planned:
+        groups[job.label].append(records[job])
     reference = next(iter(groups))
-    tests = {label: _tests(group, groups[reference]) for label, group in groups.items() if label != reference}
-    _add_holm(tests)
-    return Comparison(groups, [_row(label, group) for label, group in groups.items()], tests, reference)
+    quantity = headline(list(records.values()))
+    tests = {
+        label: difference_tests(group, groups[reference], quantity)
+        for label, group in groups.items()
+        if label != reference
+    }
+    add_holm(tests)
+    table = [_row(label, group) for label, group in groups.items()]
+    return Comparison(groups, table, tests, reference, quantity)
 
 
-def _in_processes(plan: list[tuple[str, Spec, str | None]], jobs: int, on_step: OnStep | None) -> list[RunRecord]:
-    """Run all specs of the plan, each in its own process."""
+@dataclass(frozen=True)
+class _Report:
+    step: OnStep
+    job: OnJob
+
+
+def _here(missing: Sequence[Job], report: _Report) -> dict[Job, RunRecord]:
+    """Do the runs in this process, one after another."""
+    records: dict[Job, RunRecord] = {}
+    for job in missing:
+        report.job(job, "started")
+        records[job] = carry_out(job, on_round=partial(report.step, job))
+        report.job(job, "finished")
+    return records
+
+
+def _in_processes(missing: Sequence[Job], workers: int, report: _Report) -> dict[Job, RunRecord]:
+    """Do the runs in worker processes, several at a time."""
     # Load the data here first, so that downloads and generated data are done once and show their progress.
-    for data in {repr(spec.data): spec.data for _, spec, _ in plan}.values():
+    for data in {repr(job.spec.data): job.spec.data for job in missing}.values():
         datasets.load(data.name, **data.options)
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
-    try:
-        futures = {pool.submit(_run, label, spec.to_dict(), folder): label for label, spec, folder in plan}
-        for future in as_completed(futures):
-            rows, on_round = future.result().rounds, _on_round(on_step, futures[future])
-            if on_round is not None:
-                for row in rows:
-                    on_round(row)
-        return [future.result() for future in futures]
-    finally:  # after an error or Ctrl-C, pending runs are canceled and running ones are not awaited
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _run(label: str, spec: SpecLike, folder: str | None, on_round: OnRound | None = None) -> RunRecord:
-    try:
-        return run(spec, out=folder, on_round=on_round)
-    except FederationError as fault:
-        raise type(fault)(f"{label}: {fault}") from fault
-
-
-def _on_round(on_step: OnStep | None, label: str) -> OnRound | None:
-    return None if on_step is None else lambda row: on_step(label, row)
-
-
-def _folder_name(label: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._=-]+", "_", label)
+    records: dict[Job, RunRecord] = {}
+    with closing(run_in_processes(missing, workers)) as events:
+        for job, what, content in events:
+            if what == "step":
+                report.step(job, content)
+            elif what == "started":
+                report.job(job, "started")
+            else:
+                records[job] = content
+                report.job(job, "finished")
+    return records
 
 
 def _labeled(specs: Iterable[SpecLike] | Mapping[str, SpecLike]) -> dict[str, Spec]:
@@ -188,45 +206,8 @@ def _labeled(specs: Iterable[SpecLike] | Mapping[str, SpecLike]) -> dict[str, Sp
 def _row(label: str, group: list[RunRecord]) -> JsonObject:
     row: JsonObject = {"method": label, "seeds": len(group)}
     for column, path in COLUMNS.items():
-        values = [found for record in group if (found := number_at(record.summary, path)) is not None]
+        numbers = [number_at(record.summary, path) for record in group]
+        values = [value for value in numbers if value is not None and math.isfinite(value)]
         row[column] = statistics.fmean(values) if values else None
         row[f"{column}_deviation"] = statistics.stdev(values) if len(values) > 1 else None
     return row
-
-
-def _tests(group: list[RunRecord], reference: list[RunRecord]) -> dict[str, float | None]:
-    """Paired one-sided tests over seeds (t-test, Wilcoxon signed-rank), and the difference over rounds."""
-    pairs = [
-        (number_at(a.summary, COLUMNS["last_ten"]), number_at(b.summary, COLUMNS["last_ten"]))
-        for a, b in zip(group, reference, strict=True)
-    ]
-    differences = [a - b for a, b in pairs if a is not None and b is not None]
-    found: dict[str, float | None] = dict.fromkeys(("difference", "t_test", "t_test_holm", "wilcoxon"))
-    found |= _improvement(group, reference)
-    if differences:
-        found["difference"] = statistics.fmean(differences)
-    if len(differences) > 1 and statistics.stdev(differences) > 0:  # equal differences cannot be tested
-        from scipy import stats
-
-        t_test = float(stats.ttest_1samp(differences, 0.0, alternative="greater").pvalue)
-        ranks = float(stats.wilcoxon(differences, alternative="greater").pvalue)
-        found["t_test"] = None if math.isnan(t_test) else t_test
-        found["wilcoxon"] = None if math.isnan(ranks) else ranks
-    return found
-
-
-def _improvement(group: list[RunRecord], reference: list[RunRecord]) -> dict[str, float | None]:
-    """Mean improvement over rounds as in FedSim; None if the runs have different numbers of evaluations."""
-    both = [[trained_curve(record.rounds) for record in records] for records in (group, reference)]
-    lengths = {len(each) for curves in both for each in curves}
-    if len(lengths) != 1 or lengths == {0}:
-        return {"improvement": None, "improvement_deviation": None}
-    found = metrics.mean_improvement(*both)
-    return {"improvement": found.mean, "improvement_deviation": found.deviation}
-
-
-def _add_holm(tests: dict[str, dict[str, float | None]]) -> None:
-    """Add Holm's correction to the p-values of the t-tests."""
-    tested = {label: p for label, test in tests.items() if (p := test["t_test"]) is not None}
-    for label, p in zip(tested, metrics.holm(list(tested.values())) if tested else [], strict=True):
-        tests[label]["t_test_holm"] = p

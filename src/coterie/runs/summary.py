@@ -189,13 +189,14 @@ def _over_rounds(rows: Sequence[JsonObject]) -> JsonObject:
     if not rounds:
         return {}
     scored = [rows[places[t]] for t in rounds]
-    weighted, mean = curve(scored, "accuracy", "weighted"), curve(scored, "accuracy", "mean")
+    weighted, mean, worst = (curve(scored, "accuracy", key) for key in ("weighted", "mean", "worst_tenth"))
     coverage, best = curve(scored, "coverage"), int(np.argmax(weighted))
     return {
         "weighted_best": weighted[best],
         "weighted_best_coverage": coverage[best],
         "weighted_last_ten": metrics.final_score(weighted, "last_ten", rounds=rounds),
         "mean_last_ten": metrics.final_score(mean, "last_ten", rounds=rounds),
+        "worst_tenth_last_ten": metrics.final_score(worst, "last_ten", rounds=rounds),
         "last_ten_coverage": metrics.final_score(coverage, "last_ten", rounds=rounds),
     }
 

@@ -1,0 +1,150 @@
+"""`run_in_processes` does several runs at a time, each in a worker process (`coterie.runs.worker`)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from coterie import codec, errors
+from coterie.errors import Error, SpecError
+from coterie.runs.jobs import Job
+from coterie.runs.record import JsonObject, RunRecord
+from coterie.runs.worker import GRACE
+
+#: What happens to a run: ("started", None), ("step", line of the record), ("done", the record).
+Event = tuple[Job, str, Any]
+
+
+@dataclass
+class _Worker:
+    process: subprocess.Popen[bytes]
+    connection: Connection[Any, Any]
+    job: Job | None = None
+    reported: bool = False  # whether it has sent a message
+
+
+def run_in_processes(jobs: Sequence[Job], workers: int) -> Generator[Event, None, None]:
+    """Do all runs, and yield what happens to them as it happens.
+
+    If the iterator is closed or an error occurs, running workers save a checkpoint and end.
+    """
+    if os.name != "posix":
+        raise SpecError("Several jobs at a time need Linux or macOS; use one job")
+    waiting = deque(jobs)
+    with _workers(min(workers, len(jobs))) as pool:
+        for worker in pool:
+            yield _begin(worker, waiting.popleft())
+        while busy := {worker.connection: worker for worker in pool if worker.job is not None}:
+            for ready in wait(list(busy)):
+                worker = busy[ready]  # type: ignore[index]
+                event = _receive(worker)
+                if event is None:
+                    continue
+                yield event
+                if event[1] == "done":
+                    worker.job = None
+                    if waiting:
+                        yield _begin(worker, waiting.popleft())
+
+
+@contextmanager
+def _workers(count: int) -> Iterator[list[_Worker]]:
+    pool: list[_Worker] = []
+    try:
+        for _ in range(count):
+            pool.append(_start())
+        yield pool
+    finally:
+        for worker in pool:
+            worker.connection.close()  # the worker saves a checkpoint and ends
+            if not worker.reported:  # it has nothing to save; its imports may take seconds
+                worker.process.kill()
+        limit = time.monotonic() + GRACE + 1.0
+        for worker in pool:
+            try:
+                worker.process.wait(max(0.0, limit - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+
+
+def _start() -> _Worker:
+    ours, theirs = multiprocessing.Pipe()
+    code = f"import sys; sys.path[:] = {sys.path!r}; from coterie.runs.worker import main; main({theirs.fileno()})"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,  # stdout is for results
+        start_new_session=True,  # Ctrl-C in a terminal goes to the parent only, which then ends the workers
+    )
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _begin(worker: _Worker, job: Job) -> Event:
+    worker.job = job
+    folder = None if job.folder is None else str(job.folder)
+    message = {"label": job.label, "spec": job.spec.to_dict(), "folder": folder}
+    try:
+        worker.connection.send_bytes(json.dumps(message).encode())
+    except OSError:
+        raise _ended(worker, job) from None
+    return job, "started", None
+
+
+def _receive(worker: _Worker) -> Event | None:
+    """The next event of a worker; None for a message of its log, which is logged here."""
+    job = worker.job
+    assert job is not None
+    message: JsonObject = json.loads(_next_message(worker, job))
+    if message["kind"] == "log":
+        logging.getLogger(message["name"]).log(message["level"], "%s", message["text"])
+        return None
+    if message["kind"] == "error":
+        raise _error(message)
+    if message["kind"] == "step":
+        return job, "step", message["row"]
+    if job.folder is not None:
+        return job, "done", RunRecord.read(job.folder)
+    served = codec.decode(_next_message(worker, job))
+    return job, "done", RunRecord(message["record"]["summary"], message["record"]["rounds"], None, served)
+
+
+def _next_message(worker: _Worker, job: Job) -> bytes:
+    try:
+        message = worker.connection.recv_bytes()
+    except (EOFError, OSError):
+        raise _ended(worker, job) from None
+    worker.reported = True
+    return message
+
+
+def _ended(worker: _Worker, job: Job) -> Error:
+    code = worker.process.wait()
+    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+    advice = "If memory ran out, run fewer jobs at a time"
+    return Error(f"{job.label}, seed {job.seed}: the process of this run ended {how}. {advice}")
+
+
+def _error(message: JsonObject) -> Exception:
+    """The exception of a worker, with its traceback as a note."""
+    kinds = {"MemoryError": MemoryError, "OSError": OSError}
+    kind = getattr(errors, message["type"], kinds.get(message["type"]))
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        fault: Exception = kind(message["text"])
+    else:
+        fault = RuntimeError(f"{message['type']}: {message['text']}")
+    fault.add_note(f"In a worker process:\n{message['trace']}")
+    return fault
