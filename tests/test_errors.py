@@ -18,6 +18,7 @@ def test_every_error_is_in_the_tree():
     assert {kind.__name__ for kind in CLASSES} == {
         "Error",
         "SpecError",
+        "MethodError",
         "DataError",
         "FederationError",
         "ClientFailed",
@@ -33,6 +34,7 @@ def test_every_error_is_in_the_tree():
     [
         (errors.Error, 1),
         (errors.SpecError, 2),
+        (errors.MethodError, 2),
         (errors.RecordError, 2),
         (errors.DataError, 3),
         (errors.FederationError, 4),

@@ -2,6 +2,7 @@
 
     Error                        1
     ├── SpecError                2   the user's input is wrong
+    │   └── MethodError          2   a method does not follow the protocol
     ├── DataError                3   data are missing or invalid
     ├── FederationError          4   the federation failed
     │   ├── ClientFailed             a client could not do its work
@@ -29,6 +30,10 @@ class SpecError(Error):
     """The user's input is wrong: an unknown name, a value out of range, or settings that do not go together."""
 
     exit_code = 2
+
+
+class MethodError(SpecError):
+    """A method does not follow the `Method` protocol: a function is missing or returns something else."""
 
 
 class DataError(Error):

@@ -11,7 +11,7 @@ from coterie.clients import LocalSGD
 from coterie.errors import SpecError
 from coterie.methods.fedavg import FedAvg
 
-RUN = {"run": {"rounds": 4, "clients_per_round": 2, "checkpoint_every": 2}, "local": {"batch_size": 8}}
+RUN = {"run": {"rounds": 4, "clients_per_round": 2, "checkpoint_every": 2}}
 
 
 def hospitals():

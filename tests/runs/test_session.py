@@ -195,6 +195,9 @@ class Divides:
     def round(self, now, fed, cohort, seed):
         return Round({"w": now["w"] * np.float32(np.nan if cohort.t else 1)})
 
+    def place(self, now, fed, clients, seed):
+        raise AssertionError("these tests do not evaluate")
+
 
 def test_a_state_that_is_not_finite_stops_the_run_and_is_dropped():
     session, _ = session_of(Divides(), size=6)
@@ -232,6 +235,9 @@ class Staged:
         if self.asks:
             fed.ask(cohort, fit, seed, start=fed.task.init(Seed(0)), local=LOCAL, reduce=Mean())
         return Round(Steps((*now.seen, (cohort.t, len(cohort), str(seed.value)))))
+
+    def place(self, now, fed, clients, seed):
+        raise AssertionError("these tests do not evaluate")
 
 
 def test_preparation_includes_all_clients_and_counts_no_rounds():

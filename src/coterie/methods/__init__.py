@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from coterie.errors import SpecError, unknown
+from coterie.errors import MethodError, SpecError, unknown
 
 if TYPE_CHECKING:
     from coterie.clients import LocalSGD
@@ -80,11 +80,14 @@ def method_class(name: str) -> type[Any]:
 
 def settings_of(method_type: type[Any]) -> dict[str, dataclasses.Field[Any]]:
     """The settings of a method: all fields except `local` and those that come from the run."""
-    return {
-        field.name: field
-        for field in dataclasses.fields(method_type)
-        if field.name != "local" and "run" not in field.metadata
-    }
+    declared = dataclasses.fields(method_type) if dataclasses.is_dataclass(method_type) else ()
+    fields = {field.name: field for field in declared}
+    if "local" not in fields:
+        raise MethodError(
+            f"Class {method_type.__qualname__} must be a dataclass with a field `local`; "
+            "its fields are the settings of the method"
+        )
+    return {name: field for name, field in fields.items() if name != "local" and "run" not in field.metadata}
 
 
 def build(name: str, local: LocalSGD, given: Mapping[str, object], /, **options: object) -> Method[Any]:

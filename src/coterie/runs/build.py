@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from coterie.clients import LocalSGD
 from coterie.data.federated import FederatedData
 from coterie.errors import SpecError
 from coterie.federation import AttackTransport, FaultTransport, Sequential, Server, Vectorized
@@ -58,7 +59,8 @@ def build(
 
     Args:
         spec: The spec.
-        method: A method object that replaces the method of the spec.
+        method: A method object that replaces the method of the spec. It has its own settings: [method] and [local] of
+            the spec must be absent or equal to them.
         task: A task that replaces the model of the spec.
         data: Data that replace those of the spec.
     """
@@ -83,7 +85,7 @@ def build(
             "clients_per_round": run.clients_per_round,
             "clients": len(trainable),
         }
-        method = build_method(spec.method.name, spec.local, given, **spec.method.options)
+        method = build_method(spec.method.name, spec.local or LocalSGD(), given, **spec.method.options)
     own_mean = getattr(method, "own_mean", "")
     if own_mean and spec.aggregation.rule != "mean":
         log.warning(

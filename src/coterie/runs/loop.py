@@ -17,11 +17,12 @@ from coterie.models import Task
 from coterie.runs import summary as figures
 from coterie.runs.build import Built, build
 from coterie.runs.client_results import ClientResults
+from coterie.runs.method_settings import check_same_method, spec_of
 from coterie.runs.predict import described
 from coterie.runs.record import FORMAT, JsonObject, RunRecord, read_summary
 from coterie.runs.scoring import Scores
 from coterie.runs.session import Step
-from coterie.runs.spec import Spec, SpecLike, read_toml
+from coterie.runs.spec import SpecLike, read_toml
 from coterie.runs.writer import Writer
 
 #: Called after each step with its line of the record.
@@ -43,12 +44,13 @@ def run(
         spec: Nested dicts, the path of a TOML file, or a Spec.
         out: Folder for the record; None: nothing is written.
         on_round: Called after each step with its line of the record.
-        method: A method object that replaces the method of the spec.
+        method: A method object that replaces the method of the spec. It has its own settings: [method] and [local] of
+            the spec must be absent or equal to them. The record holds the settings of the object.
         task: A task that replaces the model of the spec.
         data: Data that replace those of the spec.
     """
     started = time.perf_counter()
-    built = build(Spec.of(spec), method=method, task=task, data=data)
+    built = build(spec_of(spec, method), method=method, task=task, data=data)
     if out is None:
         return _Loop(built, None, on_round, started).run()
     with Writer.create(out, built.spec.to_toml()) as writer:
@@ -68,7 +70,7 @@ def resume(
     Args:
         path: Folder of the record.
         on_round: Called after each step with its line of the record.
-        method: The method object that was given to `run`, if there was one.
+        method: The method object that was given to `run`, if there was one, or another with the same settings.
         task: The task that was given to `run`, if there was one.
         data: The data that were given to `run`, if there were any.
     """
@@ -81,10 +83,11 @@ def resume(
             return RunRecord.read(path)
         # Build before reading the checkpoint: decoding needs the state classes that the method's module defines.
         plain = read_toml(writer.path / "spec.toml")
-        for section, given in (("method", method), ("model", task), ("data", data)):
+        check_same_method(plain, method)
+        for section, given in (("model", task), ("data", data)):
             if given is not None:  # spec.toml has only the name of an object
                 plain.pop(section, None)
-        built = build(Spec.from_dict(plain), method=method, task=task, data=data)
+        built = build(spec_of(plain, method), method=method, task=task, data=data)
         saved = writer.saved()
         rows = writer.rewind(saved)
         return _Loop(built, writer, on_round, started, saved, rows).run()

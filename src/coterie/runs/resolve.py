@@ -23,6 +23,7 @@ from coterie.data.loading import find_loader, loader_options
 from coterie.errors import SpecError, unknown
 from coterie.methods.protocol import Method
 from coterie.models import Normalize, Task
+from coterie.runs.method_settings import spec_of
 from coterie.runs.settings_conversion import convert
 from coterie.runs.spec import Named, Spec, method_options, method_types, model_defaults
 from coterie.types import ClientId
@@ -59,13 +60,13 @@ def resolve(
 
     Args:
         spec: What to run.
-        method: A method object that replaces the method of the spec.
+        method: A method object that replaces the method of the spec; [method] and [local] become its settings.
         task: A task that replaces the model of the spec.
         data: Data that replace those of the spec.
     """
     objects = {"method": method, "model": task, "data": data}
     spec = fill_defaults(
-        _with_names_of_objects(spec, method, task, data),
+        _with_names_of_objects(spec_of(spec, method), task, data),
         given=[key for key, each in objects.items() if each is not None],
     )
     if data is None:
@@ -127,12 +128,8 @@ def normalization(rule: str, data: FederatedData) -> Normalize | None:
     raise SpecError(f"model.normalize must be one of {', '.join(map(repr, get_args(Scaling)))}, got {rule!r}")
 
 
-def _with_names_of_objects(
-    spec: Spec, method: Method[Any] | None, task: Task | None, data: FederatedData | None
-) -> Spec:
-    """The spec for the record: sections that were replaced by an object show its name."""
-    if method is not None:
-        spec = dataclasses.replace(spec, method=Named(type(method).__name__))
+def _with_names_of_objects(spec: Spec, task: Task | None, data: FederatedData | None) -> Spec:
+    """The spec for the record: model and data that were replaced by an object show its name."""
     if task is not None:
         spec = dataclasses.replace(spec, model=Named(task.name))
     if data is not None:

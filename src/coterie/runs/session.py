@@ -16,6 +16,7 @@ from coterie.errors import Diverged, TooFewReplies
 from coterie.federation import Cohort, Server, Traffic
 from coterie.federation.protocol import Federation
 from coterie.federation.traffic import Direction
+from coterie.methods.checks import check_method, checked_round, checked_stage, checked_state
 from coterie.methods.protocol import Method, Placement, Round, Stage
 from coterie.runs.last_received import LastReceived
 from coterie.runs.sampling import Sampler
@@ -121,6 +122,7 @@ class Session(Generic[State]):
             state: State to start from; None for the method's initial state.
             observer: Wraps the federation before the method gets it.
         """
+        check_method(method)
         self._drifting = drifting
         self._assigned: set[ClientId] = set()
         self._failed_attempts = 0
@@ -131,7 +133,7 @@ class Session(Generic[State]):
         self._observer = observer
         self._score_with: ScoreWith = score_with
         self._received = LastReceived(fed.task.init(seed.fold("init"))) if eval_model == "last_received" else None
-        self.state: State = method.start(fed.task, seed) if state is None else state
+        self.state: State = checked_state(method, "start", method.start(fed.task, seed)) if state is None else state
         self.t = 0
         self.prepared = 0
 
@@ -163,7 +165,7 @@ class Session(Generic[State]):
     @property
     def stage(self) -> Stage:
         """Stage of the next step."""
-        return self._method.stage(self.state)
+        return checked_stage(self._method, self._method.stage(self.state))
 
     def finished(self, rounds: int) -> bool:
         """Whether the run is over: all rounds are done, or the method has finished early."""
@@ -245,13 +247,15 @@ class Session(Generic[State]):
             fed = self._observer(fed, "prepare" if preparing else "train", cohort.clients)
         self._fed.begin()
         try:
-            result = self._method.round(self.state, fed, cohort, seed)
+            result = checked_round(self._method, self._method.round(self.state, fed, cohort, seed), self._fed.clients)
         except TooFewReplies as fault:
             # The state is unchanged, so the clients' memories must be, too.
             self._fed.undo()
             return None, str(fault)
         except Diverged as fault:
             raise Diverged(f"{when}: {fault}") from fault
+        if not self.t and not self.prepared:  # once: what a method stores changes little from step to step
+            checked_state(self._method, "round", result.state)
         if not codec.finite(result.state):
             raise Diverged(f"{when}: the new models are not finite; lower the learning rate. {_trained_by(cohort)}")
         self.state = result.state

@@ -112,12 +112,12 @@ _FIXED: dict[str, type] = {
 
 @dataclass(frozen=True)
 class Spec:
-    """All settings of a run; each attribute is a section."""
+    """All settings of a run; each attribute is a section. `local` is None if a method object has no such settings."""
 
     data: Named = Named("digits")
     model: Named = Named("auto")
     method: Named = Named("fedavg")
-    local: LocalSGD = field(default_factory=LocalSGD)
+    local: LocalSGD | None = field(default_factory=LocalSGD)
     run: RunSettings = field(default_factory=RunSettings)
     shift: ShiftSettings = field(default_factory=ShiftSettings)
     faults: Faults = field(default_factory=Faults)
@@ -170,7 +170,7 @@ class Spec:
     def _changed(self, section: str, new: Mapping[str, object]) -> object:
         part = getattr(self, section)
         if not isinstance(part, Named):
-            return dataclasses.replace(part, **_converted(section, new))
+            return dataclasses.replace(part or _FIXED[section](), **_converted(section, new))
         kept = part.options if new.get("name", part.name) == part.name else {}
         return _named(section, {"name": part.name, **kept, **new})
 
@@ -182,6 +182,8 @@ class Spec:
             for name, part in named.items()
         }
         for name in _FIXED:
+            if getattr(self, name) is None:
+                continue
             plain[name] = {key: _lists(value) for key, value in dataclasses.asdict(getattr(self, name)).items()}
         return plain
 
