@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -105,6 +106,7 @@ class State:
 
 @dataclass(frozen=True)
 class Probe:
+    asks_all: ClassVar[str] = "all clients check for changed labels"
     local: LocalSGD
 
     def start(self, task, seed):

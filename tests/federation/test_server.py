@@ -414,6 +414,14 @@ def test_a_gradient_does_not_train_so_evaluation_may_ask_for_it(wired, model):
     assert fed.evaluating().ask(SOME, gradient, Seed(0), params=model).clients == tuple(SOME)
 
 
+def test_answers_of_no_client_have_the_declared_shape(wired, bank):
+    fed = wired()[0].evaluating(exchange=False)
+    got = fed.ask(SOME, losses_of, Seed(0), centers=bank)
+    assert got["losses"].shape == (0, tree.rows(bank))
+    assert got["losses"].argmin(axis=1).tolist() == []
+    assert fed.ask(SOME, label_counts, Seed(0))["counts"].shape == (0, 3)  # one number per class
+
+
 def test_a_server_without_exchange_reaches_no_client(wired, bank):
     fed, wire = wired()
     got = fed.evaluating(exchange=False).ask(SOME, losses_of, Seed(0), centers=bank)

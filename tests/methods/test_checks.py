@@ -133,25 +133,37 @@ def test_clusters_may_be_numpy_integers():
 
 
 BANK = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
+MODEL = tree.row(BANK, 0)
 
 
 @pytest.mark.parametrize(
     ("result", "text"),
     [
         (
-            Placement(BANK, {}),
+            Placement(BANK, {}, fallback=MODEL),
             "`place` of method Serves must return the pair (state, Placement(bank, row)), got a Placement",
         ),
         (None, "must return the pair (state, Placement(bank, row)), got None"),
-        ((Placement(BANK, {}), 0), "must return the pair (state, Placement(bank, row)), got a tuple"),
-        ((0, Placement(BANK, {"a": 2})), "serves client 'a' row 2, but the bank has 2 rows, numbered from 0"),
-        ((0, Placement(BANK, {"a": -1})), "whole numbers from 0, client → row, got -1 for 'a'"),
-        ((0, Placement(BANK, {"z": 0})), "Placement.row of method Serves has clients that do not exist: z"),
+        ((Placement(BANK, {}, fallback=MODEL), 0), "must return the pair (state, Placement(bank, row)), got a tuple"),
         (
-            (0, Placement({**BANK, "b": np.zeros(3)}, {})),
+            (0, Placement(BANK, {"a": 2}, fallback=MODEL)),
+            "serves client 'a' row 2, but the bank has 2 rows, numbered from 0",
+        ),
+        ((0, Placement(BANK, {"a": -1}, fallback=MODEL)), "whole numbers from 0, client → row, got -1 for 'a'"),
+        (
+            (0, Placement(BANK, {"z": 0}, fallback=MODEL)),
+            "Placement.row of method Serves has clients that do not exist: z",
+        ),
+        (
+            (0, Placement({**BANK, "b": np.zeros(3)}, {}, fallback=MODEL)),
             "must be models stacked along a leading axis (tree.stack); its arrays have 2, 3 rows",
         ),
-        ((0, Placement({}, {})), "its arrays have no rows"),
+        ((0, Placement({}, {}, fallback=MODEL)), "its arrays have no rows"),
+        (
+            (0, Placement(BANK, {}, fallback=None)),
+            "Placement.fallback of method Serves must be one model, of the same shape as a row of the bank, got none",
+        ),
+        ((0, Placement(BANK, {}, fallback=BANK)), "as a row of the bank, got arrays of shapes (2, 3), (2,)"),
     ],
 )
 def test_an_invalid_placement_is_refused(result, text):

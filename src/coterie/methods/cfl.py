@@ -97,6 +97,11 @@ class CFL:
         """Validate the settings."""
         check(self, "method")
 
+    @property
+    def asks_all(self) -> str:
+        """Why all clients are asked in a round; empty if only the cohort is."""
+        return "every client trains in every round, as in the paper" if self.participation == "all" else ""
+
     def start(self, task: Task, seed: Seed) -> State:
         """One cluster with the common initial model."""
         return State(tree.stack([task.init(seed.fold("init"))]))

@@ -111,7 +111,13 @@ def checked_placement(method: Method[State], result: object, clients: Sequence[C
         client = min(outside)
         raise MethodError(
             f"Placement.row of method {name} serves client {client!r} row {outside[client]}, but the bank has {rows} "
-            f"rows, numbered from 0"
+            "rows, numbered from 0"
+        )
+    model = [leaf.shape for leaf in codec.arrays(placement.fallback)]
+    if model != [leaf.shape[1:] for leaf in codec.arrays(placement.bank)]:
+        raise MethodError(
+            f"Placement.fallback of method {name} must be one model, of the same shape as a row of the bank, got "
+            f"{'none' if placement.fallback is None else f'arrays of shapes {_first(model)}'}"
         )
     return state, placement
 

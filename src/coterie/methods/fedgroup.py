@@ -130,7 +130,8 @@ class FedGroup(FedGroupSettings):
         mean = Mean(groups=tree.rows(state.bank), by=row, weights=self.weights, spread=True, reference=reference)
         got = fed.ask(active.of(row), fit, seed, start=PerClient(state.bank, row), local=local, reduce=mean)
         bank = mixed(*got.means())
-        took_part = joined | {client: row[client] for client in got.clients}
+        chosen = joined if self.assignment == "nearest" else {}  # random groups need no reply
+        took_part = chosen | {client: row[client] for client in got.clients}
         return Round(dataclasses.replace(state, bank=bank), took_part, loss_of(got), distances_of(got), evidence)
 
     def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:

@@ -34,7 +34,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -104,6 +104,7 @@ class FedSoft:
         serve: Model served: the client's own, or the center with its largest weight.
     """
 
+    asks_all: ClassVar[str] = "all clients estimate their weights"
     local: LocalSGD = field(default_factory=LocalSGD)
     clusters: Annotated[int, Bound(at_least=1)] = 4
     mu: Annotated[float, Bound(at_least=0)] = 0.1

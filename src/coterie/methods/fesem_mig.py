@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from coterie.bounds import Bound
 from coterie.federation.protocol import Cohort, Federation
@@ -37,6 +37,7 @@ class FeSEMMig(FeSEMSettings):
         tau: Drift threshold (τ), as a fraction of the client's samples.
     """
 
+    asks_all: ClassVar[str] = "all clients that have trained check for drift"
     detector: Literal["label", "sorted_counts"] = "label"
     tau: Annotated[float, Bound(at_least=0)] = 0.2
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from coterie.bounds import Bound
 from coterie.client_map import ClientMap
@@ -50,6 +50,7 @@ class FlexCFL(FedGroupSettings):
         tau: Drift threshold (τ), as a fraction of the client's samples.
     """
 
+    asks_all: ClassVar[str] = "all clients that have a group check for drift"
     assign: Literal["eager", "lazy"] = "lazy"
     migration: bool = True
     detector: Literal["label", "sorted_counts"] = "label"

@@ -132,6 +132,11 @@ class IFCA:
         if self.averaging == "gradients" and only_models:
             raise SpecError("method.averaging='gradients' needs the defaults of shared, members, first_round and agg")
 
+    @property
+    def asks_all(self) -> str:
+        """Why all clients are asked in a round; empty if only the cohort is."""
+        return "all clients choose a cluster before the members of each are drawn" if self.members else ""
+
     def start(self, task: Task, seed: Seed) -> State:
         """Independent initial models: of two equal ones the first would win every tie and the other never change."""
         seeds = [seed, *(seed.fold("restart", r) for r in range(1, self.restarts))]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from coterie.bounds import Bound, check
 from coterie.clients import LocalSGD
@@ -42,6 +42,7 @@ class IFCAMig:
         tau: Drift threshold (τ), as a fraction of the client's samples.
     """
 
+    asks_all: ClassVar[str] = "all clients that have a cluster check for drift"
     local: LocalSGD = field(default_factory=LocalSGD)
     clusters: Annotated[int, Bound(at_least=1)] = 4
     weights: Literal["uniform", "samples"] = "uniform"

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -66,6 +66,7 @@ class OneShotIFCA(OneShot):
         first_models: The clusters' first models: the mean of their members' models, or random.
     """
 
+    asks_all: ClassVar[str] = "all clients choose a cluster before the members of each are drawn"
     members: Annotated[int, Bound(at_least=1)] = 10
     first_models: Literal["mean", "random"] = "mean"
 

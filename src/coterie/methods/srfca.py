@@ -145,6 +145,11 @@ class SRFCA(OneShot):
         """A text about the means that do not use the run's aggregation rule; empty if all of them do."""
         return f"those of REFINE are trimmed by method.beta = {self.beta} (0: use the rule)" if self.beta else ""
 
+    @property
+    def asks_all(self) -> str:
+        """Why all clients are asked in a round; empty if only the cohort is."""
+        return "all members of clusters evaluate the models of newcomers" if self.distance == "cross" else ""
+
     def start(self, task: Task, seed: Seed) -> State:
         """w_0, before ONE_SHOT."""
         w0 = task.init(seed.fold("init"))

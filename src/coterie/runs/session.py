@@ -16,7 +16,7 @@ from coterie.errors import Diverged, TooFewReplies
 from coterie.federation import Cohort, Server, Traffic
 from coterie.federation.protocol import Federation
 from coterie.federation.traffic import Direction
-from coterie.methods.checks import check_method, checked_round, checked_stage, checked_state
+from coterie.methods.checks import check_method, checked_placement, checked_round, checked_stage, checked_state
 from coterie.methods.protocol import Method, Placement, Round, Stage
 from coterie.runs.last_received import LastReceived
 from coterie.runs.sampling import Sampler
@@ -212,7 +212,7 @@ class Session(Generic[State]):
         fed: Federation = self._fed.placing()
         if self._observer is not None:
             fed = self._observer(fed, "place", clients)
-        state, placement = self._method.place(self.state, fed, clients, self._seed.fold("place", self.t))
+        state, placement = self._placed(fed, clients)
         if not codec.finite(state):
             raise Diverged(f"Round {self.t}: the state after placing newcomers is not finite; lower the learning rate")
         self.state = state
@@ -293,7 +293,11 @@ class Session(Generic[State]):
     def _place(self, clients: Sequence[ClientId], score_with: ScoreWith) -> Placement:
         """The models that clients are served; what placing them has shown is dropped."""
         fed = self._fed.evaluating(exchange=score_with == "current")
-        return self._method.place(self.state, fed, clients, self._seed.fold("place", self.t))[1]
+        return self._placed(fed, clients)[1]
+
+    def _placed(self, fed: Federation, clients: Sequence[ClientId]) -> tuple[State, Placement]:
+        result = self._method.place(self.state, fed, clients, self._seed.fold("place", self.t))
+        return checked_placement(self._method, result, self._fed.clients)
 
     def _scored(
         self, clients: tuple[ClientId, ...], placement: Placement, score_with: ScoreWith, *, received: bool = True

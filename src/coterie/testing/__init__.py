@@ -8,7 +8,24 @@ In a test file:
     def test_my_method_keeps_the_contract(check):
         check(Harness(lambda given: MyMethod(clusters=2)))
 
-A harness runs the method on `tiny_data` with `tiny_task`. `CHEAP_CHECKS` are the checks that need only one short run.
+A harness runs the method on `tiny_data` with `tiny_task`. A check that fails raises AssertionError, or MethodError if
+the method does not follow the protocol; the message is a sentence about what the method did. `CHEAP_CHECKS` are the
+checks that need only one or two short runs.
+
+    same_round_on_every_federation            the backends give the same states, assignments and traffic
+    every_value_survives_the_codec            values do not change when they are encoded
+    same_seed_same_bytes                      no dependence on global generators, clock, hashes or true clusters
+    resumes_after_any_step                    a checkpoint holds everything
+    leaves_its_arguments_alone                states, replies and the method object are not changed in place
+    tolerates_faults                          lost, late, repeated and malformed replies
+    a_round_without_replies_changes_nothing   also a round that the method reports as skipped
+    a_lost_reply_is_like_an_absent_client     reports, cluster numbers and weights are those of the replies
+    asks_only_the_clients_of_the_round        the cohort, no test examples, stragglers, new batches in each round
+    learns                                    the served models are better than an untrained one
+    places_every_client                       newcomers, rows, fallback model
+    keeps_paid_placements                     a newcomer computes what is needed to place it once
+
+What the suite cannot know is the paper: weights of a mean, distances, thresholds. Test these by hand-computed numbers.
 """
 
 from __future__ import annotations
