@@ -117,6 +117,8 @@ def test_a_round_that_returns_something_else_is_refused(result, shown):
             "Round.assignment of method Serves must have whole numbers from 0, client → cluster, got 0.0 for 'a'",
         ),
         (Round(0, {"a": -1}), "whole numbers from 0, client → cluster, got -1 for 'a'"),
+        (Round(0, {"a": 0, "b": 0.0}), "whole numbers from 0, client → cluster, got 0.0 for 'b'"),
+        (Round(0, {"a": [0]}), "whole numbers from 0, client → cluster, got [0] for 'a'"),
         (Round(0, {"a": True}), "whole numbers from 0, client → cluster, got True for 'a'"),
         (Round(0, [0, 1]), "Round.assignment of method Serves must be a dict, client → cluster, got [0, 1]"),
         (Round(0, distances={"z": 1.0}), "Round.distances of method Serves has clients that do not exist: z"),
@@ -126,6 +128,13 @@ def test_a_round_that_returns_something_else_is_refused(result, shown):
 def test_an_invalid_report_of_a_round_is_refused(result, text):
     with pytest.raises(MethodError, match=re.escape(text)):
         checked_round(Serves(), result, CLIENTS)
+
+
+def test_unknown_clients_are_found_among_many():
+    clients = [f"{number:05d}" for number in range(3000)]
+    with pytest.raises(MethodError, match=r"has clients that do not exist: x$"):
+        checked_round(Serves(), Round(0, dict.fromkeys([*clients, "x"], 0)), clients)
+    assert len(checked_round(Serves(), Round(0, dict.fromkeys(clients, 0)), clients).assignment) == 3000
 
 
 def test_clusters_may_be_numpy_integers():
