@@ -156,7 +156,7 @@ MODEL = tree.row(BANK, 0)
         ((Placement(BANK, {}, fallback=MODEL), 0), "must return the pair (state, Placement(bank, row)), got a tuple"),
         (
             (0, Placement(BANK, {"a": 2}, fallback=MODEL)),
-            "serves client 'a' row 2, but the bank has 2 rows, numbered from 0",
+            "serves client 'a' row 2; the bank has rows 0 to 1",
         ),
         ((0, Placement(BANK, {"a": -1}, fallback=MODEL)), "whole numbers from 0, client → row, got -1 for 'a'"),
         (

@@ -13,7 +13,7 @@ from coterie import codec, tree
 from coterie.clients import Client, LocalSGD, Values, Work, fit
 from coterie.codec import state as plain
 from coterie.data.federated import Index
-from coterie.errors import Diverged, TooFewReplies
+from coterie.errors import Diverged, MethodError, TooFewReplies
 from coterie.federation import Adapt, Mean, PerClient, Sequential, Server
 from coterie.methods.fedavg import FedAvg, one_model
 from coterie.methods.ifca import IFCA
@@ -452,7 +452,8 @@ def test_a_placement_with_a_row_outside_the_bank_is_an_error():
             return now, Placement(tree.stack([now]), dict.fromkeys(clients, 1), fallback=now)
 
     session, _ = session_of(Strange())
-    with pytest.raises(Exception, match="has rows 0 to 0, got rows 1 to 1"):
+    text = "Placement.row of method Strange serves client '0' row 1; the bank has rows 0 to 0"
+    with pytest.raises(MethodError, match=re.escape(text)):
         session.evaluate()
 
 

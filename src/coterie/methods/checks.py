@@ -115,8 +115,8 @@ def checked_placement(method: Method[State], result: object, clients: Sequence[C
     if outside:
         client = min(outside)
         raise MethodError(
-            f"Placement.row of method {name} serves client {client!r} row {outside[client]}, but the bank has {rows} "
-            "rows, numbered from 0"
+            f"Placement.row of method {name} serves client {client!r} row {outside[client]}; the bank has rows 0 to "
+            f"{rows - 1}"
         )
     model = [leaf.shape for leaf in codec.arrays(placement.fallback)]
     if model != [leaf.shape[1:] for leaf in codec.arrays(placement.bank)]:
