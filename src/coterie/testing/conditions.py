@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from coterie.testing.harness import Harness
-from coterie.testing.transports import OtherOrder
+from coterie.testing.transports import HashedIds
 
 #: What differs → what is wrong with a method whose result changes.
 CONDITIONS = {
@@ -29,7 +29,7 @@ def run_under(harness: Harness, changed: Collection[str] = ()) -> bytes:
     with _generators(1 if "generators" in changed else 0), _clock(AHEAD if "clock" in changed else 0):
         session = harness.session(
             seed=3,
-            wrap=OtherOrder if "hashes" in changed else lambda transport: transport,
+            wrap=lambda transport: HashedIds(transport, backward="hashes" in changed),
             truth="hidden" if "truth" in changed else "given",
         )
         harness.finish(session)

@@ -36,33 +36,44 @@ class Losing(TransportWrapper):
                 yield batch.take(places)
 
 
-class OtherOrder(TransportWrapper):
-    """A transport whose client ids have other hashes, so that sets of clients are in another order."""
+class HashedIds(TransportWrapper):
+    """A transport whose client ids have fixed hashes, which decide the order of sets of clients."""
 
-    def on(self, task: Task) -> OtherOrder:
+    def __init__(self, transport: Transport, *, backward: bool) -> None:
+        """Wrap a transport; sets list the ids of `tiny_data` forward or backward."""
+        super().__init__(transport)
+        self._backward = backward
+
+    def on(self, task: Task) -> HashedIds:
         """Return the same transport with another task."""
-        return OtherOrder(self._transport.on(task))
+        return HashedIds(self._transport.on(task), backward=self._backward)
 
     @property
     def clients(self) -> Sequence[ClientId]:
         """Client ids, sorted."""
-        return [_hashed(client) for client in self._transport.clients]
+        return [self._hashed(client) for client in self._transport.clients]
 
     def send(self, request: Request) -> Iterator[ReplyBatch]:
         """Send the request with ordinary ids."""
         for batch in self._transport.send(_with_ordinary_ids(request)):
-            yield dataclasses.replace(batch, clients=tuple(map(_hashed, batch.clients)))
+            yield dataclasses.replace(batch, clients=tuple(map(self._hashed, batch.clients)))
+
+    def _hashed(self, client: ClientId) -> ClientId:
+        return ClientId(_Backward(client) if self._backward else _Forward(client))
 
 
-class _Hashed(str):
-    """A client id with another hash: sets list these ids backward."""
+class _Forward(str):
+    """A client id whose hash is its number."""
 
     def __hash__(self) -> int:
-        return 1000 - int(self)
+        return int(self)
 
 
-def _hashed(client: ClientId) -> ClientId:
-    return ClientId(_Hashed(client))
+class _Backward(str):
+    """A client id whose hash falls as its number grows."""
+
+    def __hash__(self) -> int:
+        return 1023 - int(self)  # one less than a multiple of the sizes of hash tables: the order is exactly reversed
 
 
 def _ordinary(client: ClientId) -> ClientId:
