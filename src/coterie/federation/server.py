@@ -18,11 +18,12 @@ import numpy as np
 from coterie.aggregation import Aggregation
 from coterie.clients.work import Work
 from coterie.errors import Diverged, TooFewReplies
+from coterie.federation.averaging import Averaging
 from coterie.federation.cohort import Cohort
-from coterie.federation.collect import NO_REPLY, NOT_FINITE, PLAIN, ReplyCollector
+from coterie.federation.collect import NO_REPLY, NOT_FINITE, ReplyCollector
 from coterie.federation.messages import MISSING, ReplyBatch, Request
 from coterie.federation.prepare import Preparation
-from coterie.federation.protocol import Adapt, Mean
+from coterie.federation.protocol import Adapt, Mean, means_of
 from coterie.federation.replies import Replies
 from coterie.federation.schema_checks import first_few
 from coterie.federation.server_state import ServerState
@@ -34,6 +35,9 @@ from coterie.types import Array, Bank, ClientId, Params, Part
 
 if TYPE_CHECKING:
     from coterie.data.federated import FederatedData
+
+#: The plain mean.
+PLAIN = Aggregation()
 
 
 class Server:
@@ -49,6 +53,7 @@ class Server:
         scoring: bool = False,
         exchange: bool = True,
         aggregation: Aggregation = PLAIN,
+        averaging: Averaging | None = None,
     ) -> None:
         """Create a server.
 
@@ -60,7 +65,8 @@ class Server:
                 works that train get no reply.
             scoring: Whether this server may ask for test examples.
             exchange: Whether clients are reached at all; otherwise no request gets a reply.
-            aggregation: How models are averaged.
+            aggregation: Rule by which models are averaged.
+            averaging: The rule with clipping and noise, instead of `aggregation`.
         """
         self._transport = transport
         self._min_replies = min_replies
@@ -68,7 +74,7 @@ class Server:
         self._evaluating = evaluating
         self._scoring = scoring
         self._exchanges = exchange
-        self._aggregation = aggregation
+        self._averaging = averaging or Averaging(aggregation)
         self._template: Params = transport.task.init(Seed(0))
 
     @property
@@ -89,7 +95,7 @@ class Server:
     @property
     def robust(self) -> bool:
         """Whether models are averaged by a robust rule instead of the plain mean."""
-        return self._aggregation.rule != "mean"
+        return self._averaging.aggregation.rule != "mean"
 
     @property
     def asks(self) -> int:
@@ -111,6 +117,11 @@ class Server:
         """Number of replies so far that never arrived."""
         return self._state.lost
 
+    @property
+    def averaging(self) -> Averaging:
+        """How models are averaged, and the releases so far."""
+        return self._averaging
+
     def on(self, task: Task) -> Server:
         """Return a server with the same clients and state and another task."""
         return self._with(transport=self._transport.on(task))
@@ -121,15 +132,15 @@ class Server:
         Args:
             exchange: Whether clients are reached at all; otherwise no request gets a reply.
         """
-        return self._with(min_replies=0, state=self._state.for_evaluation(), evaluating=True, exchange=exchange)
+        return self.placing()._with(state=self._state.for_evaluation(), evaluating=True, exchange=exchange)
 
     def scoring(self) -> Server:
         """Return a server for the run's evaluation: it never trains, and it may ask for test examples."""
-        return self._with(min_replies=0, state=self._state.for_evaluation(), evaluating=True, scoring=True)
+        return self.placing()._with(state=self._state.for_evaluation(), evaluating=True, scoring=True)
 
     def placing(self) -> Server:
         """Return a server without a minimum of replies: clients whose reply is lost are placed later."""
-        return self._with(min_replies=0)
+        return self._with(min_replies=0, averaging=self._averaging.placing())
 
     def _with(
         self,
@@ -140,6 +151,7 @@ class Server:
         evaluating: bool | None = None,
         scoring: bool | None = None,
         exchange: bool | None = None,
+        averaging: Averaging | None = None,
     ) -> Server:
         return Server(
             transport or self._transport,
@@ -148,16 +160,24 @@ class Server:
             evaluating=self._evaluating if evaluating is None else evaluating,
             scoring=self._scoring if scoring is None else scoring,
             exchange=self._exchanges if exchange is None else exchange,
-            aggregation=self._aggregation,
+            averaging=averaging or self._averaging,
         )
 
-    def average(self, bank: Bank, weights: Sequence[float] | Array) -> Params:
+    def average(
+        self,
+        bank: Bank,
+        weights: Sequence[float] | Array,
+        *,
+        clients: Sequence[ClientId] | None = None,
+        start: Params | None = None,
+    ) -> Params:
         """Average a bank of models; see `Federation.average`."""
-        return self._aggregation.of(bank, np.asarray(weights))
+        return self._averaging.average(bank, np.asarray(weights), clients, start)
 
     def begin(self) -> None:
         """Begin a round: `undo` restores the client memories of this moment."""
         self._state.begin_round()
+        self._averaging.ledger.end_round()
 
     def undo(self) -> None:
         """Skip the round: clients continue from their memories before it."""
@@ -180,7 +200,9 @@ class Server:
         """Ask each client of a cohort to run a `Work`, and collect the valid replies; see `Federation.ask`."""
         prepare = Preparation(self._state, self.task, self._template, self._evaluating, self._scoring)
         request = prepare.request(cohort, work, seed, sent, part=part, deadline=deadline, after=after)
-        collector = ReplyCollector(request, self.task, self._template, reduce, self._aggregation)
+        sampling = cohort.sampling if isinstance(cohort, Cohort) else None
+        request, new_sums = self._averaging.sums(request, means_of(reduce), sampling, self._template)
+        collector = ReplyCollector(request, self.task, self._template, reduce, new_sums)
         # Evaluation never trains: clients that would have to train give no reply.
         if request.clients and self._exchanges and not (self._evaluating and work.trains):
             self._exchange(request, collector)
@@ -236,9 +258,14 @@ class Server:
 
     def save(self) -> dict[str, Any]:
         """State of the server and of simulated clients as plain data, for a checkpoint."""
-        return {**self._state.save(), "transport": self._transport.save()}
+        saved = {**self._state.save(), "transport": self._transport.save()}
+        if self._averaging.privacy.noise_multiplier:
+            saved["privacy"] = self._averaging.ledger.save()
+        return saved
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Restore what `save` returned."""
         self._state.load(saved)
         self._transport.load(saved["transport"])
+        if self._averaging.privacy.noise_multiplier:
+            self._averaging.ledger.load(saved["privacy"])

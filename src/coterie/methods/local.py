@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -129,6 +129,7 @@ class Local:
         clients: Number of clients.
     """
 
+    averages: ClassVar[bool] = False
     local: LocalSGD = field(default_factory=LocalSGD)
     budget: Literal["full", "average"] = "full"
     rounds: int = from_run("rounds")

@@ -14,6 +14,7 @@ from coterie.errors import Diverged, FederationError
 from coterie.federation.compilation import compilations
 from coterie.methods.protocol import Method
 from coterie.models import Task
+from coterie.runs import privacy
 from coterie.runs import summary as figures
 from coterie.runs.build import Built, build
 from coterie.runs.client_results import ClientResults
@@ -160,6 +161,8 @@ class _Loop:
         # The rest of the time is the server's: clustering, averaging.
         self._seconds["clustering"] += max(0.0, step.seconds - step.waiting)
         row = figures.step_row(step, self._built.truth)
+        if (entry := privacy.round_entry(session.averaging)) is not None:
+            row["privacy"] = entry
         if step.newcomers is not None:
             row["newcomers"] = figures.newcomers_row(step.newcomers, self._built.truth, self._built.task.classes)
         if step.last_newcomers is not None:
@@ -233,6 +236,7 @@ class _Loop:
             "score_with": spec.run.score_with,
             **figures.final(self._rows, spec.run.target),
             "drift": figures.drift_of(self._rows, built.data) if spec.shift.name != "none" else None,
+            "privacy": privacy.summary_entry(built.session.averaging),
             "traffic": figures.traffic_of(built.session.traffic),
             "rejected_replies": dict(built.session.rejected),
             "lost_replies": built.session.lost,

@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from coterie import codec, tree
 from coterie.errors import Diverged, TooFewReplies
-from coterie.federation import Cohort, Server, Traffic
+from coterie.federation import Averaging, Cohort, Server, Traffic
 from coterie.federation.protocol import Federation
 from coterie.federation.traffic import Direction
 from coterie.methods.protocol import Method, Placement, Round, Stage
@@ -154,6 +154,11 @@ class Session(Generic[State]):
     def lost(self) -> int:
         """Number of replies so far that never arrived."""
         return self._fed.lost
+
+    @property
+    def averaging(self) -> Averaging:
+        """How models are averaged, and the releases of noisy sums so far."""
+        return self._fed.averaging
 
     @property
     def traffic(self) -> Traffic:
