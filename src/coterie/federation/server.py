@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -48,10 +49,6 @@ class Server:
         transport: Transport,
         *,
         min_replies: int = 1,
-        state: ServerState | None = None,
-        evaluating: bool = False,
-        scoring: bool = False,
-        exchange: bool = True,
         aggregation: Aggregation = PLAIN,
         averaging: Averaging | None = None,
     ) -> None:
@@ -60,20 +57,14 @@ class Server:
         Args:
             transport: Reaches the clients.
             min_replies: Minimum number of valid replies to a request; with fewer, TooFewReplies is raised.
-            state: What the server knows about its clients; None: nothing.
-            evaluating: Whether this server only evaluates: traffic counts as evaluation, clients store nothing, and
-                works that train get no reply.
-            scoring: Whether this server may ask for test examples.
-            exchange: Whether clients are reached at all; otherwise no request gets a reply.
             aggregation: Rule by which models are averaged.
             averaging: The rule with clipping and noise, instead of `aggregation`.
         """
         self._transport = transport
         self._min_replies = min_replies
-        self._state = state or ServerState()
-        self._evaluating = evaluating
-        self._scoring = scoring
-        self._exchanges = exchange
+        self._state = ServerState()
+        self._evaluating = self._scoring = False
+        self._exchanges = True
         self._averaging = averaging or Averaging(aggregation)
         self._template: Params = transport.task.init(Seed(0))
 
@@ -124,44 +115,34 @@ class Server:
 
     def on(self, task: Task) -> Server:
         """Return a server with the same clients and state and another task."""
-        return self._with(transport=self._transport.on(task))
+        other = copy.copy(self)
+        other._transport = self._transport.on(task)
+        other._template = task.init(Seed(0))
+        return other
+
+    def placing(self) -> Server:
+        """Return a server without a minimum of replies: clients whose reply is lost are placed later."""
+        other = copy.copy(self)
+        other._min_replies, other._averaging = 0, self._averaging.placing()
+        return other
 
     def evaluating(self, *, exchange: bool = True) -> Server:
-        """Return a server with which a method places clients for an evaluation. It never trains.
+        """Return a server with which a method places clients for an evaluation.
+
+        Its traffic counts as evaluation, clients store nothing, and works that train get no reply.
 
         Args:
             exchange: Whether clients are reached at all; otherwise no request gets a reply.
         """
-        return self.placing()._with(state=self._state.for_evaluation(), evaluating=True, exchange=exchange)
+        other = self.placing()
+        other._state, other._evaluating, other._exchanges = self._state.for_evaluation(), True, exchange
+        return other
 
     def scoring(self) -> Server:
         """Return a server for the run's evaluation: it never trains, and it may ask for test examples."""
-        return self.placing()._with(state=self._state.for_evaluation(), evaluating=True, scoring=True)
-
-    def placing(self) -> Server:
-        """Return a server without a minimum of replies: clients whose reply is lost are placed later."""
-        return self._with(min_replies=0, averaging=self._averaging.placing())
-
-    def _with(
-        self,
-        *,
-        transport: Transport | None = None,
-        min_replies: int | None = None,
-        state: ServerState | None = None,
-        evaluating: bool | None = None,
-        scoring: bool | None = None,
-        exchange: bool | None = None,
-        averaging: Averaging | None = None,
-    ) -> Server:
-        return Server(
-            transport or self._transport,
-            min_replies=self._min_replies if min_replies is None else min_replies,
-            state=state or self._state,
-            evaluating=self._evaluating if evaluating is None else evaluating,
-            scoring=self._scoring if scoring is None else scoring,
-            exchange=self._exchanges if exchange is None else exchange,
-            averaging=averaging or self._averaging,
-        )
+        other = self.evaluating()
+        other._scoring = True
+        return other
 
     def average(
         self,

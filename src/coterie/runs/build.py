@@ -93,7 +93,7 @@ def build(
             spec.method.name,
             own_mean,
         )
-    check_privacy(spec, method, task)
+    check_privacy(spec, method, task, len(data.clients))
     transport = _transport(run, drifting.data, task)
     if spec.attack.name not in ("none", "label-flip"):
         transport = AttackTransport(transport, spec.attack, attackers, seed.fold("attack"))

@@ -262,6 +262,7 @@ class _Loop:
             "bank": placement.bank,
             "row": {client: int(row) for client, row in placement.row.items()},
             "fallback": placement.fallback,
+            "unassigned": [client for client in self._scores.requested if client not in placement.row],
             "adapted": placement.adapt is not None,
             "input": described(built.task),
             "spec": built.spec.to_dict(),

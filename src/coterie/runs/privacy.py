@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from coterie import tree
+from coterie.aggregation import uniform_mean
 from coterie.errors import SpecError
 from coterie.federation import Averaging
 from coterie.federation.ledger import check_accountant
-from coterie.methods.protocol import Method
+from coterie.methods.protocol import Method, Placement
 from coterie.models import Task, trainable
 from coterie.runs.spec import Spec
 from coterie.seeds import Seed
+from coterie.types import ClientId
 
 _NOISE = "privacy.noise_multiplier"
 
 
-def check_privacy(spec: Spec, method: Method[Any], task: Task) -> None:
-    """Raise SpecError if noise would give no guarantee in this run, or would break it."""
+def check_privacy(spec: Spec, method: Method[Any], task: Task, clients: int) -> None:
+    """Raise SpecError if noise would give no guarantee in this run, or if no cluster could be large enough."""
+    if spec.privacy.min_cluster_size > clients:
+        raise SpecError(
+            f"privacy.min_cluster_size must be at most {clients}, the number of clients, got "
+            f"{spec.privacy.min_cluster_size}"
+        )
+    if spec.privacy.min_cluster_size and spec.run.eval_model == "last_received":
+        raise SpecError(
+            "privacy.min_cluster_size needs run.eval_model = 'group': models that clients received for training may "
+            "belong to small clusters"
+        )
     if not spec.privacy.noise_multiplier:
         return
     name = spec.method.name
@@ -43,6 +59,27 @@ def check_privacy(spec: Spec, method: Method[Any], task: Task) -> None:
             "model without running statistics"
         )
     check_accountant()
+
+
+def serve_large_clusters(placement: Placement, rows: Mapping[ClientId, int], minimum: int) -> Placement:
+    """The placement without the models of clusters that have fewer clients: their clients get the fallback model.
+
+    The new fallback model is the mean of the clusters that are left: with that of all clusters, one could compute the
+    model that is not to be served. If no cluster is left, the method's fallback model is served to all.
+
+    Args:
+        placement: Client → model.
+        rows: Client → row of the bank, for all clients, to count them.
+        minimum: The smallest cluster whose model is served.
+    """
+    sizes = np.bincount(np.array(list(rows.values()), np.int64), minlength=tree.rows(placement.bank))
+    large = sizes >= minimum
+    if large.all():
+        return placement
+    fallback = uniform_mean(tree.take(placement.bank, np.flatnonzero(large))) if large.any() else placement.fallback
+    bank = tree.where_rows(large, placement.bank, tree.stack([fallback] * len(large)))
+    row = {client: row for client, row in placement.row.items() if large[row]}
+    return dataclasses.replace(placement, bank=bank, row=row, fallback=fallback)
 
 
 def round_entry(averaging: Averaging) -> dict[str, Any] | None:
