@@ -34,7 +34,8 @@ def export(
 ) -> None:
     """Export the models of a run to a safetensors file, with a JSON file that says which client uses which model.
 
-    Arrays are named CLUSTER/LAYER/NAME, such as 0/dense0/kernel; for a single model LAYER/NAME.
+    Arrays are named CLUSTER/LAYER/NAME, such as 0/dense0/kernel; for a single model LAYER/NAME. The model of clients
+    without a cluster is named fallback/LAYER/NAME.
     """
     import json
     import os
@@ -86,9 +87,14 @@ def _content(record: RunRecord, which: str | int | None) -> tuple[dict[str, Arra
     from coterie import tree
 
     bank, served = record.models(), record.served
-    fallback = which in served.get("unassigned", ())
-    rows = record.clusters() if which is None else [] if fallback else [record.model_of(which)]
-    models = {f"{row}/": tree.row(bank, row) for row in rows} if which is None else {"": record.params_of(which)}
+    unassigned = [client for client in served.get("unassigned", ()) if which in (None, client)]
+    if which is None:
+        rows = record.clusters()
+        models = {f"{row}/": tree.row(bank, row) for row in rows}
+        models |= {"fallback/": served["fallback"]} if unassigned else {}
+    else:
+        rows = [] if unassigned else [record.model_of(which)]
+        models = {"": record.params_of(which)}
     arrays = {
         f"{name}{path}": np.ascontiguousarray(leaf)
         for name, model in models.items()
@@ -108,6 +114,6 @@ def _content(record: RunRecord, which: str | int | None) -> tuple[dict[str, Arra
         # The model takes (x - mean) / deviation of the stored inputs.
         "normalize": scale or None,
         "adapted": bool(served.get("adapted")),
-        "fallback": fallback,
+        "unassigned": unassigned,  # clients that are served the fallback model
     }
     return arrays, description
