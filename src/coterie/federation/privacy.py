@@ -65,10 +65,6 @@ class Privacy:
         return self.noise_multiplier * self.max_update_norm
 
 
-#: No clipping and no noise.
-NO_PRIVACY = Privacy()
-
-
 class PrivateReduction(Reduction):
     """The sums of one `Mean` with noise: of clipped updates instead of models, divided by fixed numbers."""
 
