@@ -19,6 +19,7 @@ from coterie.federation import Attack, AttackTransport, Averaging, Cohort, Mean,
 from coterie.federation.averaging import releases
 from coterie.federation.cohort import Sampling
 from coterie.federation.privacy import PrivateReduction, denominators
+from coterie.models import Normalize, mlp
 from coterie.seeds import Seed
 from coterie.testing import tiny_data, tiny_task
 
@@ -249,6 +250,56 @@ def test_an_average_of_individual_models_gets_noise_and_divides_by_their_number(
     np.testing.assert_allclose(mean, [0.5, 0.25], atol=1e-6)  # (1, 0) + (0, 0.5), over 2
     loud, _ = wired(averaging=averaging(norm=1.0, noise=1.0))
     assert not np.allclose(loud.average(bank, [1, 1, 0], clients=("0", "1", "2"))["w"], mean, atol=1e-3)
+
+
+def test_layers_that_all_clusters_share_are_averaged_over_all_clients_in_the_same_release(wired):
+    task = mlp(tiny_task().shape, 3, widths=(2,), normalize=Normalize(0.0, 255.0))
+    first, second = task.init(Seed(1)), task.init(Seed(2))
+    second["dense0"] = first["dense0"]
+    base, heads = {"dense0": first["dense0"]}, {"dense1": tree.stack([first["dense1"], second["dense1"]])}
+    means = [Mean("params", 2, "choice", "uniform", layers=("dense1",)), Mean(weights="uniform", layers=("dense0",))]
+    how = averaging(norm=0.05, noise=1e-9)
+    fed, _ = wired(task=task, averaging=how)
+    sent = {"base": base, "heads": heads, "local": LOCAL}
+    got = fed.ask(cohort(), fit_closest, Seed(0), reduce=means, **sent)
+    assert how.ledger.participations == dict.fromkeys(CLIENTS, 1)
+    plain = wired(task=task)[0].ask(cohort(), fit_closest, Seed(0), **sent)
+    choice = plain["choice"]
+    starts = tree.take(tree.stack([first, second]), choice)
+    updates = tree.map(lambda after, before: after.astype(np.float64) - before, plain["params"], starts)
+    scale = np.minimum(1, 0.05 / np.linalg.norm(tree.flatten_rows(updates), axis=1))  # over both layers together
+    assert (scale < 1).any()
+
+    def total(layer, members):
+        weight = scale * members
+        return tree.map(lambda leaf: np.tensordot(weight, leaf, 1), updates[layer])
+
+    shared = tree.map(lambda start, sums: start + sums / 10, first["dense0"], total("dense0", np.ones(10)))
+    np.testing.assert_allclose(
+        tree.flatten(tree.row(got.means(1)[0]["dense0"], 0)), tree.flatten(shared), rtol=0, atol=1e-6
+    )
+    for k, head in enumerate((first["dense1"], second["dense1"])):
+        own = tree.map(lambda start, sums: start + sums / 5, head, total("dense1", choice == k))
+        np.testing.assert_allclose(
+            tree.flatten(tree.row(got.means(0)[0]["dense1"], k)), tree.flatten(own), rtol=0, atol=1e-6
+        )
+
+
+def test_shared_layers_also_have_one_start_if_clients_are_sent_the_models_of_their_clusters(wired):
+    task = mlp(tiny_task().shape, 3, widths=(2,), normalize=Normalize(0.0, 255.0))
+    models = [task.init(Seed(1)), task.init(Seed(2))]
+    models[1]["dense0"] = models[0]["dense0"]
+    means = [Mean("params", 2, GROUP, "uniform", layers=("dense1",)), Mean(weights="uniform", layers=("dense0",))]
+    fed, _ = wired(task=task, averaging=averaging(norm=1e-6, noise=1e-9))
+    start = PerClient(tree.stack(models), GROUP)
+    got = fed.ask(cohort(), fit, Seed(0), reduce=means, start=start, local=LOCAL)
+    # Updates of norm 1e-6: the means are the starts.
+    np.testing.assert_allclose(
+        tree.flatten(tree.row(got.means(1)[0], 0)), tree.flatten({"": models[0]["dense0"]}), atol=1e-5
+    )
+    np.testing.assert_allclose(
+        tree.flatten(tree.row(got.means(0)[0], 1)), tree.flatten({"": models[1]["dense1"]}), atol=1e-5
+    )
 
 
 # ------------------------------------------------------------------------------------------------ what is counted

@@ -77,7 +77,7 @@ class PrivateReduction(Reduction):
             how: The mean.
             template: A model.
             privacy: Maximum norm and noise.
-            starts: The model from which each group started; None: replies are updates or gradients.
+            starts: The layers of the model from which each group started; None: replies are updates or gradients.
             denominators: (groups,) numbers by which the sums are divided; 0: no client of the group was asked.
             seed: Seed of the noise.
         """
@@ -88,7 +88,7 @@ class PrivateReduction(Reduction):
                 "method.weights = 'uniform'" + (" and method.agg = 'mean'" if how.weights == "first" else "")
             )
         self._privacy = privacy
-        self._starts = None if starts is None else self._layers(starts)
+        self._starts = starts
         self._denominators = np.asarray(denominators, np.float64)
         self._seed = seed
 
@@ -115,7 +115,8 @@ class PrivateReduction(Reduction):
         if self._starts is not None:
             moved = tree.map(lambda update, start: start + update, moved, self._starts)
         mean: Bank = tree.map(lambda leaf, like: leaf.astype(like.dtype), moved, self._template)
-        return GroupMeans(mean, self._denominators, self._spread(mean))
+        self._weights = self._denominators  # for the distances, too
+        return GroupMeans(mean, self._weights, self._spread(mean))
 
 
 def denominators(mean: Mean, clients: Sequence[ClientId], sampling: Sampling | None) -> Array:

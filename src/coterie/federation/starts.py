@@ -49,22 +49,35 @@ def group_starts(request: Request, mean: Mean) -> Bank | None:
     """
     if not _moved(request, mean.of):
         return None
-    work = request.work
-    if "start" in work.takes:
-        if "start" in request.shared:
-            return repeated(cast("Params", request.shared["start"]), mean.groups)
-        bank, rows = request.per_client["start"]
-        groups = _groups(request, mean)
+    work, shared = request.work, cast("dict[str, Params]", request.shared)
+    if "start" in shared:
+        return repeated(_selected(shared["start"], mean), mean.groups)
+    if "start" in request.per_client:
+        sent, rows = request.per_client["start"]
+        bank, groups = _selected(cast("Bank", sent), mean), _groups(request, mean)
+        if _all_equal(bank):
+            return repeated(tree.row(bank, 0), mean.groups)
         if groups is not None and tree.rows(bank) == mean.groups and np.array_equal(rows, groups):
-            return cast("Bank", bank)
-    elif mean.by == "choice" and "heads" in request.shared and "base" in request.shared:
-        heads = cast("Bank", request.shared["heads"])
-        if tree.rows(heads) == mean.groups:
-            return {**repeated(cast("Params", request.shared["base"]), mean.groups), **heads}
+            return bank
+    elif "base" in shared and "heads" in shared:
+        base, heads = shared["base"], shared["heads"]
+        if mean.layers is not None and set(mean.layers) <= set(base):
+            return repeated(_selected(base, mean), mean.groups)
+        if mean.by == "choice" and tree.rows(heads) == mean.groups:
+            return _selected({**repeated(base, mean.groups), **heads}, mean)
     raise SpecError(
         f"Work {work.name!r}: with privacy.noise_multiplier all clients of a group must start from the same model: "
         "send one start, or PerClient(bank, row) with the same rows as Mean.by"
     )
+
+
+def _selected(model: Params, mean: Mean) -> Params:
+    """The layers of a model or a bank that are averaged."""
+    return model if mean.layers is None else {layer: model[layer] for layer in mean.layers}
+
+
+def _all_equal(bank: Bank) -> bool:
+    return all(bool((leaf == leaf[:1]).all()) for leaf in tree.leaves(bank))
 
 
 def _groups(request: Request, mean: Mean) -> Array | None:
