@@ -183,9 +183,8 @@ class FLAG:
             return self._compute_partitions(now, fed, cohort, seed)
         if not len(now.labels):
             return self._try_next(now, fed, cohort)
-        return cluster_training.train_clusters(
-            now, fed, cohort, seed, self.local.at(cohort.t), self._join, self.weights
-        )
+        local = self.local.at(cohort.t)
+        return cluster_training.train_clusters(now, fed, cohort, seed, local, self._join, self.weights)
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Serve each client its cluster's model; a newcomer sends its sketch to join a cluster."""

@@ -124,9 +124,8 @@ class PACFL:
         """Cluster the clients; then, in each round, newcomers join and each cluster trains."""
         if not now.initial_clients:
             return self._cluster(now, fed, cohort, seed)
-        return cluster_training.train_clusters(
-            now, fed, cohort, seed, self.local.at(cohort.t), self._join, self.weights
-        )
+        local = self.local.at(cohort.t)
+        return cluster_training.train_clusters(now, fed, cohort, seed, local, self._join, self.weights)
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Serve each client its cluster's model; a newcomer sends its directions to join a cluster."""
