@@ -16,7 +16,7 @@ from coterie import codec, tree
 from coterie.aggregation import Aggregation
 from coterie.clients import LocalSGD
 from coterie.errors import RecordError, SpecError
-from coterie.federation import Averaging, Privacy, Server, Vectorized
+from coterie.federation import Averaging, Faults, FaultTransport, Privacy, Server, Vectorized
 from coterie.federation.ledger import Ledger
 from coterie.federation.privacy import PrivateReduction
 from coterie.methods import METHODS
@@ -71,9 +71,11 @@ ALL_VARIANTS = [
 COVERED = {"fedavg", "fedprox", "global", "ifca", "oracle", "perfedavg"}
 
 
-def session_of(name, options, averaging, seed=0, size=5):
+def session_of(name, options, averaging, seed=0, size=5, faults=None):
     """A session of a method on eight of the tiny clients."""
     transport = Vectorized(tiny_data(), tiny_task())
+    if faults is not None:
+        transport = FaultTransport(transport, faults, Seed(seed))
     clients = transport.clients[:8]
     truth = {client: int(k) for client, k in zip(tiny_data().clients, tiny_data().truth, strict=True)}
     given = {"truth": truth, "rounds": 4, "clients_per_round": size, "clients": len(clients)}
@@ -358,3 +360,22 @@ def test_a_client_of_a_small_cluster_is_predicted_with_the_fallback_model(small_
         record.predict(small, x)
     with pytest.raises(RecordError, match="served the fallback model"):
         record.model_of(client)
+
+
+@pytest.mark.parametrize(("minimum", "covered"), [(3, 1.0), (6, 0.0)])
+def test_all_clients_of_a_cluster_count_when_one_of_them_is_evaluated(minimum, covered):
+    # The ten tiny clients are in two true clusters of five.
+    averaging = Averaging(Aggregation(), Privacy(min_cluster_size=minimum))
+    session = session_of("oracle", {}, averaging)
+    session.step()
+    assert session.evaluate(["3"]).coverage == covered
+
+
+def test_lost_replies_leave_the_denominator_and_the_count_of_releases_unchanged():
+    averaging = Averaging(Aggregation(), Privacy(0.1, 1.0, 1e-5), Seed(0))
+    session = session_of("ifca", {"clusters": 2}, averaging, faults=Faults(drop=0.4))
+    steps = list(session.steps(4))
+    asked = [client for step in steps for client in step.cohort]
+    took_part = [client for step in steps if step.round is not None for client in step.round.assignment]
+    assert len(took_part) < len(asked)
+    assert averaging.ledger.participations == {client: asked.count(client) for client in asked}
