@@ -102,3 +102,21 @@ def test_a_link_in_the_place_of_the_output_is_replaced_and_not_followed(coterie,
     assert coterie("export", "here").exit_code == 2
     assert coterie("export", "here", "--force").exit_code == 0
     assert (tmp_path / "victim").read_text() == "precious"
+
+
+def test_models_of_clusters_below_the_minimum_size_are_not_exported(coterie, tiny):
+    # Each of the four true clusters has two of the eight clients.
+    args = ["--method", "oracle", "--set", "privacy.min_cluster_size=3", "--out", "small"]
+    assert coterie("run", *tiny, *args).exit_code == 0
+    assert coterie("export", "small").exit_code == 0
+    assert sorted(load_file("small.safetensors")) == ["fallback/dense0/bias", "fallback/dense0/kernel"]
+    with open("small.json", encoding="utf-8") as file:
+        about = json.load(file)
+    assert (about["clusters"], about["clients"]) == ([], {})
+    assert about["unassigned"] == [str(i) for i in range(8)]
+    done = coterie("export", "small", "--cluster", 1)
+    assert done.exit_code == 2
+    assert "Cluster 1 has fewer than 3 clients (privacy.min_cluster_size)" in done.stderr
+    assert coterie("export", "small", "--client", 0, "-o", "mine").exit_code == 0
+    fallback = RunRecord.read("small").served["fallback"]["dense0"]["kernel"]
+    np.testing.assert_array_equal(load_file("mine.safetensors")["dense0/kernel"], fallback)

@@ -26,6 +26,20 @@ def test_a_folder_with_files_is_an_error(coterie, tiny, tmp_path):
     )
 
 
+def test_a_run_with_noise_shows_epsilon_and_what_it_covers(coterie, tiny):
+    noise = ["--set", "privacy.max_update_norm=1", "--set", "privacy.noise_multiplier=2"]
+    done = coterie("run", *tiny, *noise)
+    assert done.exit_code == 2
+    assert "set method.weights = 'uniform'" in done.stderr
+    uniform = [*noise, "--set", "method.weights=uniform"]
+    entry = json.loads(coterie("run", *tiny, *uniform, "--json").stdout)["privacy"]
+    shown = coterie("run", *tiny, *uniform)
+    line = next(line for line in shown.stdout.splitlines() if line.startswith("privacy"))
+    assert f"ε = {entry['epsilon']:.3g} at δ = {entry['delta']:.2g} for the models, if the server is trusted" in line
+    clustered = " ".join(coterie("run", *tiny, *uniform, "--method", "cfl").stdout.split())
+    assert "what the method decides from individual replies (fit) is not covered" in clustered
+
+
 def test_a_run_with_drift_shows_how_the_method_responded(coterie, tiny):
     # The oracle with all clients in every round: in round 1 all eight swap, and it migrates those that moved at once.
     args = ["--method", "oracle", "--clients-per-round", 8, "--set", "shift.name=swap_all"]

@@ -278,7 +278,8 @@ def averaged(tiny):
     def mean(members):
         values, labels, samples = (np.array(column) for column in zip(*members, strict=True))
         labels = np.unique(labels, return_inverse=True)[1]
-        return float(mean_of_means(fed, {"w": values.astype(np.float32)}, labels, samples)["w"])
+        clients, bank = [str(i) for i in range(len(values))], {"w": values.astype(np.float32)}
+        return float(mean_of_means(fed, bank, labels, samples, clients, {"w": np.float32(0)})["w"])
 
     return mean
 

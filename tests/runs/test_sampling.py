@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import SpecError
+from coterie.federation.cohort import Sampling
 from coterie.runs.sampling import Sampler
 from coterie.seeds import Seed
 
@@ -147,3 +149,32 @@ def test_invalid_sizes_and_stragglers_are_rejected():
     for fraction in (-0.1, 1.1, math.nan):
         with pytest.raises(SpecError, match=r"run\.stragglers must be between 0 and 1, got"):
             Sampler(names(5), 2, Seed(0), stragglers=fraction)
+
+
+def test_with_poisson_sampling_each_client_joins_independently():
+    sampler = Sampler(names(20), 6, Seed(0), "poisson")
+    rounds = [set(sampler.cohort(t)) for t in range(2000)]
+    # Each client joins with probability 0.3: 600 of 2,000 times, with deviation √(2000·0.3·0.7) = 20.5.
+    assert all(abs(sum(client in cohort for cohort in rounds) - 600) < 103 for client in names(20))
+    # The number of clients is binomial: mean 6, variance 20·0.3·0.7 = 4.2 with deviation about 4.2·√(2/2000) = 0.13.
+    sizes = [len(cohort) for cohort in rounds]
+    assert abs(statistics.mean(sizes) - 6) < 5 * math.sqrt(4.2 / 2000)
+    assert abs(statistics.variance(sizes) - 4.2) < 5 * 0.14
+    # Independent of each other: both of two clients join 180 of 2,000 times, with deviation √(2000·0.09·0.91) = 12.8.
+    assert abs(sum({names(20)[0], names(20)[1]} <= cohort for cohort in rounds) - 180) < 64
+
+
+def test_cohorts_say_how_they_were_drawn_only_if_they_were_drawn_uniformly():
+    def sampling(t=0, **options):
+        return Sampler(names(20), 6, Seed(0), **options).cohort(t).sampling
+
+    assert sampling() == Sampling("fixed", 6, 20)
+    assert sampling(kind="poisson") == Sampling("poisson", 6, 20)
+    assert sampling(kind="availability") is None
+    assert sampling(kind="sweep") is None
+    assert sampling(kind="sweep", t=10) == Sampling("fixed", 6, 20)
+    assert sampling(stragglers=0.5) is None
+    # Clients that join later are not in the population before.
+    late = dict.fromkeys(names(20)[:5], 3)
+    assert sampling(t=2, late=late) == Sampling("fixed", 6, 15)
+    assert sampling(t=3, late=late) == Sampling("fixed", 6, 20)

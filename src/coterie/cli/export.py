@@ -34,7 +34,8 @@ def export(
 ) -> None:
     """Export the models of a run to a safetensors file, with a JSON file that says which client uses which model.
 
-    Arrays are named CLUSTER/LAYER/NAME, such as 0/dense0/kernel; for a single model LAYER/NAME.
+    Arrays are named CLUSTER/LAYER/NAME, such as 0/dense0/kernel; for a single model LAYER/NAME. The model of clients
+    without a cluster is named fallback/LAYER/NAME.
     """
     import json
     import os
@@ -48,8 +49,9 @@ def export(
     if cluster is not None and client is not None:
         raise SpecError("--cluster and --client exclude each other; give one of them")
     record = RunRecord.read(run)
-    if client is not None and client not in record.served.get("row", {client}):
-        raise RecordError(unknown("client", client, record.served["row"]))
+    known = [*record.served.get("row", ()), *record.served.get("unassigned", ())]
+    if client is not None and record.served and client not in known:
+        raise RecordError(unknown("client", client, known))
     arrays, description = _content(record, client if client is not None else cluster)
     file = out or Path(f"{run.resolve().name}.safetensors")
     if file.suffix != ".safetensors":
@@ -85,11 +87,18 @@ def _content(record: RunRecord, which: str | int | None) -> tuple[dict[str, Arra
     from coterie import tree
 
     bank, served = record.models(), record.served
-    rows = range(tree.rows(bank)) if which is None else [record.model_of(which)]
+    unassigned = [client for client in served.get("unassigned", ()) if which in (None, client)]
+    if which is None:
+        rows = record.clusters()
+        models = {f"{row}/": tree.row(bank, row) for row in rows}
+        models |= {"fallback/": served["fallback"]} if unassigned else {}
+    else:
+        rows = [] if unassigned else [record.model_of(which)]
+        models = {"": record.params_of(which)}
     arrays = {
-        path if which is not None else f"{row}/{path}": np.ascontiguousarray(leaf)
-        for row in rows
-        for path, leaf in tree.paths(tree.row(bank, row))
+        f"{name}{path}": np.ascontiguousarray(leaf)
+        for name, model in models.items()
+        for path, leaf in tree.paths(model)
     }
     task = served["input"]
     scale = {key: np.asarray(task[key]).tolist() for key in ("mean", "deviation") if key in task}
@@ -105,5 +114,6 @@ def _content(record: RunRecord, which: str | int | None) -> tuple[dict[str, Arra
         # The model takes (x - mean) / deviation of the stored inputs.
         "normalize": scale or None,
         "adapted": bool(served.get("adapted")),
+        "unassigned": unassigned,  # clients that are served the fallback model
     }
     return arrays, description

@@ -177,7 +177,7 @@ Settings = Annotated[
         "--set",
         metavar="SECTION.KEY=VALUE",
         show_default=False,
-        help="Any setting of data, model, method, local, run, shift, faults, attack, aggregation; repeatable. "
+        help="Any setting of data, model, method, local, run, shift, faults, attack, aggregation, privacy; repeatable. "
         "`coterie methods NAME` lists the settings of a method and those that all methods share.",
     ),
 ]
@@ -187,7 +187,7 @@ SharedSettings = Annotated[
         "--set",
         metavar="SECTION.KEY=VALUE",
         show_default=False,
-        help="Any setting of data, model, local, run, shift, faults, attack, aggregation, for all methods; "
+        help="Any setting of data, model, local, run, shift, faults, attack, aggregation, privacy, for all methods; "
         "METHOD.KEY=VALUE for one method; repeatable.",
     ),
 ]

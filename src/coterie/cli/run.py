@@ -141,6 +141,10 @@ def _figures(summary: Mapping[str, Any]) -> Table:
     if summary["drift"]:
         for name, text in _drift(summary["drift"]).items():
             shown.add_row(name, text)
+    if summary["privacy"]:
+        from coterie.runs.privacy import in_words
+
+        shown.add_row("privacy", in_words(summary["privacy"]))
     traffic, seconds = summary["traffic"], summary["seconds"]
     shown.add_row("traffic", f"{size(traffic['down_bytes'])} down, {size(traffic['up_bytes'])} up")
     times = {"training": "training", "evaluation": "evaluation", "compilation": "compile"}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie.federation.attacks import Attack, AttackTransport
+from coterie.federation.averaging import Averaging
 from coterie.federation.faults import Faults, FaultTransport
+from coterie.federation.privacy import Privacy
 from coterie.federation.protocol import Adapt, Cached, Cohort, Federation, Mean, PerClient, Replies, Traffic
 from coterie.federation.sequential import Sequential
 from coterie.federation.server import Server
@@ -21,6 +23,7 @@ __all__ = [
     "Adapt",
     "Attack",
     "AttackTransport",
+    "Averaging",
     "Cached",
     "Cohort",
     "FaultTransport",
@@ -28,6 +31,7 @@ __all__ = [
     "Federation",
     "Mean",
     "PerClient",
+    "Privacy",
     "Replies",
     "Sequential",
     "Server",

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from coterie.seeds import Seed
 from coterie.types import ClientId
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a sampler drew the clients of a round, if it did so uniformly: sampling may then amplify privacy.
+
+    Attributes:
+        kind: `fixed`: a fixed number of distinct clients; `poisson`: each client independently.
+        size: Number of clients, or its expectation.
+        population: Number of clients to draw from.
+    """
+
+    kind: Literal["fixed", "poisson"]
+    size: int
+    population: int
 
 
 @dataclass(frozen=True)
@@ -19,6 +35,8 @@ class Cohort:
         seed: Seed of random draws in this round, the same for all methods.
         available: All clients that can take part, sorted.
         efforts: Straggler → fraction of the local training that it does, in [0, 1).
+        sampling: How the clients were drawn; None if not uniformly by the sampler of the run. Kept by `of` for clients
+            of the cohort, not by `draw`.
     """
 
     t: int
@@ -26,6 +44,7 @@ class Cohort:
     seed: Seed
     available: Sequence[ClientId]
     efforts: Mapping[ClientId, float] = field(default_factory=dict)
+    sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
         """Sort the clients and remove duplicates."""
@@ -44,7 +63,9 @@ class Cohort:
 
     def of(self, clients: Iterable[ClientId]) -> Cohort:
         """Return a cohort of the same round with these clients."""
-        return replace(self, clients=tuple(sorted(set(clients))))
+        chosen = tuple(sorted(set(clients)))
+        sampling = self.sampling if self.sampling is not None and set(chosen) <= set(self.clients) else None
+        return replace(self, clients=chosen, sampling=sampling)
 
     def draw(
         self, pool: Iterable[ClientId], size: int, *, weights: Mapping[ClientId, float] | None = None, name: str
@@ -63,4 +84,4 @@ class Cohort:
             drawn = seed.sample(len(members), min(size, len(members)))
         else:
             drawn = seed.weighted_sample([weights.get(client, 0.0) for client in members], size)
-        return self.of(members[place] for place in drawn)
+        return replace(self.of(members[place] for place in drawn), sampling=None)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from coterie import tree
-from coterie.aggregation import Aggregation
 from coterie.clients.schema import Model, Schema, Values
 from coterie.federation.messages import Answer, ReplyBatch, Request, take
+from coterie.federation.privacy import clip_answers
 from coterie.federation.protocol import Mean, means_of
-from coterie.federation.reduce import Reduction, reduction
+from coterie.federation.reduce import Reduction
 from coterie.federation.replies import Replies
 from coterie.federation.schema_checks import check_mean, reply_problem
 from coterie.models import Task
@@ -23,9 +23,6 @@ NOT_FINITE = "not finite"
 
 #: Reason of a client whose reply never arrived.
 NO_REPLY = "no reply"
-
-#: The plain mean.
-PLAIN = Aggregation()
 
 
 class ReplyCollector:
@@ -41,7 +38,7 @@ class ReplyCollector:
         task: Task,
         template: Params,
         reduce: Mean | Sequence[Mean] | None = None,
-        aggregation: Aggregation = PLAIN,
+        new_sums: Callable[[Mean], Reduction] | None = None,
     ) -> None:
         """Start without replies.
 
@@ -50,7 +47,7 @@ class ReplyCollector:
             task: The task of the clients.
             template: A model of that task.
             reduce: How to average replies; None: keep each of them.
-            aggregation: The aggregation rule.
+            new_sums: Creates the sums of a mean; None: sums of the plain mean.
         """
         means = means_of(reduce)
         for mean in means:
@@ -59,7 +56,7 @@ class ReplyCollector:
         self._request = request
         self._task = task
         self._template = template
-        self._reductions: list[Reduction] = [reduction(mean, template, aggregation) for mean in means]
+        self._reductions = [Reduction(mean, template) if new_sums is None else new_sums(mean) for mean in means]
         self._reduced = {mean.of for mean in means}
         self._batches: list[ReplyBatch] = []
         self._seen: set[ClientId] = set()
@@ -132,6 +129,7 @@ class ReplyCollector:
         self._batches.append(batch)
 
     def _reduce(self, clients: tuple[ClientId, ...], answers: Mapping[str, Answer], samples: Array) -> None:
+        answers = clip_answers(self._request, clients, answers)  # again: a malicious client may not have clipped
         for each in self._reductions:
             each.add(clients, answers, samples)
 

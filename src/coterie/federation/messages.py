@@ -42,6 +42,8 @@ class Request:
         deadline: Seconds after which a reply is late.
         after: The request that runs first on the client and provides the `params` of this one.
         evaluating: Whether the request is only for evaluation.
+        clipped: Names of the answers whose updates the client clips before it sends them.
+        max_update_norm: Maximum norm of these updates.
     """
 
     id: int
@@ -61,6 +63,8 @@ class Request:
     deadline: float | None = None
     after: Request | None = None
     evaluating: bool = False
+    clipped: tuple[str, ...] = ()
+    max_update_norm: float = 0.0
 
     @property
     def steps(self) -> tuple[Request, ...]:

@@ -55,6 +55,8 @@ class Mean:
             for methods whose models are not the means themselves. None: the means.
         layers: Names of the layers to average; means and distances are restricted to these layers.
             None: all layers.
+        released: Whether a model that is served depends on the mean. False for means that are only compared to find
+            clusters: [privacy] adds no noise to them and does not cover them.
     """
 
     of: str = "params"
@@ -64,6 +66,7 @@ class Mean:
     spread: bool = False
     reference: Callable[[Bank, Array], Bank] | None = None
     layers: tuple[str, ...] | None = None
+    released: bool = True
 
 
 def means_of(reduce: Mean | Sequence[Mean] | None) -> tuple[Mean, ...]:
@@ -127,12 +130,22 @@ class Federation(Protocol):
             sent: The values that the work takes: one value for all clients, `PerClient` or `Cached`.
         """
 
-    def average(self, bank: Bank, weights: Sequence[float] | Array) -> Params:
-        """Average a bank of models by the federation's aggregation rule.
+    def average(
+        self,
+        bank: Bank,
+        weights: Sequence[float] | Array,
+        *,
+        clients: Sequence[ClientId] | None = None,
+        start: Params | None = None,
+    ) -> Params:
+        """Average a bank of models by the federation's aggregation rule, and with the clipping and noise of [privacy].
 
         Args:
             bank: The models.
             weights: Weight of each model. Models with weight 0 are left out; robust rules treat all others equally.
+            clients: The client of each model; empty for models that are already means. Required with [privacy].
+            start: The model around which [privacy] clips; it must not depend on these clients' replies. None: the bank
+                holds updates or gradients.
         """
 
     def on(self, task: Task) -> Federation:

@@ -52,8 +52,10 @@ class Reduction:
         return np.array([by[client] for client in clients], np.int64)
 
     def _add(self, bank: Bank, groups: Array, samples: Array) -> None:
-        weights = self._client_weights(groups, samples)
+        self._sum(bank, groups, self._client_weights(groups, samples))
+        self._keep(bank, groups)
 
+    def _sum(self, bank: Bank, groups: Array, weights: Array) -> None:
         def add_leaf(total: Array, leaf: Array) -> None:
             scaled = np.empty(leaf.shape[1:])
             for place, group in enumerate(groups):
@@ -62,6 +64,9 @@ class Reduction:
 
         tree.map(add_leaf, self._sums, bank)
         np.add.at(self._weights, groups, weights)
+
+    def _keep(self, bank: Bank, groups: Array) -> None:
+        """Keep the models to measure their distances to the means, as long as they fit."""
         if self._kept is not None:
             self._kept_bytes += tree.nbytes(bank)
             self._kept = [*self._kept, (bank, groups)] if self._kept_bytes <= KEPT_BYTES else None
@@ -86,9 +91,13 @@ class Reduction:
             self._sums,
             self._template,
         )
+        return GroupMeans(mean, self._weights, self._spread(mean))
+
+    def _spread(self, mean: Bank) -> Array | None:
+        """The distance of each kept model to the mean of its group."""
         if self._kept is None:
-            return GroupMeans(mean, self._weights, None)
-        return GroupMeans(mean, self._weights, self._distances(mean, self._kept))
+            return None
+        return self._distances(mean, self._kept)
 
     def _distances(self, mean: Bank, kept: list[tuple[Bank, Array]]) -> Array:
         """The distance of each of these models, given with their groups, to the mean or the reference of its group."""

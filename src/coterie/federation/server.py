@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,12 @@ import numpy as np
 from coterie.aggregation import Aggregation
 from coterie.clients.work import Work
 from coterie.errors import Diverged, TooFewReplies
+from coterie.federation.averaging import Averaging
 from coterie.federation.cohort import Cohort
-from coterie.federation.collect import NO_REPLY, NOT_FINITE, PLAIN, ReplyCollector
+from coterie.federation.collect import NO_REPLY, NOT_FINITE, ReplyCollector
 from coterie.federation.messages import MISSING, ReplyBatch, Request
 from coterie.federation.prepare import Preparation
-from coterie.federation.protocol import Adapt, Mean
+from coterie.federation.protocol import Adapt, Mean, means_of
 from coterie.federation.replies import Replies
 from coterie.federation.schema_checks import first_few
 from coterie.federation.server_state import ServerState
@@ -35,6 +37,9 @@ from coterie.types import Array, Bank, ClientId, Params, Part
 if TYPE_CHECKING:
     from coterie.data.federated import FederatedData
 
+#: The plain mean.
+PLAIN = Aggregation()
+
 
 class Server:
     """A federation whose clients are reached over a transport."""
@@ -44,31 +49,23 @@ class Server:
         transport: Transport,
         *,
         min_replies: int = 1,
-        state: ServerState | None = None,
-        evaluating: bool = False,
-        scoring: bool = False,
-        exchange: bool = True,
         aggregation: Aggregation = PLAIN,
+        averaging: Averaging | None = None,
     ) -> None:
         """Create a server.
 
         Args:
             transport: Reaches the clients.
             min_replies: Minimum number of valid replies to a request; with fewer, TooFewReplies is raised.
-            state: What the server knows about its clients; None: nothing.
-            evaluating: Whether this server only evaluates: traffic counts as evaluation, clients store nothing, and
-                works that train get no reply.
-            scoring: Whether this server may ask for test examples.
-            exchange: Whether clients are reached at all; otherwise no request gets a reply.
-            aggregation: How models are averaged.
+            aggregation: Rule by which models are averaged.
+            averaging: The rule with clipping and noise, instead of `aggregation`.
         """
         self._transport = transport
         self._min_replies = min_replies
-        self._state = state or ServerState()
-        self._evaluating = evaluating
-        self._scoring = scoring
-        self._exchanges = exchange
-        self._aggregation = aggregation
+        self._state = ServerState()
+        self._evaluating = self._scoring = False
+        self._exchanges = True
+        self._averaging = averaging or Averaging(aggregation)
         self._template: Params = transport.task.init(Seed(0))
 
     @property
@@ -89,7 +86,7 @@ class Server:
     @property
     def robust(self) -> bool:
         """Whether models are averaged by a robust rule instead of the plain mean."""
-        return self._aggregation.rule != "mean"
+        return self._averaging.aggregation.rule != "mean"
 
     @property
     def asks(self) -> int:
@@ -111,53 +108,57 @@ class Server:
         """Number of replies so far that never arrived."""
         return self._state.lost
 
+    @property
+    def averaging(self) -> Averaging:
+        """How models are averaged, and the releases so far."""
+        return self._averaging
+
     def on(self, task: Task) -> Server:
         """Return a server with the same clients and state and another task."""
-        return self._with(transport=self._transport.on(task))
+        other = copy.copy(self)
+        other._transport = self._transport.on(task)
+        other._template = task.init(Seed(0))
+        return other
+
+    def placing(self) -> Server:
+        """Return a server without a minimum of replies: clients whose reply is lost are placed later."""
+        other = copy.copy(self)
+        other._min_replies, other._averaging = 0, self._averaging.placing()
+        return other
 
     def evaluating(self, *, exchange: bool = True) -> Server:
-        """Return a server with which a method places clients for an evaluation. It never trains.
+        """Return a server with which a method places clients for an evaluation.
+
+        Its traffic counts as evaluation, clients store nothing, and works that train get no reply.
 
         Args:
             exchange: Whether clients are reached at all; otherwise no request gets a reply.
         """
-        return self._with(min_replies=0, state=self._state.for_evaluation(), evaluating=True, exchange=exchange)
+        other = self.placing()
+        other._state, other._evaluating, other._exchanges = self._state.for_evaluation(), True, exchange
+        return other
 
     def scoring(self) -> Server:
         """Return a server for the run's evaluation: it never trains, and it may ask for test examples."""
-        return self._with(min_replies=0, state=self._state.for_evaluation(), evaluating=True, scoring=True)
+        other = self.evaluating()
+        other._scoring = True
+        return other
 
-    def placing(self) -> Server:
-        """Return a server without a minimum of replies: clients whose reply is lost are placed later."""
-        return self._with(min_replies=0)
-
-    def _with(
+    def average(
         self,
+        bank: Bank,
+        weights: Sequence[float] | Array,
         *,
-        transport: Transport | None = None,
-        min_replies: int | None = None,
-        state: ServerState | None = None,
-        evaluating: bool | None = None,
-        scoring: bool | None = None,
-        exchange: bool | None = None,
-    ) -> Server:
-        return Server(
-            transport or self._transport,
-            min_replies=self._min_replies if min_replies is None else min_replies,
-            state=state or self._state,
-            evaluating=self._evaluating if evaluating is None else evaluating,
-            scoring=self._scoring if scoring is None else scoring,
-            exchange=self._exchanges if exchange is None else exchange,
-            aggregation=self._aggregation,
-        )
-
-    def average(self, bank: Bank, weights: Sequence[float] | Array) -> Params:
+        clients: Sequence[ClientId] | None = None,
+        start: Params | None = None,
+    ) -> Params:
         """Average a bank of models; see `Federation.average`."""
-        return self._aggregation.of(bank, np.asarray(weights))
+        return self._averaging.average(bank, np.asarray(weights), clients, start)
 
     def begin(self) -> None:
         """Begin a round: `undo` restores the client memories of this moment."""
         self._state.begin_round()
+        self._averaging.ledger.end_round()
 
     def undo(self) -> None:
         """Skip the round: clients continue from their memories before it."""
@@ -180,7 +181,9 @@ class Server:
         """Ask each client of a cohort to run a `Work`, and collect the valid replies; see `Federation.ask`."""
         prepare = Preparation(self._state, self.task, self._template, self._evaluating, self._scoring)
         request = prepare.request(cohort, work, seed, sent, part=part, deadline=deadline, after=after)
-        collector = ReplyCollector(request, self.task, self._template, reduce, self._aggregation)
+        sampling = cohort.sampling if isinstance(cohort, Cohort) else None
+        request, new_sums = self._averaging.sums(request, means_of(reduce), sampling, self._template)
+        collector = ReplyCollector(request, self.task, self._template, reduce, new_sums)
         # Evaluation never trains: clients that would have to train give no reply.
         if request.clients and self._exchanges and not (self._evaluating and work.trains):
             self._exchange(request, collector)
@@ -236,9 +239,14 @@ class Server:
 
     def save(self) -> dict[str, Any]:
         """State of the server and of simulated clients as plain data, for a checkpoint."""
-        return {**self._state.save(), "transport": self._transport.save()}
+        saved = {**self._state.save(), "transport": self._transport.save()}
+        if self._averaging.privacy.noise_multiplier:
+            saved["privacy"] = self._averaging.ledger.save()
+        return saved
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Restore what `save` returned."""
         self._state.load(saved)
         self._transport.load(saved["transport"])
+        if self._averaging.privacy.noise_multiplier:
+            self._averaging.ledger.load(saved["privacy"])

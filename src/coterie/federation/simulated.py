@@ -15,6 +15,7 @@ import numpy as np
 from coterie.data.federated import FederatedData
 from coterie.federation.client_store import ClientStore
 from coterie.federation.messages import MISSING, Answer, ReplyBatch, Request
+from coterie.federation.privacy import clip_answers
 from coterie.models import Task
 from coterie.types import Array, Bank, ClientId, Params
 
@@ -86,7 +87,8 @@ class SimulatedTransport(ABC):
         answers, samples = self._run(request, self._store.memories(request, self._task))
         if "memory" in answers:
             self._store.remember(request, cast("Bank | list[Params]", answers.pop("memory")))
-        return ReplyBatch(request.id, request.clients, samples, cast("dict[str, Answer]", answers))
+        sent = clip_answers(request, request.clients, cast("dict[str, Answer]", answers))
+        return ReplyBatch(request.id, request.clients, samples, sent)
 
     def set_data(self, data: FederatedData) -> None:
         """Replace the clients' examples."""

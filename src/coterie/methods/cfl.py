@@ -173,7 +173,10 @@ class CFL:
         for node in sorted(set(nodes.values())):
             members = [i for i, client in enumerate(got.clients) if nodes[client] == node]
             if weights[members].any():
-                models[now.rows[node]] = fed.average(tree.take(got["params"], members), weights[members])
+                start, clients = models[now.rows[node]], [got.clients[i] for i in members]
+                models[now.rows[node]] = fed.average(
+                    tree.take(got["params"], members), weights[members], clients=clients, start=start
+                )
         return tree.stack(models)
 
     def _weights(self, samples: npt.ArrayLike) -> Array:

@@ -102,7 +102,7 @@ def draw_members(cohort: Cohort, assignment: Mapping[ClientId, int], clusters: i
         if client in assignment:
             pools[assignment[client]].append(client)
     drawn = [cohort.draw(pool, size or len(pool), name=f"{name} {c}") for c, pool in enumerate(pools)]
-    return cohort.of(client for each in drawn for client in each)
+    return drawn[0].of(client for each in drawn for client in each)
 
 
 def equal_models(w0: Params, labels: Array) -> Bank:

@@ -156,7 +156,10 @@ class FedGroup(FedGroupSettings):
         count = labels.max() + 1 if self.clusters == "auto" else self.clusters
         members = [np.flatnonzero(labels == j) for j in range(count)]
         updates = tree.stack(
-            fed.average(tree.take(got["update"], m), np.ones(len(m))) if len(m) else zero for m in members
+            fed.average(tree.take(got["update"], m), np.ones(len(m)), clients=[got.clients[i] for i in m])
+            if len(m)
+            else zero
+            for m in members
         )
         bank = tree.map(
             lambda w, d: (w + d.astype(np.float64)).astype(w.dtype), tree.stack([state.w0] * len(members)), updates

@@ -32,7 +32,7 @@ model is unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -92,6 +92,7 @@ class FedSim:
         clustering: Clustering of the cohort: by gradients, or by a shuffled round robin, the ablation that the paper
             calls random.
         first_round: Clustering in round 0, where the authors' code has no gradients yet and uses a round robin.
+        weights: Client weight within a cluster: number of samples, or uniform.
     """
 
     local: LocalSGD = field(default_factory=LocalSGD)
@@ -99,6 +100,7 @@ class FedSim:
     variance: Annotated[float, Bound(above=0, at_most=1)] = 0.95
     clustering: Clustering = "gradients"
     first_round: Clustering = "gradients"
+    weights: Literal["samples", "uniform"] = "samples"
 
     def __post_init__(self) -> None:
         """Validate the settings."""
@@ -121,7 +123,9 @@ class FedSim:
         if not len(valid):
             return Round(w)
         labels, evidence = self._round_robin(len(valid), seed) if round_robin else self._cluster(got, valid, seed)
-        w = mean_of_means(fed, tree.take(got["params"], valid), labels, got.samples[valid])
+        weights = got.samples[valid] if self.weights == "samples" else np.ones(len(valid))
+        clients = [got.clients[i] for i in valid]
+        w = mean_of_means(fed, tree.take(got["params"], valid), labels, weights, clients, w)
         assignment = {got.clients[i]: int(label) for i, label in zip(valid, labels, strict=True)}
         distances = tree.row_distances(got["params"], tree.stack([w])).tolist()
         counts = {"empty_clusters": self.clusters - len(set(assignment.values()))}
@@ -149,8 +153,13 @@ class FedSim:
         return labels, {"clients": [got.clients[i] for i in valid], "scores": scores}
 
 
-def mean_of_means(fed: Federation, bank: Bank, labels: Array, samples: Array) -> Params:
+def mean_of_means(
+    fed: Federation, bank: Bank, labels: Array, weights: Array, clients: Sequence[ClientId], w: Params
+) -> Params:
     """(13) and (14), by the federation's rule; the mean of one model is itself, so that one cluster is FedAvg."""
     clusters = [np.flatnonzero(labels == c) for c in range(labels.max() + 1)]
-    means = tree.stack(fed.average(tree.take(bank, members), samples[members]) for members in clusters)
-    return fed.average(means, np.ones(len(clusters)))
+    means = tree.stack(
+        fed.average(tree.take(bank, members), weights[members], clients=[clients[i] for i in members.tolist()], start=w)
+        for members in clusters
+    )
+    return fed.average(means, np.ones(len(clusters)), clients=())

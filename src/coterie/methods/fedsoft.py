@@ -139,7 +139,8 @@ class FedSoft:
             known = [client for client in counted.clients if client in state.weights]
             evidence = {"clients": known, "weights": state.table(known)}
         chosen = self._choose(state, cohort)
-        training = cohort.of(client for clients in chosen for client in clients).active()
+        drawn = dataclasses.replace(cohort, sampling=None)  # by weight or all, not the sampled cohort
+        training = drawn.of(client for clients in chosen for client in clients).active()
         empty = self.clusters - len(set(state.largest(state.weights).values()))
         if not len(training):
             return Round(state, evidence=evidence, counts={"empty_clusters": empty})
@@ -195,6 +196,8 @@ class FedSoft:
         else:
             shares = np.array([[client in set(clients) for client in got.clients] for clients in chosen], np.float64)
         return tree.stack(
-            fed.average(got["params"], share) if share.any() else tree.row(state.bank, s)
+            fed.average(got["params"], share, clients=got.clients, start=tree.row(state.bank, s))
+            if share.any()
+            else tree.row(state.bank, s)
             for s, share in enumerate(shares)
         )

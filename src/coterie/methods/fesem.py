@@ -112,6 +112,11 @@ class FeSEMSettings:
         """Validate the settings."""
         check(self, "method")
 
+    @property
+    def own_mean(self) -> str:
+        """A text about the means that do not use the run's aggregation rule; empty if all of them do."""
+        return "the first centers are those of k-means (method.warm_start = false: none)" if self.warm_start else ""
+
 
 @dataclass(frozen=True)
 class FeSEM(FeSEMSettings):
@@ -179,13 +184,15 @@ class FeSEM(FeSEMSettings):
             if state.samples[client]:
                 members[row[client]].append(client)
         return tree.stack(
-            self._mean(state, fed, members[k]) if members[k] else tree.row(state.bank, k) for k in range(self.clusters)
+            self._mean(state, fed, members[k], tree.row(state.bank, k)) if members[k] else tree.row(state.bank, k)
+            for k in range(self.clusters)
         )
 
-    def _mean(self, state: State, fed: Federation, clients: list[ClientId]) -> Params:
+    def _mean(self, state: State, fed: Federation, clients: list[ClientId], center: Params) -> Params:
         clients = clients[:1] if self.agg == "first_only" else clients
         weights = [float(state.samples[c]) if self.weights == "samples" else 1.0 for c in clients]
-        return fed.average(tree.stack(tree.unflatten(state.models[c], state.w0) for c in clients), weights)
+        models = tree.stack(tree.unflatten(state.models[c], state.w0) for c in clients)
+        return fed.average(models, weights, clients=clients, start=center)
 
     def _warm(self, state: State, fed: Federation, cohort: Cohort, seed: Seed) -> State:
         """Train a first local model for clients that have none; the first call also sets the first centers."""

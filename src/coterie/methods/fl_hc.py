@@ -162,8 +162,11 @@ class FLHC:
         labels, evidence = self._labels(update_distances(updates, self.metric), seed)
         weights = got.samples[trained] if self.weights == "samples" else np.ones(len(trained))
         members = [np.flatnonzero(labels == j) for j in range(labels.max() + 1)]
-        bank = tree.stack(fed.average(tree.take(models, each), weights[each]) for each in members)
         clients = [got.clients[i] for i in trained]
+        bank = tree.stack(
+            fed.average(tree.take(models, each), weights[each], clients=[clients[i] for i in each], start=now.w)
+            for each in members
+        )
         row = dict(zip(clients, labels.tolist(), strict=True))
         after = State(now.w, bank, updates, labels, ClientMap(row), now.warmed, clustered=True)
         distances = tree.row_distances(models, tree.take(bank, labels)).tolist()

@@ -120,6 +120,7 @@ class FLAG:
         trial_model: Model of trial runs: logistic regression, or LeNet-5 with half the filters.
         rule: Choice of the number of clusters: the elbow of the mean validation accuracy, its maximum, or the fewest
             clusters within 0.01 of the maximum.
+        weights: Client weight in the rounds: number of samples, or uniform.
     """
 
     finds_clusters: ClassVar[bool] = True
@@ -141,6 +142,7 @@ class FLAG:
     trial_epochs: Annotated[int, Bound(at_least=1)] = 10
     trial_model: TrialModel = "mclr"
     rule: ElbowRule = "elbow"
+    weights: Literal["samples", "uniform"] = "samples"
 
     def __post_init__(self) -> None:
         """Validate the settings."""
@@ -181,7 +183,8 @@ class FLAG:
             return self._compute_partitions(now, fed, cohort, seed)
         if not len(now.labels):
             return self._try_next(now, fed, cohort)
-        return cluster_training.train_clusters(now, fed, cohort, seed, self.local.at(cohort.t), self._join)
+        local = self.local.at(cohort.t)
+        return cluster_training.train_clusters(now, fed, cohort, seed, local, self._join, self.weights)
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Serve each client its cluster's model; a newcomer sends its sketch to join a cluster."""

@@ -137,6 +137,11 @@ class IFCA:
         """Why all clients are asked in a round; empty if only the cohort is."""
         return "all clients choose a cluster before the members of each are drawn" if self.members else ""
 
+    @property
+    def not_covered(self) -> str:
+        """What is decided from individual replies to works that also return sums: [privacy] does not cover it."""
+        return "the choice of the restart by training losses" if self.restarts > 1 else ""
+
     def start(self, task: Task, seed: Seed) -> State:
         """Independent initial models: of two equal ones the first would win every tie and the other never change."""
         seeds = [seed, *(seed.fold("restart", r) for r in range(1, self.restarts))]
@@ -195,7 +200,7 @@ class IFCA:
             chosen = self.choices(state, bank, fed, pool, seed.fold("assign"))
             row = chosen.by_client("choice")
         if self.members:
-            active = cohort.of(self._draw_members(cohort, row)).active()
+            active = self._draw_members(cohort, row).active()
         got = self.train(bank, row, fed, active, seed, local)
         return self._result(self.average(bank, got), got, row, chosen)
 
@@ -206,10 +211,10 @@ class IFCA:
         base, heads = split_layers(bank, self.body(bank, state.layers))
         return fed.ask(clients, closest, seed, base=base, heads=heads)
 
-    def _draw_members(self, cohort: Cohort, row: Mapping[ClientId, int]) -> list[ClientId]:
+    def _draw_members(self, cohort: Cohort, row: Mapping[ClientId, int]) -> Cohort:
         pools = [[client for client in row if row[client] == j] for j in range(self.clusters)]
         drawn = [cohort.draw(pool, self.members, name=f"ifca {j}") for j, pool in enumerate(pools)]
-        return [client for each in drawn for client in each]
+        return drawn[0].of(client for each in drawn for client in each)
 
     def train(
         self, bank: Bank, row: dict[ClientId, int], fed: Federation, cohort: Cohort, seed: Seed, local: LocalSGD

@@ -130,6 +130,7 @@ class Local:
     """
 
     asks_all: ClassVar[str] = "every client trains alone"
+    averages: ClassVar[bool] = False
     local: LocalSGD = field(default_factory=LocalSGD)
     budget: Literal["full", "average"] = "full"
     rounds: int = from_run("rounds")

@@ -118,7 +118,12 @@ class LocalKMeans:
         points = tree.flatten_rows(trainable(got["params"]))
         labels, _ = kmeans(points, self.clusters, seed)
         members = [np.flatnonzero(labels == c) for c in range(labels.max() + 1)]
-        bank = tree.stack(fed.average(tree.take(got["params"], each), np.ones(len(each))) for each in members)
+        bank = tree.stack(
+            fed.average(
+                tree.take(got["params"], each), np.ones(len(each)), clients=[got.clients[i] for i in each], start=now.w0
+            )
+            for each in members
+        )
         row = dict(zip(got.clients, labels.tolist(), strict=True))
         after = dataclasses.replace(now, bank=bank, centroids=trainable(bank), assignment=ClientMap(row))
         evidence = {"clients": list(got.clients), "labels": labels}

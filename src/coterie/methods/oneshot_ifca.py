@@ -100,7 +100,10 @@ class OneShotIFCA(OneShot):
         if self.first_models == "random":
             return tree.stack(fed.task.init(now.seed.fold("init", j)) for j in range(len(groups)))
         members = [tree.take(trained.models, positions(trained.clients, each)) for each in groups]
-        return tree.stack(fed.average(models, np.ones(tree.rows(models))) for models in members)
+        return tree.stack(
+            fed.average(models, np.ones(tree.rows(models)), clients=each, start=now.w0)
+            for models, each in zip(members, groups, strict=True)
+        )
 
     def _train_first(
         self, now: State, initial: ifca.State, fed: Federation, cohort: Cohort, seed: Seed

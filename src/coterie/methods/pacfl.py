@@ -90,6 +90,7 @@ class PACFL:
         rule: With `auto`: the score that chooses the number of clusters.
         linkage: Distance between clusters.
         finetuned: Whether a client is served its cluster's model after further local training on its own examples.
+        weights: Client weight: number of samples, or uniform.
     """
 
     finds_clusters: ClassVar[bool] = True
@@ -103,6 +104,7 @@ class PACFL:
     rule: ChoiceRule = "silhouette"
     linkage: Linkage = "average"
     finetuned: bool = False
+    weights: Literal["samples", "uniform"] = "samples"
 
     def __post_init__(self) -> None:
         """Validate the settings."""
@@ -122,7 +124,8 @@ class PACFL:
         """Cluster the clients; then, in each round, newcomers join and each cluster trains."""
         if not now.initial_clients:
             return self._cluster(now, fed, cohort, seed)
-        return cluster_training.train_clusters(now, fed, cohort, seed, self.local.at(cohort.t), self._join)
+        local = self.local.at(cohort.t)
+        return cluster_training.train_clusters(now, fed, cohort, seed, local, self._join, self.weights)
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Serve each client its cluster's model; a newcomer sends its directions to join a cluster."""

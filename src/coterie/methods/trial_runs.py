@@ -77,7 +77,7 @@ class TrialRun:
         task = trial_task(fed.task, self.model)
         trial_fed = fed.on(task)
         bank = tree.stack([task.init(seed.fold("init"))] * len(clusters))
-        mean = Mean(groups=len(clusters), by=row)
+        mean = Mean(groups=len(clusters), by=row, released=False)
         for r in range(self.rounds):
             start, local = PerClient(bank, row), self.local.at(r)
             seed_r = seed.fold("round", r)

@@ -79,5 +79,7 @@ def _trimmed(
     for c in np.unique(rows[got.samples > 0]).tolist():
         members = np.flatnonzero((rows == c) & (got.samples > 0))
         values, replied[c] = tree.take(got[name], members), True
-        models[c] = trimmed_mean(values, beta) if beta else fed.average(values, np.ones(len(members)))
+        clients, start = [got.clients[i] for i in members], models[c]  # the start of gradients is 0
+        mean = trimmed_mean(values, beta) if beta else None
+        models[c] = fed.average(values, np.ones(len(members)), clients=clients, start=start) if mean is None else mean
     return tree.stack(models), replied

@@ -13,11 +13,12 @@ import numpy as np
 from coterie.clients import LocalSGD
 from coterie.data.federated import FederatedData
 from coterie.errors import SpecError
-from coterie.federation import AttackTransport, FaultTransport, Sequential, Server, Vectorized
+from coterie.federation import AttackTransport, Averaging, FaultTransport, Sequential, Server, Vectorized
 from coterie.federation.transport import Transport
 from coterie.methods import build as build_method
 from coterie.methods.protocol import Method
 from coterie.models import Task
+from coterie.runs.privacy import check_privacy
 from coterie.runs.resolve import resolve
 from coterie.runs.sampling import Sampler
 from coterie.runs.session import Session
@@ -94,14 +95,18 @@ def build(
             spec.method.name,
             own_mean,
         )
+    check_privacy(spec, method, task, len(data.clients))
     transport = _transport(run, drifting.data, task)
     if spec.attack.name not in ("none", "label-flip"):
         transport = AttackTransport(transport, spec.attack, attackers, seed.fold("attack"))
     if any(dataclasses.asdict(spec.faults).values()):
         transport = FaultTransport(transport, spec.faults, seed.fold("faults"))
+    averaging = Averaging(spec.aggregation, spec.privacy, seed.fold("privacy"))
+    if not_covered := getattr(method, "not_covered", ""):
+        averaging.ledger.individual.add(not_covered)
     session = Session(
         method,
-        Server(transport, aggregation=spec.aggregation),
+        Server(transport, averaging=averaging),
         seed,
         sampler,
         drifting if spec.shift.name != "none" else None,

@@ -14,6 +14,7 @@ from coterie.errors import Diverged, FederationError
 from coterie.federation.compilation import compilations
 from coterie.methods.protocol import Method
 from coterie.models import Task
+from coterie.runs import privacy
 from coterie.runs import summary as figures
 from coterie.runs.build import Built, build
 from coterie.runs.client_results import ClientResults
@@ -163,6 +164,8 @@ class _Loop:
         # The rest of the time is the server's: clustering, averaging.
         self._seconds["clustering"] += max(0.0, step.seconds - step.waiting)
         row = figures.step_row(step, self._built.truth)
+        if (entry := privacy.round_entry(session.averaging)) is not None:
+            row["privacy"] = entry
         if step.newcomers is not None:
             row["newcomers"] = figures.newcomers_row(step.newcomers, self._built.truth, self._built.task.classes)
         if step.last_newcomers is not None:
@@ -236,6 +239,7 @@ class _Loop:
             "score_with": spec.run.score_with,
             **figures.final(self._rows, spec.run.target),
             "drift": figures.drift_of(self._rows, built.data) if spec.shift.name != "none" else None,
+            "privacy": privacy.summary_entry(built.session.averaging),
             "traffic": figures.traffic_of(built.session.traffic),
             "rejected_replies": dict(built.session.rejected),
             "lost_replies": built.session.lost,
@@ -261,6 +265,7 @@ class _Loop:
             "bank": placement.bank,
             "row": {client: int(row) for client, row in placement.row.items()},
             "fallback": placement.fallback,
+            "unassigned": [client for client in self._scores.requested if client not in placement.row],
             "adapted": placement.adapt is not None,
             "input": described(built.task),
             "spec": built.spec.to_dict(),

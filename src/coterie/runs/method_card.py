@@ -24,6 +24,7 @@ from coterie.clients.schema import Model, Ragged, Schema, Settings
 from coterie.clients.work import Work
 from coterie.data.federated import FederatedData
 from coterie.federation import Adapt, Cached, Cohort, Mean, Replies, Sequential, Server, Traffic
+from coterie.federation.averaging import reveals_individuals
 from coterie.federation.protocol import Federation, means_of
 from coterie.methods import build
 from coterie.models import Normalize, Task
@@ -74,6 +75,9 @@ class Card:
         individual: When the server receives models of individual clients, or arrays computed from their examples; if
             never, secure aggregation is possible with the plain mean.
         per_cluster: Whether sums are per cluster; a cluster may have one member.
+        averages: Whether the server averages models of clients.
+        not_covered: Works of preparation and rounds whose individual replies the method uses; noise ([privacy]) covers
+            the sums of updates, not what is decided from these replies.
     """
 
     exchanges: tuple[Exchange, ...]
@@ -82,6 +86,8 @@ class Card:
     newcomer: Mapping[str, tuple[float, float]]
     individual: tuple[When, ...]
     per_cluster: bool
+    averages: bool = True
+    not_covered: tuple[str, ...] = ()
 
     def sentences(self) -> list[str]:
         """The card as sentences, for the terminal and the docs."""
@@ -93,7 +99,7 @@ class Card:
         if self.newcomer:
             lines.append(_traffic("to place a new client", self.newcomer))
         lines.append(f"The server receives from each client: {_and([*self._received(), 'its number of samples'])}.")
-        return [*lines, *self._about_models(), *self._about_memory()]
+        return [*lines, *self._about_models(), self._about_noise(), *self._about_memory()]
 
     def _received(self) -> list[str]:
         """Names of the values that each client sends, scalars last."""
@@ -125,6 +131,17 @@ class Card:
             lines.append("No model leaves the client.")
         return lines
 
+    def _about_noise(self) -> str:
+        """What is covered by the (ε, δ) of a run with noise."""
+        if not self.averages:
+            return "Nothing is averaged: noise ([privacy]) is refused."
+        if not self.not_covered:
+            return "With noise ([privacy]) the models are differentially private: they depend on noisy sums only."
+        return (
+            "With noise ([privacy]) the sums of updates are differentially private. What the method decides from "
+            f"individual replies ({', '.join(self.not_covered)}), such as who is in which cluster, is NOT covered."
+        )
+
     def _about_memory(self) -> list[str]:
         kept = sorted({ask.client_memory for ask in self.exchanges if ask.client_memory})
         return [f"Stored on the client only: {_and(kept)}."] if kept else []
@@ -151,6 +168,8 @@ def _from_json(plain: Mapping[str, Any]) -> Card:
         exchanges=tuple(Exchange(**ask) for ask in plain["exchanges"]),
         individual=tuple(plain["individual"]),
         per_cluster=plain["per_cluster"],
+        averages=plain["averages"],
+        not_covered=tuple(plain["not_covered"]),
         **traffic,
     )
 
@@ -164,6 +183,8 @@ class _Observations:
     exchanges: dict[tuple[When, str, bool], Exchange] = field(default_factory=dict)
     per_cluster: bool = False
     individual: set[When] = field(default_factory=set)
+    averages: bool = False
+    not_covered: set[str] = field(default_factory=set)
 
 
 class _ObservedFederation:
@@ -189,8 +210,9 @@ class _ObservedFederation:
     def robust(self) -> bool:
         return self._fed.robust
 
-    def average(self, bank: Bank, weights: Sequence[float] | Array) -> Params:
-        return self._fed.average(bank, weights)
+    def average(self, bank: Bank, weights: Sequence[float] | Array, **about: Any) -> Params:
+        self._seen.averages = True
+        return self._fed.average(bank, weights, **about)
 
     def on(self, task: Task) -> _ObservedFederation:
         return _ObservedFederation(self._fed.on(task), self._seen)
@@ -225,6 +247,10 @@ class _ObservedFederation:
         received = {name: in_words(schema) for name, schema in work.gives.items() if name not in aggregated}
         if any(isinstance(work.gives[name], Model | Ragged) for name in received):
             seen.individual.add(seen.when)
+        released = [mean for mean in means if mean.released]
+        seen.averages |= bool(released)
+        if seen.when != "newcomer" and reveals_individuals(work, released):
+            seen.not_covered.add(work.name)
         if any(mean.spread for mean in means):
             received[_DISTANCE] = _SCALAR
         once = {name: ", once" if isinstance(given.get(name), Cached) else "" for name in work.takes}
@@ -277,6 +303,8 @@ def measure_card(name: str, options: Mapping[str, Any] | None = None) -> Card:
         _rounded({purpose: ways for purpose, ways in new.items() if any(ways)}),
         tuple(when for when in _WHEN if when in seen.individual),
         seen.per_cluster,
+        seen.averages,
+        tuple(sorted(seen.not_covered)),
     )
 
 

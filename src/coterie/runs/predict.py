@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from coterie import data as datasets
-from coterie import models, tree
+from coterie import models
 from coterie.errors import DataError, RecordError, SpecError
 from coterie.models import Normalize, Task
-from coterie.types import Array
+from coterie.types import Array, Params
 
 _ROWS_PER_BATCH = 512
 
@@ -39,12 +39,12 @@ def rebuilt(served: Mapping[str, Any]) -> Task:
         ) from fault
 
 
-def predict(served: Mapping[str, Any], row: int, x: Array) -> Array:
+def predict(served: Mapping[str, Any], params: Params, x: Array) -> Array:
     """Predict classes, or numbers for regression.
 
     Args:
         served: The models of a record (`RunRecord.served`).
-        row: Row of the model in the bank.
+        params: The model.
         x: Inputs in the form in which the data set stores them. Word ids are converted to word vectors if the model
             takes vectors.
     """
@@ -58,7 +58,6 @@ def predict(served: Mapping[str, Any], row: int, x: Array) -> Array:
             raise RecordError(
                 f"The data have word vectors for ids 0 to {len(table) - 1}, got ids from {x.min()} to {x.max()}"
             )
-    params = tree.row(served["bank"], row)
     chunks = (x[first : first + _ROWS_PER_BATCH] for first in range(0, len(x), _ROWS_PER_BATCH))
     parts = [np.asarray(task.outputs(params, chunk if table is None else table[chunk])) for chunk in chunks]
     raw = np.concatenate(parts) if parts else np.zeros((0, task.classes or 1), np.float32)

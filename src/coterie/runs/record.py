@@ -28,7 +28,7 @@ import numpy as np
 from coterie import tree
 from coterie.errors import RecordError, unknown
 from coterie.runs.record_files import EVIDENCE, MODELS, ROUNDS, SPEC, SUMMARY, read_checked, step_files
-from coterie.types import Array, Bank
+from coterie.types import Array, Bank, Params
 
 if TYPE_CHECKING:
     import pandas
@@ -50,9 +50,9 @@ class RunRecord:
         summary: Final metrics; empty if the run is not finished.
         rounds: One dict per step.
         path: The folder; None if the run was not written to disk.
-        served: The models, and which client is served which model: `bank`, `row` (client → row), `input` (shape,
-            classes, normalization), `spec`, `source` of the data, `attackers` (malicious clients). Empty if the run is
-            not finished.
+        served: The models, and which client is served which model: `bank`, `row` (client → row), `fallback` (the model
+            of clients without a row), `unassigned` (these clients), `input` (shape, classes, normalization), `spec`,
+            `source` of the data, `attackers` (malicious clients). Empty if the run is not finished.
         last_results: Test results of each client in the last evaluation, for a run without a folder; None otherwise.
     """
 
@@ -93,13 +93,43 @@ class RunRecord:
         bank, row = self.models(), self.served["row"]
         if isinstance(who, str) and who in row:
             return int(row[who])
+        if who in self.served.get("unassigned", ()):
+            raise RecordError(
+                f"Client {who} has no model of its own: it is served the fallback model, which is in "
+                "record.served['fallback']"
+            )
         with contextlib.suppress(ValueError):
             number = int(who)
             if 0 <= number < tree.rows(bank):
+                self._check_size(number)
                 return number
         raise RecordError(
             unknown("client or cluster", str(who), [*list(row)[:1000], *map(str, range(tree.rows(bank)))])
         )
+
+    def params_of(self, who: str | int) -> Params:
+        """Return the model that a client (id) is served, or the model of a cluster (number)."""
+        if who in self.served.get("unassigned", ()):
+            fallback: Params = self.served["fallback"]
+            return fallback
+        return tree.row(self.models(), self.model_of(who))
+
+    def _check_size(self, cluster: int) -> None:
+        """Raise RecordError for a cluster that is too small to be served: its row holds the fallback model."""
+        if cluster not in self.clusters():
+            minimum = self._min_cluster_size()
+            raise RecordError(
+                f"Cluster {cluster} has fewer than {minimum} clients (privacy.min_cluster_size), so that its model is "
+                "neither served nor exported; its clients get the fallback model"
+            )
+
+    def clusters(self) -> list[int]:
+        """Return the clusters whose models may be used: with privacy.min_cluster_size only those that are large."""
+        rows = range(tree.rows(self.models()))
+        return sorted(set(self.served["row"].values())) if self._min_cluster_size() else list(rows)
+
+    def _min_cluster_size(self) -> int:
+        return int(self.served["spec"].get("privacy", {}).get("min_cluster_size", 0))
 
     def predict(self, who: str | int, x: Array) -> Array:
         """Return the predictions of the model of a client or cluster: classes, or numbers for regression."""
@@ -110,7 +140,7 @@ class RunRecord:
                 "The clients of this run adapt the model to their own data, and the adapted models are not recorded; "
                 "record.models() holds the model before adaptation"
             )
-        return predict(self.served, self.model_of(who), np.asarray(x))
+        return predict(self.served, self.params_of(who), np.asarray(x))
 
     def client_results(self, step: int | None = None) -> ClientResults:
         """Return the test results of each client in an evaluation: cluster, loss, samples, correct predictions.

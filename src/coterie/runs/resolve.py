@@ -21,6 +21,7 @@ from coterie import models
 from coterie.data.federated import FederatedData
 from coterie.data.loading import find_loader, loader_options
 from coterie.errors import SpecError, unknown
+from coterie.federation.ledger import default_delta
 from coterie.methods.protocol import Method
 from coterie.models import Normalize, Task
 from coterie.runs.method_settings import spec_of
@@ -89,6 +90,9 @@ def resolve(
         # Re-choosing on drifted data just before the evaluation would hide that a method has not noticed the drift.
         rule: Literal["current", "assigned"] = "current" if spec.shift.name == "none" else "assigned"
         spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, score_with=rule))
+    if spec.privacy.noise_multiplier and not spec.privacy.delta:
+        delta = default_delta(len(trainable))
+        spec = dataclasses.replace(spec, privacy=dataclasses.replace(spec.privacy, delta=delta))
     return Resolved(spec, data, task, trainable)
 
 

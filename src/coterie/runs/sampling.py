@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from coterie.errors import SpecError
-from coterie.federation.cohort import Cohort
+from coterie.federation.cohort import Cohort, Sampling
 from coterie.seeds import Seed
 from coterie.types import ClientId
 
@@ -20,9 +20,10 @@ class Sampler:
         clients: Clients to draw from, sorted.
         size: Clients per round.
         seed: Random seed of the run.
-        kind: `uniform`; `sweep`: every client once in the order of ids, the last of these cohorts filled up from the
-            beginning, then uniform; `availability`: each client is available with its own probability, and the cohort
-            is drawn from the available ones, or from all if none is available.
+        kind: `uniform`; `poisson`: each client independently with probability size / number of clients, so that the
+            number of clients varies; `sweep`: every client once in the order of ids, the last of these cohorts filled
+            up from the beginning, then uniform; `availability`: each client is available with its own probability, and
+            the cohort is drawn from the available ones, or from all if none is available.
         stragglers: Fraction of each cohort that does only part of its local training.
         late: Newcomer → first round in which it may take part.
     """
@@ -30,7 +31,7 @@ class Sampler:
     clients: Sequence[ClientId]
     size: int
     seed: Seed
-    kind: Literal["uniform", "sweep", "availability"] = "uniform"
+    kind: Literal["uniform", "poisson", "sweep", "availability"] = "uniform"
     stragglers: float = 0.0
     late: Mapping[ClientId, int] = field(default_factory=dict)
 
@@ -51,16 +52,24 @@ class Sampler:
         available = self._available(t)
         size = min(self.size, len(available))
         first = self.present(self.clients, 0) if self.late else self.clients
+        sampling = None
         if self.kind == "sweep" and t * self.size < len(first):
             drawn = [first[place % len(first)] for place in range(t * self.size, (t + 1) * self.size)]
+        elif self.kind == "poisson":
+            joins = seed.fold("poisson").uniform(len(self.clients)) < self.size / len(self.clients)
+            joining = {client for client, there in zip(self.clients, joins, strict=True) if there}
+            drawn = [client for client in available if client in joining]
+            sampling = Sampling("poisson", self.size, len(self.clients))
         else:
             drawn = [available[place] for place in seed.sample(len(available), size)]
+            sampling = None if self.kind == "availability" else Sampling("fixed", size, len(available))
         clients = tuple(sorted(set(drawn)))
         count = round(len(clients) * self.stragglers)
         straggling = self.seed.fold("stragglers", t)
         stragglers = [clients[place] for place in straggling.fold("who").sample(len(clients), count)]
         efforts = dict(zip(stragglers, straggling.fold("share").uniform(count).tolist(), strict=True))
-        return Cohort(t, clients, seed, available, efforts)
+        # With stragglers it depends on the other clients of the cohort who trains.
+        return Cohort(t, clients, seed, available, efforts, None if self.stragglers else sampling)
 
     def all_clients(self, step: int, t: int = 0) -> Cohort:
         """Return all clients that have joined by round t, for a preparation step before it."""

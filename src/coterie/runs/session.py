@@ -13,12 +13,13 @@ from typing import Any, Generic, Literal, TypeVar
 
 from coterie import codec, tree
 from coterie.errors import Diverged, TooFewReplies
-from coterie.federation import Cohort, Server, Traffic
+from coterie.federation import Averaging, Cohort, Server, Traffic
 from coterie.federation.protocol import Federation
 from coterie.federation.traffic import Direction
 from coterie.methods.checks import check_method, checked_placement, checked_round, checked_stage, checked_state
 from coterie.methods.protocol import Method, Placement, Round, Stage
 from coterie.runs.last_received import LastReceived
+from coterie.runs.privacy import serve_large_clusters
 from coterie.runs.sampling import Sampler
 from coterie.runs.scoring import Scores, ScoreWith, evaluated
 from coterie.seeds import Seed
@@ -158,6 +159,11 @@ class Session(Generic[State]):
         return self._fed.lost
 
     @property
+    def averaging(self) -> Averaging:
+        """How models are averaged, and the releases of noisy sums so far."""
+        return self._fed.averaging
+
+    @property
     def traffic(self) -> Traffic:
         """All bytes so far."""
         return self._fed.traffic
@@ -225,12 +231,13 @@ class Session(Generic[State]):
             clients: Clients to evaluate; None: all that have joined.
         """
         requested = self._joined() if clients is None else tuple(clients)
-        return self._scored(requested, self._place(requested, self._score_with), self._score_with)
+        placement = self._served(self._place(requested, self._score_with))
+        return self._scored(requested, placement, self._score_with)
 
     def evaluate_otherwise(self, scores: Scores) -> Scores | None:
         """Evaluate the same clients with the other rule of `run.score_with`; None if it assigns them equally."""
         other: ScoreWith = "assigned" if scores.score_with == "current" else "current"
-        placement = self._place(scores.requested, other)
+        placement = self._served(self._place(scores.requested, other))
         changed = scores.changed_by(placement)
         if not changed or self._received is not None:
             return None
@@ -280,7 +287,7 @@ class Session(Generic[State]):
             return None
         before = {way: self.traffic.total(way) for way in _DIRECTIONS}
         clock = time.perf_counter()
-        placement = self.place(new)
+        placement = self._served(self.place(new))
         seconds = time.perf_counter() - clock
         sent = {way: self.traffic.total(way) - before[way] for way in _DIRECTIONS}
         return Newcomers(self._scored(new, placement, "current", received=False), sent, seconds)
@@ -298,6 +305,14 @@ class Session(Generic[State]):
     def _placed(self, fed: Federation, clients: Sequence[ClientId]) -> tuple[State, Placement]:
         result = self._method.place(self.state, fed, clients, self._seed.fold("place", self.t))
         return checked_placement(self._method, result, self._fed.clients)
+
+    def _served(self, placement: Placement) -> Placement:
+        """The placement without the models of clusters that are too small to be served (`privacy.min_cluster_size`)."""
+        minimum = self.averaging.privacy.min_cluster_size
+        if not minimum:
+            return placement
+        others = self._place(self._joined(), "assigned").row
+        return serve_large_clusters(placement, {**others, **placement.row}, minimum)
 
     def _scored(
         self, clients: tuple[ClientId, ...], placement: Placement, score_with: ScoreWith, *, received: bool = True

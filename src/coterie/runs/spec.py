@@ -20,7 +20,7 @@ from coterie.aggregation import Aggregation
 from coterie.bounds import Bound, check
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError, unknown
-from coterie.federation import Attack, Faults
+from coterie.federation import Attack, Faults, Privacy
 from coterie.methods import method_class, settings_of
 from coterie.models.library import model_options
 from coterie.runs.settings_conversion import convert, parse_setting
@@ -46,8 +46,8 @@ class RunSettings:
         rounds: Number of rounds.
         clients_per_round: Clients per round; 0: 10, or all clients if there are fewer.
         seed: Random seed.
-        sampler: Client sampling: uniform; sweep: every client once, then uniform; availability: uniform among the
-            clients that are available in the round.
+        sampler: Client sampling: uniform; poisson: each client independently, clients_per_round on average; sweep:
+            every client once, then uniform; availability: uniform among the clients that are available in the round.
         stragglers: Fraction of the clients of a round that do only part of their local training.
         evaluate_every: Rounds between evaluations of all clients; the last round is always evaluated.
         checkpoint_every: Rounds between checkpoints.
@@ -66,7 +66,7 @@ class RunSettings:
     rounds: Annotated[int, Bound(at_least=1)] = 50
     clients_per_round: Annotated[int, Bound(at_least=0)] = 0
     seed: Annotated[int, Bound(at_least=0)] = 0
-    sampler: Literal["uniform", "sweep", "availability"] = "uniform"
+    sampler: Literal["uniform", "poisson", "sweep", "availability"] = "uniform"
     stragglers: Annotated[float, Bound(at_least=0, at_most=1)] = 0.0
     evaluate_every: Annotated[int, Bound(at_least=1)] = 1
     checkpoint_every: Annotated[int, Bound(at_least=1)] = 10
@@ -98,6 +98,7 @@ SECTIONS: dict[str, str] = {
     "faults": "simulated faults, each with its probability",
     "attack": "simulated malicious clients",
     "aggregation": "rule by which the server averages models",
+    "privacy": "clipping of updates, noise on their sums, smallest cluster",
 }
 
 _FIXED: dict[str, type] = {
@@ -107,6 +108,7 @@ _FIXED: dict[str, type] = {
     "faults": Faults,
     "attack": Attack,
     "aggregation": Aggregation,
+    "privacy": Privacy,
 }
 
 
@@ -123,6 +125,7 @@ class Spec:
     faults: Faults = field(default_factory=Faults)
     attack: Attack = field(default_factory=Attack)
     aggregation: Aggregation = field(default_factory=Aggregation)
+    privacy: Privacy = field(default_factory=Privacy)
 
     @classmethod
     def of(cls, source: SpecLike | None) -> Spec:

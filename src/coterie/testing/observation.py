@@ -6,6 +6,7 @@ that notes the clients drawn from it. Replies are read-only.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -77,7 +78,8 @@ class Observed:
         """One round, with everything observed."""
         call = Call("prepare" if self.method.stage(state) == "prepare" else "train", cohort)
         self.calls.append(call)
-        given = ObservedCohort(cohort.t, cohort.clients, cohort.seed, cohort.available, cohort.efforts, call.drawn)
+        parts = {each.name: getattr(cohort, each.name) for each in dataclasses.fields(cohort)}
+        given = ObservedCohort(**parts, drawn=call.drawn)
         return self.method.round(state, ObservedFederation(fed, call), given, seed)
 
     def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
@@ -134,9 +136,16 @@ class ObservedFederation:
         """Whether models are averaged by a robust rule."""
         return self.__fed.robust
 
-    def average(self, bank: Bank, weights: Sequence[float] | Array) -> Params:
+    def average(
+        self,
+        bank: Bank,
+        weights: Sequence[float] | Array,
+        *,
+        clients: Sequence[ClientId] | None = None,
+        start: Params | None = None,
+    ) -> Params:
         """Average a bank of models."""
-        return self.__fed.average(bank, weights)
+        return self.__fed.average(bank, weights, clients=clients, start=start)
 
     def on(self, task: Task) -> ObservedFederation:
         """The same clients with another task."""
