@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+
+#: Count of the campaign (`tests/campaign`) → its share in `make test`, all of it in `make test-all`, meaning.
+CAMPAIGN = {
+    "specs": (300, 10_000, "fuzzed specs and command lines"),
+    "files": (100, 1_000, "malformed data files"),
+    "damages": (40, 1_000, "damaged records"),
+    "kills": (2, 10, "kills per method; all file operations of two methods with --campaign-full"),
+    "examples": (1, 10, "runs with faults or attacks per method"),
+    "rounds": (60, 1_000, "rounds of one run with flat memory"),
+    "runs": (10, 200, "runs in one process with flat memory"),
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seeds", type=int, default=3, help="number of seeds in tests that repeat over seeds")
+    group = parser.getgroup("campaign", "crash, fuzz and fault campaign (tests/campaign)")
+    group.addoption("--campaign-full", action="store_true", help="all of the campaign instead of a small share")
+    group.addoption("--campaign-seed", type=int, default=0, help="seed of everything the campaign draws")
+    group.addoption("--campaign-results", metavar="DIR", help="folder for the results, as JSON")
+    for name, (small, full, what) in CAMPAIGN.items():
+        group.addoption(f"--campaign-{name}", type=int, help=f"number of {what}; default: {small}, in full {full}")
 
 
 @pytest.fixture(scope="session")
 def seeds(request: pytest.FixtureRequest) -> range:
     """Seeds for tests that repeat a run: three per commit, ten in `make test-all`."""
     return range(request.config.getoption("--seeds"))
+
+
+@pytest.fixture(scope="session")
+def campaign(request: pytest.FixtureRequest) -> SimpleNamespace:
+    """Counts and seed of the campaign."""
+    option = request.config.getoption
+    full = option("--campaign-full")
+    counts = {name: option(f"--campaign-{name}") for name in CAMPAIGN}
+    usual = {name: row[full] for name, row in CAMPAIGN.items()}
+    chosen = {name: usual[name] if count is None else count for name, count in counts.items()}
+    return SimpleNamespace(full=full, seed=option("--campaign-seed"), **chosen)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 
 from coterie.bounds import Bound, check
@@ -47,6 +48,12 @@ class Example:
         ({"rounds": (3, -1)}, "s.rounds must be at least 0, got (3, -1)"),
         ({"rounds": (3, "x")}, "s.rounds must be a list, each item a whole number of at least 0, got (3, 'x')"),
         ({"mode": "c"}, "s.mode must be one of 'a', 'b', got 'c'"),
+        ({"count": 2**63}, "s.count must be a 64-bit whole number of at least 1, got 9223372036854775808"),
+        (
+            {"rate": 10**309},
+            f"s.rate must be a finite number above 0, got 1{'0' * 127} … (310 characters) … {'0' * 50}",
+        ),
+        ({"mode": np.zeros(2)}, "s.mode must be one of 'a', 'b', got array([0., 0.])"),
         ({"loud": 1}, "s.loud must be true or false, got 1"),
         ({"name": 1}, "s.name must be a string, got 1"),
         ({"layers": "a"}, "s.layers must be a list, each item a string, got 'a'"),

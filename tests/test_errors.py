@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 
 import pytest
 
@@ -129,3 +130,61 @@ RENAMED = [
 def test_a_setting_under_its_old_name_gets_a_suggestion(spec, name):
     with pytest.raises(errors.SpecError, match=rf"Did you mean '{name}'\?"):
         fill_defaults(Spec.from_dict(spec))
+
+
+# ------------------------------------------------------------------------------------------------- hostile input
+
+
+def test_control_characters_in_a_message_are_escaped_and_line_breaks_kept():
+    assert str(errors.Error("a\x1b[31m\x00\u202e\ud800é\nb")) == "a\\x1b[31m\\x00\\u202e\\ud800é\nb"
+
+
+def test_the_middle_of_a_long_message_is_left_out():
+    text = str(errors.SpecError("begin " + 99_990 * "x" + " end"))
+    assert len(text) == 2000
+    assert text.startswith("begin xxx")
+    assert text.endswith("xxx end")
+    assert "x … (100,000 characters) … x" in text
+
+
+def test_a_message_of_control_characters_is_not_longer_when_they_are_escaped():
+    assert len(str(errors.Error("\0" * 2000))) == 2000
+
+
+def test_a_message_is_the_same_after_pickling():
+    fault = errors.DataError("\x1b" * 3000)
+    assert str(pickle.loads(pickle.dumps(fault))) == str(fault)
+
+
+class Unshowable:
+    def __repr__(self):
+        raise RuntimeError("no")
+
+
+def deep(levels):
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a", "'a'"),
+        (10**400, "1" + 118 * "0"),
+        (10**5000, "a value of type int that is too large to show"),
+        (deep(100_000), "a value of type list that is too large to show"),
+        (Unshowable(), "a value of type Unshowable that is too large to show"),
+    ],
+    ids=["text", "400 digits", "5000 digits", "deep list", "object"],
+)
+def test_any_value_can_be_shown(value, text):
+    shown = errors.shown(value)
+    assert shown.startswith(text)
+    assert len(shown) <= 200
+
+
+def test_an_unknown_name_may_be_anything():
+    assert errors.unknown("setting", 3, ["a"]) == "No setting 3. Known: a"
+    assert len(errors.unknown("setting", "x" * 10**6, ["a"])) < 250

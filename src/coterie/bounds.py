@@ -16,12 +16,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import types
 import typing
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union
 
-from coterie.errors import SpecError
+from coterie.errors import SpecError, shown
+
+#: Limits of integers, those of 64 bits: larger ones do not fit into arrays, and TOML need not read them.
+_INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ def check(settings: object, section: str) -> None:
         value = getattr(settings, name)
         problem = _problem(annotation, value)
         if problem:
-            raise SpecError(f"{section}.{name} must be {problem}, got {value!r}")
+            raise SpecError(f"{section}.{name} must be {problem}, got {shown(value)}")
 
 
 _ANNOTATIONS: dict[type, dict[str, Any]] = {}
@@ -107,7 +112,7 @@ def _problem(annotation: Any, value: Any) -> str | None:
         return _with_range("a finite number", bounds) if infinite else _range(bounds)
     if origin is Literal:
         allowed = ", ".join(map(repr, arguments))
-        return None if value in arguments else f"one of {allowed}" if len(arguments) > 1 else allowed
+        return None if is_one_of(value, arguments) else f"one of {allowed}" if len(arguments) > 1 else allowed
     if origin in (Union, types.UnionType):
         problems = [_problem(argument, value) for argument in arguments]
         if None in problems:
@@ -121,15 +126,27 @@ def _problem(annotation: Any, value: Any) -> str | None:
         return next((f"a list, each item {text}" for item in value if (text := _problem(arguments[0], item))), None)
     if annotation is bool:
         return None if isinstance(value, bool) else "true or false"
-    if annotation is int:
-        return None if isinstance(value, int) and not isinstance(value, bool) else "a whole number"
-    if annotation is float:
-        return None if isinstance(value, int | float) and not isinstance(value, bool) else "a number"
+    if annotation in (int, float):
+        return number_problem(annotation, value)
     if annotation is str:
         return None if isinstance(value, str) else "a string"
     if annotation is type(None):
         return None if value is None else "none"
     return None
+
+
+def number_problem(kind: type[int] | type[float], value: object) -> str | None:
+    """A description of the allowed numbers, or None if the value is one of them."""
+    if isinstance(value, bool) or not isinstance(value, int | kind):
+        return "a whole number" if kind is int else "a number"
+    if kind is int:
+        return None if _INT_MIN <= value <= _INT_MAX else "a 64-bit whole number"
+    return None if isinstance(value, float) or abs(value) <= sys.float_info.max else "a finite number"
+
+
+def is_one_of(value: object, allowed: Collection[object]) -> bool:
+    """Whether a plain value is among the allowed ones; other objects, such as arrays, need not compare as a bool."""
+    return isinstance(value, str | int | float | None) and value in allowed
 
 
 def _is_number(annotation: Any, value: Any) -> bool:

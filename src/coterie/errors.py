@@ -11,7 +11,8 @@
     │   └── Diverged                 models or replies are not finite
     └── RecordError              2   a record on disk cannot be read or written
 
-A message says what is wrong, what is allowed and what to do, in one or two lines.
+A message says what is wrong, what is allowed and what to do, in one or two lines. Input appears in it shortened and in
+printable characters.
 """
 
 from __future__ import annotations
@@ -19,11 +20,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable
 
+#: Longest message, and longest value within a message, in characters.
+_LONGEST_MESSAGE, _LONGEST_VALUE = 2000, 200
+
 
 class Error(Exception):
     """Base class of all errors that Coterie raises on purpose."""
 
     exit_code = 1
+
+    def __init__(self, message: str = "") -> None:
+        """Create an error; its message is shortened, and control characters in it are escaped."""
+        super().__init__(message_text(message))
 
 
 class SpecError(Error):
@@ -108,7 +116,36 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 
 
-def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> str:
+def shown(value: object) -> str:
+    """Return the `repr` of a value for an error message: shortened, in printable characters, whatever the value is."""
+    try:
+        text = repr(value)
+    except Exception:  # an integer of more than 4,300 digits, deep nesting, or any error in an object's own `__repr__`
+        text = f"a value of type {type(value).__name__} that is too large to show"
+    return _fitted(text, _LONGEST_VALUE)
+
+
+def message_text(text: str) -> str:
+    """Return a message with its middle left out if it is long, in printable characters and line breaks."""
+    return _fitted(text, _LONGEST_MESSAGE)
+
+
+def _fitted(text: str, length: int) -> str:
+    """Leave out the middle of a long text: the beginning says what is wrong, the end what to do."""
+    if len(text) <= length and len(escaped := _escaped(text)) <= length:
+        return escaped
+    left_out = f" … ({len(text):,} characters) … "
+    end = length // 4
+    start = length - end - len(left_out)
+    return _escaped(text[:start])[:start] + left_out + _escaped(text[-end:])[-end:]
+
+
+def _escaped(text: str) -> str:
+    """Escape control characters and others that a terminal would interpret or could not show; line breaks stay."""
+    return "".join(each if each.isprintable() or each == "\n" else repr(each)[1:-1] for each in text)
+
+
+def unknown(kind: str, name: object, known: Iterable[str], where: str = "") -> str:
     """Return the message for an unknown name: the most similar known name, and all known names.
 
     Args:
@@ -119,12 +156,12 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> str:
     """
     names = sorted(known)
     place = f" {where}" if where else ""
-    return f"No {kind} {name!r}{place}.{did_you_mean(name, names)} Known: {', '.join(names) or 'none'}"
+    return f"No {kind} {shown(name)}{place}.{did_you_mean(name, names)} Known: {', '.join(names) or 'none'}"
 
 
-def did_you_mean(name: str, known: Collection[str]) -> str:
+def did_you_mean(name: object, known: Collection[str]) -> str:
     """Return " Did you mean ...?" with the known name that is probably meant, or an empty string."""
-    near = nearest(name, known)
+    near = nearest(name, known) if isinstance(name, str) else None
     return f" Did you mean {near!r}?" if near is not None else ""
 
 

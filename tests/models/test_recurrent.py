@@ -172,9 +172,15 @@ def test_a_cycle_of_characters_is_learned():
         ("rnn", TWEET, None, {}, "rnn is a classifier, but the data have regression targets"),
         ("bigru", TWEET, None, {}, "bigru is a classifier, but the data have regression targets"),
         ("char-lstm", TWEET, 80, {}, r"char-lstm takes sequences of character ids, \(time,\); the data have"),
-        ("char-lstm", WINDOW, 80, {"units": 0}, "char-lstm.units must be a whole number of at least 1, got 0"),
+        ("char-lstm", WINDOW, 80, {"units": 0}, "char-lstm.units must be a whole number from 1 to 1000000, got 0"),
         ("char-lstm", WINDOW, 80, {"biases": 3}, "char-lstm.biases must be 1 or 2, got 3"),
-        ("char-lstm", WINDOW, 80, {"tokens": True}, "char-lstm.tokens must be a whole number of at least 1, got True"),
+        (
+            "char-lstm",
+            WINDOW,
+            80,
+            {"tokens": True},
+            "char-lstm.tokens must be a whole number from 1 to 1000000, got True",
+        ),
         (
             "char-lstm",
             WINDOW,

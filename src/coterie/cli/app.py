@@ -11,7 +11,7 @@ from coterie.cli.compare import compare
 from coterie.cli.error_handling import report_errors
 from coterie.cli.estimate import estimate
 from coterie.cli.export import export
-from coterie.cli.flags import Command
+from coterie.cli.flags import Command, Group
 from coterie.cli.listing import data, methods, models
 from coterie.cli.pni import pni
 from coterie.cli.run import resume, run
@@ -24,6 +24,7 @@ def _examples(*pairs: tuple[str, str]) -> str:
 
 
 app = typer.Typer(
+    cls=Group,
     help="Clustered federated learning: find clusters of clients and train one model per cluster.",
     epilog=_examples(
         ("coterie compare", "demonstration: seven methods on 40 clients in four clusters, about half a minute"),

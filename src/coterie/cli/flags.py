@@ -5,12 +5,15 @@ from __future__ import annotations
 import glob
 import logging
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+
+from coterie.errors import message_text, shown
 
 if TYPE_CHECKING:
     from coterie.runs.spec import Spec
@@ -46,14 +49,39 @@ def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise typer.BadParameter(f"must be a whole number, got {text!r}") from None
+        raise typer.BadParameter(f"must be a whole number, got {shown(text)}") from None
 
 
 def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise typer.BadParameter(f"must be a number, got {text!r}") from None
+        raise typer.BadParameter(f"must be a number, got {shown(text)}") from None
+
+
+class Group(TyperGroup):
+    """All commands; errors about arguments are shortened, and their control characters are escaped."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Parse the flags before the command."""
+        with _readable_errors():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the command and its arguments, and run it."""
+        with _readable_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _readable_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as fault:
+        message = getattr(fault, "message", None)  # of the parser, whose module depends on the version of typer
+        if isinstance(message, str):
+            vars(fault)["message"] = message_text(message)
+        raise
 
 
 class Command(TyperCommand):
@@ -342,7 +370,7 @@ def clusters_of(methods: Sequence[str], clusters: str | None) -> dict[str, int |
     if clusters is None:
         return {}
     if clusters != "auto" and not (clusters.isdecimal() and int(clusters) >= 1):
-        raise SpecError(f"--clusters must be a whole number of at least 1, or auto, got {clusters!r}")
+        raise SpecError(f"--clusters must be a whole number of at least 1, or auto, got {shown(clusters)}")
     takers = [name for name in methods if "clusters" in method_options(name)]
     _note_without_clusters([name for name in methods if name not in takers])
     if clusters != "auto":

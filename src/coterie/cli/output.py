@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from coterie.errors import message_text
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -32,14 +34,14 @@ def document(value: object) -> None:
 
 def note(text: str) -> None:
     """Print a note to stderr."""
-    _console(stderr=True).print(f"Note: {text}", soft_wrap=True, markup=False, highlight=False)
+    _console(stderr=True).print(f"Note: {message_text(text)}", soft_wrap=True, markup=False, highlight=False)
 
 
 def error(text: str, prefix: str = "Error: ") -> None:
     """Print an error message to stderr."""
     from rich.text import Text
 
-    line = Text.assemble((prefix, "bold red"), text)
+    line = Text.assemble((prefix, "bold red"), message_text(text))
     _console(stderr=True).print(line, soft_wrap=True, highlight=False)
 
 

@@ -14,10 +14,10 @@ from typing import Any, get_args
 
 import numpy as np
 
-from coterie.errors import SpecError, unknown
+from coterie.errors import SpecError, shown, unknown
 from coterie.models import networks, recurrent
 from coterie.models.layers import Init, initial_bias, initial_kernel
-from coterie.models.task import Task
+from coterie.models.task import MAX_UNITS, Task
 from coterie.seeds import Seed
 from coterie.types import Params
 
@@ -89,8 +89,9 @@ def mlp(
         l2: Coefficient of the l2 penalty on kernels in training.
     """
     widths = tuple(widths) if isinstance(widths, Sequence) else (widths,)
-    if not widths or any(isinstance(w, bool) or not isinstance(w, int) or w < 1 for w in widths):
-        raise SpecError(f"mlp.widths must be whole numbers of at least 1, got {widths}; for no hidden layer use mclr")
+    if not widths or any(isinstance(w, bool) or not isinstance(w, int) or not 1 <= w <= MAX_UNITS for w in widths):
+        expected = f"whole numbers from 1 to {MAX_UNITS}"
+        raise SpecError(f"mlp.widths must be {expected}, got {shown(widths)}; for no hidden layer use mclr")
     if init not in get_args(Init):
         raise SpecError(f"mlp.init must be one of {', '.join(map(repr, get_args(Init)))}, got {init!r}")
     return _dense("mlp", shape, _classes("mlp", classes), widths, normalize, l2, init)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from coterie.errors import SpecError
+from coterie.errors import SpecError, shown
 from coterie.models.layers import (
     BatchNorm,
     Context,
@@ -24,7 +24,7 @@ from coterie.models.layers import (
     relu,
     scaled,
 )
-from coterie.models.task import Task
+from coterie.models.task import MAX_UNITS, Task
 from coterie.seeds import Seed
 from coterie.types import Params
 
@@ -214,6 +214,8 @@ def lenet5(
         normalize: Function applied to the inputs; None: no normalization.
         l2: Coefficient of the l2 penalty on kernels in training.
     """
+    if not 0 <= width <= MAX_UNITS:  # false for NaN as well
+        raise SpecError(f"lenet5.width must be a number from 0 to {MAX_UNITS}, got {shown(width)}")
     first, second = max(1, round(6 * width)), max(1, round(16 * width))
     layers: list[Layer] = [
         Conv(first, 5, padding="valid"),

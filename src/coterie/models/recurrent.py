@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from coterie.errors import SpecError
+from coterie.errors import SpecError, shown
 from coterie.models.cells import Embedding, Recurrent
 from coterie.models.layers import Dense, Dropout, Layer, Plain, relu
 from coterie.models.networks import layered
-from coterie.models.task import Task
+from coterie.models.task import MAX_UNITS, Task
 
 
 def _two_logits(x: Any) -> Any:
@@ -89,9 +89,10 @@ def char_lstm(
     if len(shape) != 1:
         raise SpecError(f"char-lstm takes sequences of character ids, (time,); the data have {shape}")
     for setting, value, allowed in (("tokens", tokens, None), ("units", units, None), ("biases", biases, (1, 2))):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1 or (allowed and value not in allowed):
-            expected = "1 or 2" if allowed else "a whole number of at least 1"
-            raise SpecError(f"char-lstm.{setting} must be {expected}, got {value!r}")
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or not 1 <= value <= MAX_UNITS or (allowed and value not in allowed):
+            expected = "1 or 2" if allowed else f"a whole number from 1 to {MAX_UNITS}"
+            raise SpecError(f"char-lstm.{setting} must be {expected}, got {shown(value)}")
     inner: list[Layer] = [
         Recurrent("lstm", units, sequences=True, biases=biases),
         Recurrent("lstm", units, biases=biases),

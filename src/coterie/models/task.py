@@ -17,6 +17,9 @@ from coterie.errors import SpecError
 from coterie.seeds import Seed
 from coterie.types import Array, Params
 
+#: Largest width of a layer.
+MAX_UNITS = 1_000_000
+
 
 @dataclass(frozen=True)
 class Normalize:

@@ -20,7 +20,7 @@ from coterie import data as datasets
 from coterie import models
 from coterie.data.federated import FederatedData
 from coterie.data.loading import find_loader, loader_options
-from coterie.errors import SpecError, unknown
+from coterie.errors import SpecError, shown, unknown
 from coterie.federation.ledger import default_delta
 from coterie.methods.protocol import Method
 from coterie.models import Normalize, Task
@@ -119,7 +119,9 @@ def fill_defaults(spec: Spec, *, given: Collection[str] = ()) -> Spec:
 def normalization(rule: str, data: FederatedData) -> Normalize | None:
     """Return the normalization of inputs for a rule of `Scaling`."""
     if data.tokens is not None and rule in ("unit", "standard"):
-        raise SpecError(f"model.normalize must be 'auto' or 'none' for {data.name}, which has token ids, got {rule!r}")
+        raise SpecError(
+            f"model.normalize must be 'auto' or 'none' for {data.name}, which has token ids, got {shown(rule)}"
+        )
     if rule == "auto" and data.normalize is not None:
         return Normalize(*data.normalize)
     if rule == "none" or (rule == "auto" and (data.x.dtype.kind == "f" or data.tokens is not None)):
@@ -129,7 +131,7 @@ def normalization(rule: str, data: FederatedData) -> Normalize | None:
     if rule == "standard":
         pool = data.x[np.unique(data.fit.order)]
         return Normalize(pool.mean(axis=0), pool.std(axis=0) + 0.001)
-    raise SpecError(f"model.normalize must be one of {', '.join(map(repr, get_args(Scaling)))}, got {rule!r}")
+    raise SpecError(f"model.normalize must be one of {', '.join(map(repr, get_args(Scaling)))}, got {shown(rule)}")
 
 
 def _with_names_of_objects(spec: Spec, task: Task | None, data: FederatedData | None) -> Spec:

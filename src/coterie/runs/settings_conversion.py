@@ -7,7 +7,8 @@ import types
 import typing
 from typing import Any, Literal, Union
 
-from coterie.errors import SpecError, did_you_mean
+from coterie.bounds import is_one_of, number_problem
+from coterie.errors import SpecError, did_you_mean, shown
 
 
 def parse_setting(text: str) -> tuple[str, object]:
@@ -19,10 +20,10 @@ def parse_setting(text: str) -> tuple[str, object]:
     path = path.strip()
     section, dot, key = path.partition(".")
     if not (sign and section and dot and key):
-        raise SpecError(f"--set takes section.key=value, such as local.learning_rate=0.1, got {text!r}")
+        raise SpecError(f"--set takes section.key=value, such as local.learning_rate=0.1, got {shown(text)}")
     try:
         return path, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # not TOML, a number of more than 4,300 digits, or nested too deeply
         return path, value.strip()
 
 
@@ -39,9 +40,10 @@ def convert(value: object, kind: Any, where: str) -> Any:
         return value
     if origin is Literal:
         allowed = typing.get_args(kind)
-        if value not in allowed:
-            hint = did_you_mean(value, [str(each) for each in allowed]) if isinstance(value, str) else ""
-            raise SpecError(f"{where} must be one of {', '.join(map(repr, allowed))}, got {value!r}.{hint}".rstrip("."))
+        if not is_one_of(value, allowed):
+            hint = did_you_mean(value, [str(each) for each in allowed])
+            options = ", ".join(map(repr, allowed))
+            raise SpecError(f"{where} must be one of {options}, got {shown(value)}.{hint}".rstrip("."))
         return value
     if origin in (Union, types.UnionType):
         for option in typing.get_args(kind):
@@ -49,17 +51,18 @@ def convert(value: object, kind: Any, where: str) -> Any:
                 return convert(value, option, where)
             except SpecError:
                 continue
-        raise SpecError(f"{where} must be {_described(kind)}, got {value!r}")
+        raise SpecError(f"{where} must be {_described(kind)}, got {shown(value)}")
     if origin is tuple:
         items = list(value) if isinstance(value, list | tuple) else [value]
         return tuple(convert(item, typing.get_args(kind)[0], where) for item in items)
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if kind is int and isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+    if kind in (int, float):
+        value = int(value) if kind is int and isinstance(value, float) and value.is_integer() else value
+        if problem := number_problem(kind, value):
+            raise SpecError(f"{where} must be {problem}, got {shown(value)}")
+        return kind(value)
+    if isinstance(kind, type) and isinstance(value, kind):
         return value
-    raise SpecError(f"{where} must be {_described(kind)}, got {value!r}")
+    raise SpecError(f"{where} must be {_described(kind)}, got {shown(value)}")
 
 
 def _described(kind: Any) -> str:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from coterie.aggregation import Aggregation
 from coterie.bounds import Bound, check
 from coterie.clients import LocalSGD
-from coterie.errors import SpecError, unknown
+from coterie.errors import SpecError, shown, unknown
 from coterie.federation import Attack, Faults, Privacy
 from coterie.methods import method_class, settings_of
 from coterie.models.library import model_options
@@ -148,7 +148,7 @@ class Spec:
             elif isinstance(given, Mapping):
                 parts[section] = _FIXED[section](**_converted(section, given))
             else:
-                raise SpecError(f"[{section}] must be a table of settings, got {given!r}")
+                raise SpecError(f"[{section}] must be a table of settings, got {shown(given)}")
         return cls(**parts)
 
     def with_values(self, values: Mapping[str, object]) -> Spec:
@@ -213,8 +213,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         ) from fault
     except (OSError, UnicodeDecodeError) as fault:
         raise SpecError(f"{path} cannot be read: {fault}") from fault
-    except tomllib.TOMLDecodeError as fault:
+    except ValueError as fault:  # also numbers of more than 4,300 digits
         raise SpecError(f"{path} is not valid TOML: {fault}") from fault
+    except RecursionError as fault:
+        raise SpecError(f"{path} cannot be read: its lists or tables are nested too deeply") from fault
 
 
 def model_defaults(name: str) -> dict[str, Any]:
@@ -257,11 +259,11 @@ def _named(section: str, given: object) -> Named:
     if isinstance(given, str | os.PathLike):
         given = {"name": os.fspath(given)}
     if not isinstance(given, Mapping):
-        raise SpecError(f"[{section}] must be a name or a table with a name, got {given!r}")
+        raise SpecError(f"[{section}] must be a name or a table with a name, got {shown(given)}")
     options = dict(given)
     name = options.pop("name", getattr(Spec, section).name)
     if not isinstance(name, str):
-        raise SpecError(f"{section}.name must be a text, got {name!r}")
+        raise SpecError(f"{section}.name must be a text, got {shown(name)}")
     if section == "method":
         method_class(name)  # an unknown name is reported here, before any data are loaded
     return Named(name, {key: _tuples(value) for key, value in options.items()})
