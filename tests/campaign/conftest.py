@@ -6,8 +6,11 @@ Each part of the campaign takes its counts from `campaign`: a small share by def
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import resource
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +18,8 @@ import pytest
 
 #: Longest error message that bad input may cause.
 LONGEST = 2000
+#: Seconds and bytes that one case may take beyond what the process has already.
+SECONDS, MEMORY = 20, 4 << 30
 
 
 class Tally:
@@ -68,3 +73,29 @@ def checked_message(fault: Exception) -> str:
 def message():
     """`message(error)` → its text, after checking length and characters."""
     return checked_message
+
+
+@contextlib.contextmanager
+def limited():
+    """No case may hang, or take all memory."""
+
+    def late(*_):
+        raise TimeoutError(f"took longer than {SECONDS} s")
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, hard))
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@pytest.fixture(scope="session")
+def bounded():
+    """A context manager for one case: `with bounded(): ...`."""
+    return limited

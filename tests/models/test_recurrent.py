@@ -179,7 +179,7 @@ def test_a_cycle_of_characters_is_learned():
             WINDOW,
             80,
             {"tokens": True},
-            "char-lstm.tokens must be a whole number from 1 to 1000000, got True",
+            "char-lstm.tokens must be a whole number from 1 to 1000000",
         ),
         (
             "char-lstm",

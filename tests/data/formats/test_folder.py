@@ -121,3 +121,10 @@ def test_targets_that_look_like_labels_cause_a_warning(tmp_path, caplog):
     caplog.clear()
     assert load(tmp_path, classes=4).classes == 4
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_text_with_characters_that_do_not_exist_is_rejected(tmp_path, order):
+    points = np.array([[0x61, 0x110000]], f"{order}u4")
+    np.savez(tmp_path / "a.npz", x=points.view(f"{order}U2"), y=np.zeros(1, int))
+    assert "a.npz: array 'x' has characters that do not exist in Unicode. Write it with" in error_of(tmp_path)

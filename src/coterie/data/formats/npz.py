@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -85,7 +86,7 @@ def read_arrays(file: Path, wanted: Callable[[Collection[str]], Sequence[str]], 
     with opened as stream:
         try:
             archive = np.load(stream, allow_pickle=False)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        except Exception as error:  # a damaged file makes NumPy and zip raise nearly anything
             raise DataError(f"{file} is not an archive of arrays: {_first_line(error)}. {how}") from error
         if not isinstance(archive, NpzFile):
             raise DataError(f"{file} holds a single array, not an archive of arrays. {how}")
@@ -121,7 +122,15 @@ def _array(archive: NpzFile, file: Path, name: str, how: str) -> Array:
         ) from error
     if not isinstance(array, np.ndarray):  # NumPy returns bytes for a member without the header of an array
         raise DataError(f"{file}: {name!r} is not an array. {how}")
+    # NumPy does not check characters, and Python's text functions fail on those that do not exist.
+    if array.dtype.kind == "U" and _characters(array).max(initial=0) > sys.maxunicode:
+        raise DataError(f"{file}: array {name!r} has characters that do not exist in Unicode. {how}")
     return array
+
+
+def _characters(text: Array) -> Array:
+    """The characters of an array of text, as numbers."""
+    return np.ascontiguousarray(text).astype(text.dtype.newbyteorder("=")).reshape(-1).view(np.uint32)
 
 
 def _check_images(path: Path, images: Array, labels: Array, part: str) -> None:

@@ -169,8 +169,9 @@ def read_parquet(file: Path) -> Columns:
         raise DataError("Parquet needs pyarrow: pip install 'coterie[table]'. Or save the table as .csv") from error
     try:
         table = parquet.read_table(file)
-    except (OSError, ValueError) as error:  # other formats raise ArrowInvalid, a ValueError
-        raise DataError(f"{file} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+    except Exception as error:  # a damaged file makes Arrow raise nearly anything
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        raise DataError(f"{file} cannot be read as Parquet: {first}") from error
     features = feature_names(file, table.column_names)
     for name in table.column_names:
         if table.column(name).null_count:
