@@ -80,7 +80,8 @@ class ClientResults:
         if step not in files:
             last = ", ".join(map(str, list(files)[-10:]))
             raise RecordError(f"Step {step} of {folder} was not evaluated; the last evaluated steps are {last}")
-        ids, arrays = read_checked(folder / IDS), read_checked(folder / step_file(CLIENTS, step))
+        name = step_file(CLIENTS, step)
+        ids, arrays = read_checked(folder / IDS, IDS), read_checked(folder / name, name)
         return cls._unpacked(step, ids["clients"], arrays)
 
     @classmethod

@@ -27,7 +27,7 @@ import numpy as np
 
 from coterie import tree
 from coterie.errors import RecordError, unknown
-from coterie.runs.record_files import EVIDENCE, MODELS, ROUNDS, SPEC, SUMMARY, read_checked, step_files
+from coterie.runs.record_files import EVIDENCE, MODELS, ROUNDS, SPEC, SUMMARY, read_checked, step_file, step_files
 from coterie.types import Array, Bank, Params
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class RunRecord:
         folder = Path(path)
         if not (folder / SPEC).is_file():
             raise RecordError(f"{folder} is not the record of a run: it has no {SPEC}")
-        served = read_checked(folder / MODELS) if (folder / MODELS).is_file() else {}
+        served = read_checked(folder / MODELS, MODELS) if (folder / MODELS).is_file() else {}
         return cls(read_summary(folder), read_rounds(folder), folder, served)
 
     def __repr__(self) -> str:
@@ -167,7 +167,7 @@ class RunRecord:
             raise RecordError("Evidence is kept only in a folder; run with out=")
         if step not in (files := step_files(self.path / EVIDENCE)):
             raise RecordError(f"Step {step} of {self.path} has no evidence; steps with evidence: {_some(files)}")
-        return read_checked(files[step])
+        return read_checked(files[step], step_file(EVIDENCE, step))
 
     def to_frame(self) -> pandas.DataFrame:
         """Return the rounds as a pandas DataFrame, nested keys joined by dots."""

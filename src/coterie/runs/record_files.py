@@ -7,7 +7,7 @@ import errno
 import logging
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 SPEC, ROUNDS, SUMMARY, MODELS, LOCK = "spec.toml", "rounds.jsonl", "summary.json", "models.safetensors", ".lock"
 LATEST, PREVIOUS = Path("checkpoint") / "latest.safetensors", Path("checkpoint") / "previous.safetensors"
+
+#: Key of the name of a binary file in its content. Both checkpoints have the name of their folder.
+_NAME = "@file"
 
 #: Folders with one file per step.
 EVIDENCE, CLIENTS = "evidence", "clients"
@@ -39,8 +42,13 @@ def step_files(folder: Path) -> dict[int, Path]:
     return {int(file.stem): file for file in sorted(folder.glob("*.safetensors")) if file.stem.isdecimal()}
 
 
-def read_checked(file: Path) -> dict[str, Any]:
-    """Read a binary file and verify its checksum."""
+def encoded(content: Mapping[str, Any], name: Path | str) -> bytes:
+    """The bytes of a binary file, with a checksum and its name in the record, so that swapped files are noticed."""
+    return codec.encode({**content, _NAME: Path(name).as_posix()}, checksum=True)
+
+
+def read_checked(file: Path, name: Path | str) -> dict[str, Any]:
+    """Read a binary file, and verify its checksum and that it was written under this name."""
     try:
         value = codec.decode(file.read_bytes())
     except RecordError as fault:
@@ -49,6 +57,9 @@ def read_checked(file: Path) -> dict[str, Any]:
         raise RecordError(f"{file} cannot be read: {fault.strerror or fault}") from fault
     if not isinstance(value, dict):
         raise RecordError(f"{file} is damaged: it does not contain a dict")
+    expected = Path(name).as_posix()
+    if (written := value.pop(_NAME, expected)) != expected:  # files of earlier versions have no name
+        raise RecordError(f"{file} is damaged: it has the content of {written}")
     return value
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie import codec
 from coterie.errors import RecordError
 from coterie.runs.client_results import IDS, ClientResults
 from coterie.runs.record import JsonObject, finite, read_rounds
@@ -25,6 +24,7 @@ from coterie.runs.record_files import (
     ROUNDS,
     SPEC,
     SUMMARY,
+    encoded,
     explained,
     locked,
     open_existing,
@@ -116,14 +116,14 @@ class Writer:
         file = self.path / name
         with explained(self.path):
             file.parent.mkdir(exist_ok=True)
-            write_whole(file, codec.encode(dict(content), checksum=True), sync=False)
+            write_whole(file, encoded(content, name), sync=False)
         self._unsynced.append(file)
 
     def checkpoint(self, saved: Mapping[str, Any]) -> None:
         """Write the checkpoint, after everything that it counts; the one before it is kept."""
         latest = self.path / LATEST
         with explained(self.path):
-            content = codec.encode({**saved, "spec": self._spec_hash()}, checksum=True)
+            content = encoded({**saved, "spec": self._spec_hash()}, LATEST.parent)
             for file in (*self._unsynced, *{file.parent for file in self._unsynced}, self.path / ROUNDS):
                 sync_file(file)
             self._unsynced.clear()
@@ -191,7 +191,7 @@ class Writer:
         """Write summary and models."""
         with explained(self.path):
             if served:
-                write_whole(self.path / MODELS, codec.encode(dict(served), checksum=True))
+                write_whole(self.path / MODELS, encoded(served, MODELS))
             write_whole(self.path / SUMMARY, (json.dumps(finite(summary), indent=2) + "\n").encode())
 
     def _spec_hash(self) -> str:
@@ -199,7 +199,7 @@ class Writer:
 
 
 def _read_checkpoint(file: Path) -> dict[str, Any]:
-    saved = read_checked(file)
+    saved = read_checked(file, LATEST.parent)
     if missing := {"session", "steps", "seconds"} - saved.keys():
         raise RecordError(f"{file} is damaged: it lacks {', '.join(sorted(missing))}")
     return saved
