@@ -65,9 +65,12 @@ def timeless(value):
 
 
 def content(folder: Path) -> dict[str, object]:
-    """All files of a record, without what differs between two runs of a spec: durations, memory, and checkpoints."""
+    """All files of a record, without what differs between two runs of a spec: durations, memory, and checkpoints.
+
+    The lock file is left out: a run that was killed after its last file was written leaves its process id there.
+    """
     found = {}
-    for file in sorted(folder.rglob("*")):
+    for file in sorted(each for each in folder.rglob("*") if each.name != ".lock"):
         name, raw = str(file.relative_to(folder)), file.read_bytes() if file.is_file() else b""
         lines = raw.splitlines() if name == "rounds.jsonl" else [raw] if name == "summary.json" else []
         found[name] = [timeless(json.loads(line)) for line in lines] or (None if "checkpoint" in name else raw)
