@@ -16,7 +16,7 @@ export COTERIE_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help setup run check quick test test-all bench docs golden clean
+.PHONY: help setup run check quick test test-all campaign bench docs golden clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -51,8 +51,14 @@ quick: $(DEV_READY) ## unit tests only, about a minute
 test: check ## check, then all tests but the exhaustive ones (about 6 minutes on two cores, 11 the first time)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive"
 
-test-all: check ## check, then every test with ten seeds each (up to 40 minutes)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=30 --seeds 10
+test-all: check ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=30 --seeds 10 --campaign-full
+
+campaign: $(DEV_READY) ## the crash, fuzz and fault campaign (ten minutes); writes the table in docs/reliability.md
+	rm -rf build/campaign
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 tests/campaign --campaign-full \
+		--campaign-results build/campaign
+	$(BIN)/python docs/reliability.py build/campaign
 
 bench: $(DEV_READY) ## run every benchmark; each prints one line of JSON
 	@$(BIN)/python -c 'import torch' 2>/dev/null || echo \

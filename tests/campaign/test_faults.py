@@ -30,8 +30,15 @@ SETTINGS = {
     "srfca": {"init_steps": 5, "refines": 1, "refine_rounds": 1},
 }
 
-percent = st.one_of(st.just(0.0), st.floats(0.0, 0.9), st.just(0.9))
-faults = st.fixed_dictionaries({}, optional=dict.fromkeys(Faults.__dataclass_fields__, percent))
+
+@st.composite
+def any_faults(draw: st.DrawFn) -> dict[str, float]:
+    """Some faults, together in 0 to 90 % of the replies."""
+    total = draw(st.sampled_from([0.0, 0.9]) | st.floats(0.0, 0.9))
+    names = draw(st.lists(st.sampled_from(list(Faults.__dataclass_fields__)), unique=True, min_size=1))
+    return {name: total / len(names) for name in names}
+
+
 attack = st.fixed_dictionaries(
     {"name": st.sampled_from(ATTACKS)}, optional={"fraction": st.floats(0.0, 0.5), "strength": st.floats(0.1, 100.0)}
 )
@@ -47,7 +54,6 @@ def check(record: coterie.RunRecord) -> None:
     assert 0 <= summary["accuracy"]["weighted"] <= 1
     assert math.isfinite(summary["test_loss"])
     assert summary["rounds"] <= 3  # some methods finish earlier
-    assert summary["skipped_rounds"] <= 3
 
 
 @pytest.mark.parametrize(
@@ -64,7 +70,7 @@ def test_faults_and_attacks_end_with_finite_results_or_a_named_failure(method, c
         phases=[hypothesis.Phase.generate],  # no shrinking: an example is a run
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    @hypothesis.given(faults=faults, attack=attack, rule=rules, seed=st.integers(0, 99))
+    @hypothesis.given(faults=any_faults(), attack=attack, rule=rules, seed=st.integers(0, 99))
     def run(faults, attack, rule, seed):
         spec = {
             "data": {"name": "blobs", "clients": 12, "samples": 20, "side": 4},
