@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from pathlib import Path
@@ -159,7 +158,7 @@ def test_a_damaged_text_file_of_a_finished_record_is_rejected_or_read(
     # These files have no checksum: a changed digit is read as it is.
     counts = tally("damage", name)
     folder = shutil.copytree(whole, tmp_path / "copy")
-    intact = (folder / name).read_bytes()
+    before, intact = RunRecord.read(folder), (folder / name).read_bytes()
     for number in range(campaign.damages // 10):
         damage(folder, Path(name), random.Random(f"{name} {campaign.seed} {number}"))
         try:
@@ -173,17 +172,6 @@ def test_a_damaged_text_file_of_a_finished_record_is_rejected_or_read(
         else:
             assert isinstance(record.summary, dict)
             assert all(isinstance(row, dict) for row in record.rounds)
-            same = (folder / name).is_file() and json_of(folder / name) == json_of_bytes(intact)
+            same = (record.summary, record.rounds) == (before.summary, before.rounds)
             counts.add("read, same values" if same else "read, not the same values")
         (folder / name).write_bytes(intact)
-
-
-def json_of(file: Path) -> list[object]:
-    return json_of_bytes(file.read_bytes())
-
-
-def json_of_bytes(content: bytes) -> list[object]:
-    try:
-        return [json.loads(content)]
-    except ValueError:
-        return [json.loads(line) for line in content.splitlines() if line.endswith(b"}")]
