@@ -122,3 +122,13 @@ def test_defaults_in_help_texts_are_those_of_the_settings(coterie):
         f"Random seed; default: {spec.run.seed}.",
     ):
         assert text in shown
+
+
+@pytest.mark.parametrize(
+    "args", [["\x1b[31m" * 50], ["run", "--x\x1b" + "x" * 10_000], ["run", "--rounds", "\0" * 9_000]]
+)
+def test_errors_about_arguments_are_short_and_printable(args, coterie):
+    result = coterie(*args)
+    assert result.exit_code == 2
+    assert len(result.stderr) <= 4000
+    assert all(each.isprintable() or each == "\n" for each in result.stderr)

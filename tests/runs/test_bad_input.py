@@ -74,6 +74,36 @@ def test_invalid_toml_is_rejected_with_the_line(text, tmp_path):
     assert error_of(SpecError, file).startswith(f"{file} is not valid TOML: ")
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a = " + "[" * 2000 + "]" * 2000, "cannot be read: its lists or tables are nested too deeply"),
+        ("[run]\nseed = " + "9" * 5000, "is not valid TOML: Exceeds the limit (4300 digits)"),
+        ("[run]\nseed = " + "9" * 400, f"run.seed must be a 64-bit whole number, got {'9' * 120}"),
+        (
+            "[run]\nseed = 0x" + "f" * 5000,
+            "run.seed must be a 64-bit whole number, got a value of type int that is too",
+        ),
+        ("[local]\nlearning_rate = " + "9" * 400, f"local.learning_rate must be a finite number, got {'9' * 120}"),
+        ('[data]\nname = "\\u001b[31m\\u0000"', r"No data set '\x1b[31m\x00'. Known: "),
+        ('[run]\n"\\u202e" = 1', r"No setting '\u202e' in [run]. Known: "),
+    ],
+    ids=["deep", "5000 digits", "400 digits", "5000 hexadecimal digits", "float", "control characters", "direction"],
+)
+def test_absurd_values_in_a_spec_file_give_the_ordinary_error(text, says, tmp_path):
+    file = tmp_path / "spec.toml"
+    file.write_text(text)
+    message = error_of(SpecError, file)
+    assert says in message
+    assert len(message) <= 2000
+    assert message.isprintable()
+
+
+@pytest.mark.parametrize("spec", [{3: {}}, {"run": {None: 1}}, {"method": {"name": "ifca", (): 1}}])
+def test_keys_that_are_not_text_are_unknown_names(spec):
+    assert error_of(SpecError, spec).startswith("No se")
+
+
 def test_a_spec_file_that_is_not_text_is_rejected(tmp_path):
     file = tmp_path / "spec.toml"
     file.write_bytes(b"\xff\xfe\x00")

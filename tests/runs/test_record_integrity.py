@@ -465,3 +465,17 @@ def test_a_record_whose_folder_is_removed_gives_one_clear_error(tmp_path):
 
     with pytest.raises(RecordError, match=r"The record in .*here cannot be written: No such file or directory"):
         coterie.run(SPEC, out=tmp_path / "here", on_round=remove)
+
+
+# Swapped files
+
+
+def test_a_file_with_the_content_of_another_one_is_named(whole, tmp_path):
+    folder = shutil.copytree(whole.path, tmp_path / "copy")
+    shutil.copy(folder / "clients" / "00001.safetensors", folder / "clients" / "00003.safetensors")
+    record = RunRecord.read(folder)
+    with pytest.raises(RecordError, match=r"00003\.safetensors is damaged: it has the content of clients/00001\.safe"):
+        record.client_results(3)
+    shutil.copy(folder / "checkpoint" / "latest.safetensors", folder / "models.safetensors")
+    with pytest.raises(RecordError, match=r"models\.safetensors is damaged: it has the content of checkpoint"):
+        RunRecord.read(folder)
