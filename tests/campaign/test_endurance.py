@@ -42,7 +42,7 @@ def growth(sizes: list[int]) -> float:
 def test_memory_stays_flat_over_the_rounds_of_a_run(campaign, tally, tmp_path):
     counts = tally("endurance", "rounds of one run")
     sizes: list[int] = []
-    every = max(1, campaign.rounds // 60)  # collecting garbage takes longer than a round
+    every = max(1, campaign.rounds // 30)  # collecting garbage takes longer than a round
 
     def measure(row):
         if row["t"] % every == 0:
