@@ -12,7 +12,7 @@ CAMPAIGN = {
     "files": (100, 1_000, "malformed data files"),
     "damages": (40, 1_000, "damaged records"),
     "kills": (2, 10, "kills per method; all file operations of two methods with --campaign-full"),
-    "examples": (1, 10, "runs with faults or attacks per method"),
+    "examples": (1, 4, "runs with faults per method and attack"),
     "rounds": (60, 1_000, "rounds of one run with flat memory"),
     "runs": (10, 200, "runs in one process with flat memory"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import typing
 
 import hypothesis
@@ -39,9 +40,7 @@ def any_faults(draw: st.DrawFn) -> dict[str, float]:
     return {name: total / len(names) for name in names}
 
 
-attack = st.fixed_dictionaries(
-    {"name": st.sampled_from(ATTACKS)}, optional={"fraction": st.floats(0.0, 0.5), "strength": st.floats(0.1, 100.0)}
-)
+strengths = st.fixed_dictionaries({}, optional={"fraction": st.floats(0.05, 0.5), "strength": st.floats(0.1, 100.0)})
 rules = st.sampled_from(["mean", "mean", "median", "trimmed-mean", "norm-clip"])
 
 
@@ -61,8 +60,14 @@ def check(record: coterie.RunRecord) -> None:
 )
 def test_faults_and_attacks_end_with_finite_results_or_a_named_failure(method, campaign, tally, message):
     counts = tally("faults", method)
+    for attack in ATTACKS:
+        check_attack(method, attack, campaign, counts, message)
 
-    @hypothesis.seed(campaign.seed)
+
+def check_attack(method, attack, campaign, counts, message):
+    """Run a method under an attack, each time with other faults."""
+
+    @hypothesis.seed(random.Random(f"faults {campaign.seed} {method} {attack}").getrandbits(32))
     @hypothesis.settings(
         max_examples=campaign.examples,
         deadline=None,
@@ -70,15 +75,15 @@ def test_faults_and_attacks_end_with_finite_results_or_a_named_failure(method, c
         phases=[hypothesis.Phase.generate],  # no shrinking: an example is a run
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    @hypothesis.given(faults=any_faults(), attack=attack, rule=rules, seed=st.integers(0, 99))
-    def run(faults, attack, rule, seed):
+    @hypothesis.given(faults=any_faults(), strength=strengths, rule=rules, seed=st.integers(0, 99))
+    def run(faults, strength, rule, seed):
         spec = {
             "data": {"name": "blobs", "clients": 12, "samples": 20, "side": 4},
             "method": {"name": method, **SETTINGS.get(method, {})},
             "local": {"epochs": 1, "learning_rate": 0.05},
             "run": {"rounds": 3, "clients_per_round": 6, "seed": seed},
             "faults": faults,
-            "attack": attack,
+            "attack": {"name": attack, **strength},
             "aggregation": {"rule": rule},
         }
         try:
