@@ -61,7 +61,7 @@ def _row(what: str, results: list[Mapping[str, Any]]) -> str:
         outcomes.update(result["outcomes"])
     texts = [f"{count:,} {name}" for name, count in outcomes.most_common()]
     texts += [f"{result['bytes_each']:,} bytes more each" for result in results if "bytes_each" in result]
-    return f"| {what} | {tried(results):,} | {', '.join(texts)} |"
+    return f"| {what} | {tried(results):,} | {'; '.join(texts)} |"
 
 
 def page(text: str, results: Iterable[Mapping[str, Any]]) -> str:

@@ -15,7 +15,7 @@ from coterie.methods import METHODS
 
 pytestmark = pytest.mark.slow
 
-#: Methods that are killed at every file operation in the full campaign: one without and one with evidence and phases.
+#: Methods that are killed at every file operation in the full campaign: without and with evidence and preparation.
 EVERY = ("fedavg", "fedgroup")
 #: Settings with which a method finishes within three rounds.
 SETTINGS = {
