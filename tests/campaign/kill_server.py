@@ -21,7 +21,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from coterie.methods import METHODS
@@ -158,5 +157,4 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
     serve()
