@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -126,15 +127,33 @@ def test_a_truncated_checkpoint_is_rejected(keep, copy):
 
 
 def test_a_truncated_last_line_is_left_out(copy):
+    (copy / "summary.json").unlink()  # as of a run that is killed
     with (copy / "rounds.jsonl").open("a") as file:
         file.write('{"t": 4, "stage": "tr')
     assert [row["t"] for row in RunRecord.read(copy).rounds] == [0, 1, 2, 3]
 
 
 def test_a_damaged_line_in_the_middle_is_rejected(copy):
+    (copy / "summary.json").unlink()
     lines = (copy / "rounds.jsonl").read_text().splitlines(keepends=True)
     (copy / "rounds.jsonl").write_text("".join([lines[0], lines[1][:30] + "\n", *lines[2:]]))
     with pytest.raises(RecordError, match=r"rounds\.jsonl is damaged in line 2"):
+        RunRecord.read(copy)
+
+
+@pytest.mark.parametrize("name", ["spec.toml", "rounds.jsonl", "summary.json"])
+def test_a_changed_digit_in_a_text_file_of_a_finished_record_is_noticed(name, copy):
+    text = (copy / name).read_text()
+    (copy / name).write_text(text.replace("4", "5", 1))
+    with pytest.raises(RecordError, match=rf"{re.escape(name)} is damaged.*the checksum"):
+        RunRecord.read(copy)
+
+
+def test_a_summary_without_its_checksums_is_damaged(copy):
+    summary = json.loads((copy / "summary.json").read_text())
+    del summary["checksums"]
+    (copy / "summary.json").write_text(json.dumps(summary))
+    with pytest.raises(RecordError, match=r"summary\.json is damaged: the checksum does not match"):
         RunRecord.read(copy)
 
 

@@ -27,7 +27,17 @@ import numpy as np
 
 from coterie import tree
 from coterie.errors import RecordError, unknown
-from coterie.runs.record_files import EVIDENCE, MODELS, ROUNDS, SPEC, SUMMARY, read_checked, step_file, step_files
+from coterie.runs.record_files import (
+    EVIDENCE,
+    MODELS,
+    ROUNDS,
+    SPEC,
+    SUMMARY,
+    digest,
+    read_checked,
+    step_file,
+    step_files,
+)
 from coterie.types import Array, Bank, Params
 
 if TYPE_CHECKING:
@@ -69,7 +79,10 @@ class RunRecord:
         if not (folder / SPEC).is_file():
             raise RecordError(f"{folder} is not the record of a run: it has no {SPEC}")
         served = read_checked(folder / MODELS, MODELS) if (folder / MODELS).is_file() else {}
-        return cls(read_summary(folder), read_rounds(folder), folder, served)
+        summary, checksums = _summary_and_checksums(folder)
+        if summary.get("status") == "done":  # the files of other runs change when they are resumed
+            _verify(folder, checksums)
+        return cls(summary, read_rounds(folder), folder, served)
 
     def __repr__(self) -> str:
         """Short: what was run, how far, and the accuracy."""
@@ -208,9 +221,13 @@ def read_rounds(folder: Path) -> list[JsonObject]:
 
 def read_summary(folder: Path) -> JsonObject:
     """Read the summary of a record; empty if the run is not finished."""
+    return _summary_and_checksums(folder)[0]
+
+
+def _summary_and_checksums(folder: Path) -> tuple[JsonObject, Mapping[str, str]]:
     file = folder / SUMMARY
     if not file.is_file():
-        return {}
+        return {}, {}
     try:
         summary = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as fault:
@@ -222,7 +239,23 @@ def read_summary(folder: Path) -> JsonObject:
             f"{file.parent} has record format {found}; this version of Coterie reads format {FORMAT}. "
             "Read it with the version that wrote it, or run it again"
         )
-    return summary
+    checksums = summary.pop("checksums", None)
+    if not isinstance(checksums, dict) or checksums.get(SUMMARY) != summary_digest(summary):
+        raise RecordError(f"{file} is damaged: the checksum does not match")
+    return summary, checksums
+
+
+def summary_digest(summary: JsonObject) -> str:
+    """The checksum of a summary: of its values, in a fixed order."""
+    return digest(json.dumps(summary, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _verify(folder: Path, checksums: Mapping[str, str]) -> None:
+    """Raise RecordError if the spec or the lines of a finished record are not those that were written."""
+    for name in (SPEC, ROUNDS):
+        file = folder / name
+        if not file.is_file() or digest(file.read_bytes()) != checksums.get(name):
+            raise RecordError(f"{file} is damaged or was changed: the checksum in {SUMMARY} does not match")
 
 
 def finite(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import logging
 import os
 import secrets
@@ -30,6 +31,11 @@ EVIDENCE, CLIENTS = "evidence", "clients"
 
 #: Error numbers of file systems without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+def digest(content: bytes) -> str:
+    """The hash by which a text file of a record is recognized."""
+    return hashlib.blake2b(content, digest_size=32).hexdigest()
 
 
 def step_file(folder: str, step: int) -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 
 from coterie.errors import RecordError
 from coterie.runs.client_results import IDS, ClientResults
-from coterie.runs.record import JsonObject, finite, read_rounds
+from coterie.runs.record import JsonObject, finite, read_rounds, summary_digest
 from coterie.runs.record_files import (
     CLIENTS,
     EVIDENCE,
@@ -24,6 +24,7 @@ from coterie.runs.record_files import (
     ROUNDS,
     SPEC,
     SUMMARY,
+    digest,
     encoded,
     explained,
     locked,
@@ -180,7 +181,7 @@ class Writer:
             )
         kept = b"".join(line + b"\n" for line in lines[:steps])
         # Checkpoints of earlier versions have no hash.
-        if counted and hashlib.blake2b(kept, digest_size=_HASH_BYTES).hexdigest() != counted["blake2b"]:
+        if counted and digest(kept) != counted["blake2b"]:
             raise RecordError(
                 f"{file} was changed: its first {steps} lines are not those that the checkpoint counts. "
                 "Restore the file, or run again in another folder"
@@ -192,10 +193,13 @@ class Writer:
         with explained(self.path):
             if served:
                 write_whole(self.path / MODELS, encoded(served, MODELS))
-            write_whole(self.path / SUMMARY, (json.dumps(finite(summary), indent=2) + "\n").encode())
+            summary = finite(summary)
+            checksums = {SPEC: self._spec_hash(), ROUNDS: self._hash.hexdigest(), SUMMARY: summary_digest(summary)}
+            text = json.dumps({**summary, "checksums": checksums}, indent=2) + "\n"
+            write_whole(self.path / SUMMARY, text.encode())
 
     def _spec_hash(self) -> str:
-        return hashlib.blake2b((self.path / SPEC).read_bytes(), digest_size=_HASH_BYTES).hexdigest()
+        return digest((self.path / SPEC).read_bytes())
 
 
 def _read_checkpoint(file: Path) -> dict[str, Any]:
