@@ -21,6 +21,15 @@ import coterie
 PUBLISHED = {"powerlaw": 89.4, "fashion": 89.2}
 
 
+#: Figure → the coverage of its rounds.
+COVERED = (("best", "best_coverage"), ("last_ten", "coverage"))
+
+
+def _at(coverage):
+    """The coverage beside a figure, if some clients had no model of their own."""
+    return f" (coverage {100 * coverage:.0f} %)" if coverage < 1 else ""
+
+
 def figures(label, spec, seeds, published=None):
     """Run a spec with several seeds and print the results."""
     rows = []
@@ -32,13 +41,16 @@ def figures(label, spec, seeds, published=None):
                 "seed": seed,
                 "best": accuracy["weighted_best"],
                 "last_ten": accuracy["weighted_last_ten"],
+                "best_coverage": accuracy["weighted_best_coverage"],
+                "coverage": accuracy["last_ten_coverage"],
                 "adjusted_rand": truth.get("adjusted_rand"),
                 "seconds": summary["seconds"]["total"],
             }
         )
         print(f"{label}, seed {seed}: " + ", ".join(f"{k} {v:.3f}" for k, v in rows[-1].items() if v is not None))
-    means = {key: statistics.fmean(row[key] for row in rows) for key in ("best", "last_ten")}
-    print(f"{label}: best {100 * means['best']:.1f} %, last ten {100 * means['last_ten']:.1f} %, published {published}")
+    means = {key: statistics.fmean(row[key] for row in rows) for pair in COVERED for key in pair}
+    best, last = (f"{100 * means[key]:.1f} %{_at(means[cover])}" for key, cover in COVERED)
+    print(f"{label}: best {best}, last ten {last}, published {published}")
     return {"runs": rows, **means, "published_best": published}
 
 
