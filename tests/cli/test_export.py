@@ -96,6 +96,23 @@ def test_existing_files_are_replaced_only_with_force(existing, coterie, run, tmp
     assert len(load_file("here.safetensors")) == 8
 
 
+@pytest.mark.parametrize("name", ["models.safetensors", "summary.safetensors"])
+def test_files_of_a_record_are_never_replaced(name, coterie, run, tmp_path):
+    before = {file: file.read_bytes() for file in (tmp_path / "here").glob("*.*") if file.is_file()}
+    done = coterie("export", "here", "-o", f"here/{name}", "--force")
+    assert done.exit_code == 2
+    assert "is a file of a record; choose another file with -o" in done.stderr
+    assert {file: file.read_bytes() for file in before} == before
+
+
+def test_a_finished_record_without_its_models_says_which_file_is_missing(coterie, tiny, tmp_path):
+    coterie("run", *tiny, "--out", "done")
+    (tmp_path / "done" / "models.safetensors").unlink()
+    done = coterie("export", "done")
+    assert done.exit_code == 2
+    assert "models.safetensors is missing from the record in done" in done.stderr
+
+
 def test_a_link_in_the_place_of_the_output_is_replaced_and_not_followed(coterie, run, tmp_path):
     (tmp_path / "victim").write_text("precious")
     (tmp_path / "here.safetensors").symlink_to(tmp_path / "victim")

@@ -228,3 +228,26 @@ def test_methods_that_do_not_choose_again_have_one_score():
 def test_invalid_settings_of_newcomers_are_rejected(run, text):
     with pytest.raises(SpecError, match=text):
         coterie.run(spec(run=run))
+
+
+def test_newcomers_take_part_in_no_preparation_before_the_round_in_which_they_join():
+    # REFINE of SR-FCA is a preparation step before round 2, in which the newcomers join, train alone and are placed.
+    options = {"name": "srfca", "init_steps": 5, "refine_rounds": 2}
+    record = coterie.run(spec(method=options, run={"rounds": 4, "newcomers": 0.2, "newcomers_join": [2]}))
+    refine = next(row for row in record.rounds if row.get("phase") == "refine 1")
+    assert refine["cohort_size"] == 8
+    joined = next(row["newcomers"] for row in record.rounds if "newcomers" in row)
+    assert joined["clients"] == 2
+    assert joined["bytes"]["down"] > 0
+
+
+@pytest.mark.parametrize(
+    ("run", "text"),
+    [
+        ({"newcomers_join": [1]}, "run.newcomers_join needs run.newcomers above 0"),
+        ({"newcomers": 1.0}, "run.newcomers leaves no client for the first round"),
+    ],
+)
+def test_newcomers_that_make_no_sense_are_rejected(run, text):
+    with pytest.raises(SpecError, match=text):
+        coterie.run(spec(run=run))

@@ -93,7 +93,8 @@ def test_preparation_before_the_first_round_does_not_count_for_the_best_round(re
 def test_later_preparation_includes_newcomers_that_have_joined():
     run = {**RUN, "newcomers": 0.3, "newcomers_join": (2,)}
     done = coterie.run({"run": run}, method=Phased(), task=tiny_task(), data=tiny_data())
-    assert [row["cohort_size"] for row in done.rounds if row["stage"] == "prepare"] == [7, 10, 10]
+    # The second preparation step is before round 2, in which the three newcomers join.
+    assert [row["cohort_size"] for row in done.rounds if row["stage"] == "prepare"] == [7, 7, 10]
 
 
 def test_newcomers_of_rounds_that_are_never_run_join_when_the_method_is_done():

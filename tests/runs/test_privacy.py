@@ -379,3 +379,17 @@ def test_lost_replies_leave_the_denominator_and_the_count_of_releases_unchanged(
     took_part = [client for step in steps if step.round is not None for client in step.round.assignment]
     assert len(took_part) < len(asked)
     assert averaging.ledger.participations == {client: asked.count(client) for client in asked}
+
+
+@pytest.mark.parametrize(
+    ("section", "text"),
+    [
+        ({"noise_multiplier": 1e-160, "max_update_norm": 1}, "privacy.noise_multiplier must be 0 or between 0.01 and"),
+        ({"noise_multiplier": 1e308, "max_update_norm": 1}, "privacy.noise_multiplier must be 0 or between 0.01 and"),
+        ({"noise_multiplier": 1, "max_update_norm": 1e300}, "privacy.max_update_norm must be 0 or between 1e-09 and 1e"),
+        ({"delta": 0.1}, "privacy.delta needs privacy.noise_multiplier above 0"),
+    ],
+)
+def test_settings_without_a_sensible_guarantee_are_refused_before_the_run(section, text):
+    with pytest.raises(SpecError, match=text):
+        Spec.from_dict({"privacy": section})

@@ -125,12 +125,16 @@ def _specs(
     return {name: spec.with_values({**given, **shared, **changes[name]}) for name, spec in specs.items()}
 
 
+#: Maximum number of seeds or jobs.
+_MAX_COUNT = 10_000
+
+
 def _check_counts(**counts: int) -> None:
-    from coterie.errors import SpecError
+    from coterie.errors import SpecError, shown
 
     for name, value in counts.items():
-        if value < 1:
-            raise SpecError(f"--{name} must be at least 1, got {value}")
+        if not 1 <= value <= _MAX_COUNT:
+            raise SpecError(f"--{name} must be between 1 and {_MAX_COUNT}, got {shown(value)}")
 
 
 def _interrupted(out: Path | None) -> str:

@@ -24,6 +24,11 @@ def conclusion(comparison: Comparison) -> str:
     accuracy = {row["method"]: row["last_ten"] for row in comparison.table if row["last_ten"] is not None}
     if not accuracy:
         return _by_loss(comparison)
+    # A method that serves all clients the fallback model says nothing about its clusters.
+    served = {row["method"] for row in comparison.table if row.get("last_ten_coverage") != 0}
+    accuracy = {label: value for label, value in accuracy.items() if label in served}
+    if not accuracy:
+        return "All clients were served the fallback model, so the methods cannot be compared."
     shown = {label: _percent(value) + _coverage(comparison, label) for label, value in accuracy.items()}
     structure = {label: _structure(comparison, label) for label in accuracy}
     one, clustered, oracle = (

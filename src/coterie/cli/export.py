@@ -44,7 +44,7 @@ def export(
 
     from coterie.errors import RecordError, SpecError, unknown
     from coterie.runs.record import RunRecord
-    from coterie.runs.record_files import write_whole
+    from coterie.runs.record_files import RECORD_FILES, SPEC, write_whole
 
     if cluster is not None and client is not None:
         raise SpecError("--cluster and --client exclude each other; give one of them")
@@ -57,6 +57,9 @@ def export(
     if file.suffix != ".safetensors":
         file = file.with_name(file.name + ".safetensors")
     json_file = file.with_suffix(".json")
+    for each in (file, json_file):
+        if (each.resolve().parent / SPEC).is_file() and each.name in RECORD_FILES:
+            raise SpecError(f"{each} is a file of a record; choose another file with -o")
     existing = [each for each in (file, json_file) if os.path.lexists(each)]
     if existing and not force:
         raise SpecError(f"{existing[0]} exists; choose another file with -o, or replace it with --force")

@@ -76,6 +76,8 @@ def cluster_sizes(sizes: Sequence[int]) -> str:
     members = [size for size in sizes if size]
     listed = ", ".join(map(str, members[:_SIZES_SHOWN])) + (", …" if len(members) > _SIZES_SHOWN else "")
     empty = len(sizes) - len(members)
+    if not members:
+        return f"0 ({empty} empty)"
     return f"{len(members)} ({listed} clients{f'; {empty} empty' if empty else ''})"
 
 

@@ -96,8 +96,12 @@ class RunRecord:
 
     def models(self) -> Bank:
         """Return the bank of models: all models stacked along a leading axis."""
+        if not self.served and self.summary.get("status") == "done":
+            raise RecordError(f"{MODELS} is missing from the record in {self.path}; restore it, or run it again")
         if not self.served:
-            raise RecordError("This run is not finished and has no models yet. Continue it with: coterie resume RUN")
+            where = "RUN" if self.path is None else self.path
+            text = "This run is not finished and has no models yet. Continue it with: coterie resume"
+            raise RecordError(f"{text} {where}")
         bank: Bank = self.served["bank"]
         return bank
 

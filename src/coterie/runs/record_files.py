@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SPEC, ROUNDS, SUMMARY, MODELS, LOCK = "spec.toml", "rounds.jsonl", "summary.json", "models.safetensors", ".lock"
+RECORD_FILES = (SPEC, ROUNDS, SUMMARY, MODELS, LOCK)
 LATEST, PREVIOUS = Path("checkpoint") / "latest.safetensors", Path("checkpoint") / "previous.safetensors"
 
 #: Key of the name of a binary file in its content. Both checkpoints have the name of their folder.

@@ -38,6 +38,8 @@ class Sampler:
     def __post_init__(self) -> None:
         """Validate the settings."""
         available = len(self.clients) - len(self.late)
+        if not available:
+            raise SpecError("run.newcomers leaves no client for the first round; lower it")
         if not 1 <= self.size <= available:
             raise SpecError(
                 f"run.clients_per_round must be at most {available}, the number of clients that have training examples"

@@ -195,7 +195,8 @@ class Session(Generic[State]):
         preparing = stage == "prepare"
         # All preparation steps share round -1 of the traffic.
         earlier = self.traffic.by_purpose(-1) if preparing else {}
-        cohort = self._sampler.all_clients(self.prepared, self.t) if preparing else self._sampler.cohort(self.t)
+        joined = max(self.t - 1, 0)  # newcomers of the next round join when it begins, after the preparation
+        cohort = self._sampler.all_clients(self.prepared, joined) if preparing else self._sampler.cohort(self.t)
         shifted = () if preparing else self._shift()
         result, reason = self._round(stage, cohort)
         self._failed_attempts = self._failed_attempts + 1 if preparing and result is None else 0

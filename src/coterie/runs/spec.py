@@ -85,6 +85,8 @@ class RunSettings:
             raise SpecError(
                 f"run.newcomers_join must be rounds after 0 and before {self.rounds}, got {self.newcomers_join}"
             )
+        if self.newcomers_join and not self.newcomers:
+            raise SpecError("run.newcomers_join needs run.newcomers above 0, the fraction of clients that join later")
 
 
 #: Section of a spec → description.
