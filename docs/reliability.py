@@ -59,7 +59,8 @@ def _row(what: str, results: list[Mapping[str, Any]]) -> str:
     outcomes: Counter[str] = Counter()
     for result in results:
         outcomes.update(result["outcomes"])
-    texts = [f"{count:,} {name}" for name, count in outcomes.most_common()]
+    texts = [f"{count:,} {name}" for name, count in outcomes.most_common() if name not in BESIDES]
+    texts += [f"{outcomes[name]:,} of these {name}" for name in BESIDES if outcomes[name]]
     texts += [f"{result['bytes_each']:,} bytes more each" for result in results if "bytes_each" in result]
     return f"| {what} | {tried(results):,} | {'; '.join(texts)} |"
 
