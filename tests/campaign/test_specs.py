@@ -162,6 +162,7 @@ learning_rate = 0.1
 trainable_layers = []
 [run]
 rounds = 3
+newcomers = 0.4
 newcomers_join = [1, 2]
 [shift]
 name = "none"

@@ -51,6 +51,6 @@ def test_a_table_adds_up_the_cases_of_a_part(reliability):
     ]
     assert reliability.table(results).splitlines()[2:] == [
         "| SIGKILL at a file operation, then resume; 2 methods | 1,206 "
-        "| 1,205 resumed; 3 killed twice; 1 started again |",
+        "| 1,205 resumed; 1 started again; 3 of these killed twice |",
         "| Flat memory: rounds | 9 | 9 finished; 1,500 bytes more each |",
     ]

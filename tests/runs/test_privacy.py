@@ -384,15 +384,19 @@ def test_lost_replies_leave_the_denominator_and_the_count_of_releases_unchanged(
 @pytest.mark.parametrize(
     ("section", "text"),
     [
-        ({"noise_multiplier": 1e-160, "max_update_norm": 1}, "privacy.noise_multiplier must be 0 or between 0.01 and"),
-        ({"noise_multiplier": 1e308, "max_update_norm": 1}, "privacy.noise_multiplier must be 0 or between 0.01 and"),
+        ({"noise_multiplier": 1e-160, "max_update_norm": 1}, "privacy.noise_multiplier must be 0 or between 1e-09 and"),
+        ({"noise_multiplier": 1e308, "max_update_norm": 1}, "privacy.noise_multiplier must be 0 or between 1e-09 and"),
         (
             {"noise_multiplier": 1, "max_update_norm": 1e300},
             "privacy.max_update_norm must be 0 or between 1e-09 and 1e",
         ),
-        ({"delta": 0.1}, "privacy.delta needs privacy.noise_multiplier above 0"),
     ],
 )
 def test_settings_without_a_sensible_guarantee_are_refused_before_the_run(section, text):
     with pytest.raises(SpecError, match=text):
         Spec.from_dict({"privacy": section})
+
+
+def test_delta_without_noise_is_refused():
+    with pytest.raises(SpecError, match=r"privacy\.delta needs privacy\.noise_multiplier above 0"):
+        coterie.run({"data": "blobs", "privacy": {"delta": 0.1}})

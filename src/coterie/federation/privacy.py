@@ -53,12 +53,10 @@ class Privacy:
     def __post_init__(self) -> None:
         """Validate the settings."""
         check(self, "privacy")
-        for name, low, high in (("max_update_norm", 1e-9, 1e9), ("noise_multiplier", 0.01, 1e6)):
+        for name, low, high in (("max_update_norm", 1e-9, 1e9), ("noise_multiplier", 1e-9, 1e6)):
             value = getattr(self, name)
             if value and not low <= value <= high:
                 raise SpecError(f"privacy.{name} must be 0 or between {low:g} and {high:g}, got {value:g}")
-        if self.delta and not self.noise_multiplier:
-            raise SpecError("privacy.delta needs privacy.noise_multiplier above 0: without noise there is no guarantee")
         if self.noise_multiplier and not self.max_update_norm:
             raise SpecError(
                 f"privacy.noise_multiplier = {self.noise_multiplier:g} needs privacy.max_update_norm above 0, the norm "

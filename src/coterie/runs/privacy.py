@@ -35,6 +35,8 @@ def check_privacy(spec: Spec, method: Method[Any], task: Task, clients: int) -> 
             "privacy.min_cluster_size needs run.eval_model = 'group': models that clients received for training may "
             "belong to small clusters"
         )
+    if spec.privacy.delta and not spec.privacy.noise_multiplier:
+        raise SpecError(f"privacy.delta needs {_NOISE} above 0: without noise there is no guarantee")
     if not spec.privacy.noise_multiplier:
         return
     name = spec.method.name
