@@ -48,7 +48,7 @@ check: $(DEV_READY) ## format, lint, types, import contracts, wording
 quick: $(DEV_READY) ## unit tests only, about a minute
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network"
 
-test: check ## check, then all tests but the exhaustive ones (about 6 minutes on two cores, 11 the first time)
+test: check ## check, then all tests but the exhaustive ones (about 7 minutes on two cores, 13 the first time)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive"
 
 test-all: check ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
