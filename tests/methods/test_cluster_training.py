@@ -114,7 +114,10 @@ def test_a_newcomer_is_served_the_cluster_it_joins_and_the_new_state_keeps_it(ti
 
 def test_a_client_without_a_cluster_is_served_the_uniform_mean_of_the_models_of_clusters_with_members(tiny, bank):
     fed, now = tiny(a=[4], b=[4], d=[12]), State(bank(0, 8, 100), ClientMap({"a": 0, "b": 1}))
-    lost = lambda *_: Joined({}, {})  # noqa: E731
+
+    def lost(*_):
+        return Joined({}, {})
+
     _, placement = place_in_clusters(now, fed, "abd", Seed(0), lost)
     assert placement.row == {"a": 0, "b": 1}
     assert tree.same(placement.fallback, tree.row(bank(4), 0))  # (0 + 8)/2; the third cluster has no members
