@@ -247,6 +247,16 @@ def test_the_same_settings_give_the_same_object_so_that_the_next_run_does_not_co
         build("mclr", (8,), 2, l2=True)  # True equals 1, which was built before
 
 
-def test_a_model_with_normalization_by_arrays_is_not_cached():
-    by_pixel = Normalize(np.zeros(8), np.ones(8))
-    assert build("mclr", (8,), 2, normalize=by_pixel) is not build("mclr", (8,), 2, normalize=by_pixel)
+def test_a_model_with_normalization_by_arrays_is_cached_by_their_values():
+    deviation = np.ones(8)
+    task = build("mclr", (8,), 2, normalize=Normalize(np.zeros(8), deviation))
+    assert build("mclr", (8,), 2, normalize=Normalize(np.zeros(8), np.ones(8))) is task
+    deviation[0] = 2.0  # the cached task has a copy
+    assert build("mclr", (8,), 2, normalize=Normalize(np.zeros(8), deviation)) is not task
+    np.testing.assert_array_equal(task.inputs(np.full((1, 8), 3)), np.full((1, 8), 3.0))
+
+
+def test_a_model_with_a_function_as_normalization_has_no_recipe_and_is_cached_by_the_function():
+    task = build("mclr", (8,), 2, normalize=np.negative)
+    assert build("mclr", (8,), 2, normalize=np.negative) is task
+    assert task.recipe is None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from coterie.models.custom import from_flax, from_functions
-from coterie.models.library import MODELS, build, linear_regression, mclr, mlp
+from coterie.models.library import MODELS, build, from_factory, from_recipe, linear_regression, mclr, mlp
+from coterie.models.recipe import recipe_of
 from coterie.models.task import Normalize, Task, trainable
 
 __all__ = [
@@ -11,10 +12,13 @@ __all__ = [
     "Normalize",
     "Task",
     "build",
+    "from_factory",
     "from_flax",
     "from_functions",
+    "from_recipe",
     "linear_regression",
     "mclr",
     "mlp",
+    "recipe_of",
     "trainable",
 ]

@@ -31,6 +31,7 @@ from typing import Any, Literal
 import numpy as np
 
 from coterie.models.layers import Context, Init, Shape, initial_kernel
+from coterie.models.task import check_size
 from coterie.seeds import Seed
 from coterie.types import Params
 
@@ -222,6 +223,7 @@ class Embedding:
     def init(self, seed: Seed, shape: Shape, scheme: Init) -> tuple[Params, Shape]:
         """Standard normal vectors with `torch`, Glorot otherwise."""
         size = (self.tokens, self.width)
+        check_size(f"An embedding of shape {size}", math.prod(size))
         if scheme == "glorot":
             vectors = initial_kernel(seed.fold("vectors"), size, self.tokens, self.width, scheme)
         else:

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from coterie.models.task import check_size
 from coterie.seeds import Seed
 from coterie.types import Array, Params
 
@@ -50,12 +51,14 @@ class Layer(Protocol):
 
 def initial_kernel(seed: Seed, shape: Shape, fan_in: int, fan_out: int, scheme: Init) -> Array:
     """An initial kernel."""
+    check_size(f"A kernel of shape {shape}", math.prod(shape))
     bound = math.sqrt(6.0 / (fan_in + fan_out)) if scheme == "glorot" else 1.0 / math.sqrt(fan_in)
     return ((2.0 * seed.uniform(math.prod(shape)) - 1.0) * bound).astype(np.float32).reshape(shape)
 
 
 def initial_bias(seed: Seed, outputs: int, fan_in: int, scheme: Init) -> Array:
     """An initial bias."""
+    check_size(f"A bias of {outputs:,} outputs", outputs)
     return (
         np.zeros(outputs, np.float32)
         if scheme == "glorot"

@@ -6,18 +6,22 @@ two thirds of the time of the transposed layout on a CPU.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any, get_args
 
 import numpy as np
 
+from coterie import tree
 from coterie.errors import SpecError, shown, unknown
 from coterie.models import networks, recurrent
 from coterie.models.layers import Init, initial_bias, initial_kernel
-from coterie.models.task import MAX_UNITS, Task
+from coterie.models.recipe import built, checked_recipe, factory
+from coterie.models.task import MAX_UNITS, Normalize, Task, check_size
 from coterie.seeds import Seed
 from coterie.types import Params
 
@@ -33,6 +37,7 @@ def _dense(
 ) -> Task:
     sizes = (math.prod(shape), *widths, classes)
     layers = tuple(f"dense{i}" for i in range(len(sizes) - 1))
+    check_size(f"Model {name}", sum(outputs * (inputs + 1) for inputs, outputs in itertools.pairwise(sizes)))
 
     def init(seed: Seed) -> Params:
         return {
@@ -40,7 +45,7 @@ def _dense(
                 "bias": initial_bias(seed.fold(layer, "bias"), outputs, inputs, scheme),
                 "kernel": initial_kernel(seed.fold(layer, "kernel"), (outputs, inputs), inputs, outputs, scheme),
             }
-            for layer, inputs, outputs in zip(layers, sizes, sizes[1:], strict=False)
+            for layer, (inputs, outputs) in zip(layers, itertools.pairwise(sizes), strict=True)
         }
 
     def apply(params: Params, x: Any, key: Any) -> Any:
@@ -112,6 +117,7 @@ def linear_regression(
     if classes is not None:
         raise SpecError(f"linear-regression is a regression, but the data have {classes} classes; use mclr or mlp")
     inputs = math.prod(shape)
+    check_size("Model linear-regression", inputs + bias)
 
     def init(seed: Seed) -> Params:
         kernel = (seed.fold("linear", "kernel").uniform(inputs) < 0.5).astype(np.float32)
@@ -171,7 +177,7 @@ _BUILDERS: dict[str, Callable[..., Task]] = {
 
 
 def build(name: str, shape: tuple[int, ...], classes: int | None, /, **options: Any) -> Task:
-    """The task with this model name.
+    """The task with this model name. Equal settings give the same object, whose compiled functions are reused.
 
     Args:
         name: Name in `MODELS`.
@@ -182,23 +188,68 @@ def build(name: str, shape: tuple[int, ...], classes: int | None, /, **options: 
     Raises:
         SpecError: If the model or an option is unknown or invalid.
     """
-    if name not in _BUILDERS:
-        raise SpecError(unknown("model", name, _BUILDERS))
     known = model_options(name)
     for option in options:
         if option not in known:
             raise SpecError(unknown("setting", option, known, f"of model {name}"))
-    try:
-        hash(tuple(options.values()))
-    except TypeError:  # a normalization by arrays
-        return _BUILDERS[name](shape, classes, **options)
-    return _built(name, shape, classes, **options)
+    options = {**known, **options}
+    normalize = options.pop("normalize")
+    return built(_BUILDERS[name], name, shape, classes, normalize, options)
 
 
-@lru_cache(maxsize=64, typed=True)
-def _built(name: str, shape: tuple[int, ...], classes: int | None, **options: Any) -> Task:
-    """The same object for the same settings, so that a later run reuses the functions compiled for the task."""
-    return _BUILDERS[name](shape, classes, **options)
+def from_factory(name: str, shape: tuple[int, ...], classes: int | None, /, **options: Any) -> Task:
+    """A task of your own, from a function that is imported by name, so that clients on other machines can build it.
+
+    Args:
+        name: "package.module:function". The function is called with `shape`, `classes`, `normalize=` and the options,
+            and returns a task, for example of `from_flax` or `coterie.torch.task`. The package must be installed on
+            every machine.
+        shape: Shape of one input.
+        classes: Number of classes; None: regression.
+        **options: Settings of the function: numbers, texts and lists of them; `normalize`: a `Normalize` or None.
+
+    Raises:
+        SpecError: If the function cannot be imported, or does not return a task with this shape and these classes.
+    """
+    return built(_checked_factory(name), name, shape, classes, options.pop("normalize", None), options)
+
+
+def from_recipe(recipe: object, *, allowed: Collection[str] = ()) -> Task:
+    """The task of a recipe (`Task.recipe`), equal to the one that it describes. Equal recipes give the same object.
+
+    Args:
+        recipe: The recipe. It may come from another machine: it is validated first, and its sizes are limited.
+        allowed: Names of factories, "package.module:function", that may be imported; see `from_factory`.
+
+    Raises:
+        SpecError: If the recipe is invalid, too large, or needs a factory that is not allowed.
+    """
+    valid = checked_recipe(recipe, allowed)
+    make = from_factory if ":" in valid["name"] else build
+    normalize = None if valid["normalize"] is None else Normalize(*valid["normalize"])
+    return make(valid["name"], valid["shape"], valid["classes"], normalize=normalize, **valid["options"])
+
+
+@lru_cache
+def _checked_factory(name: str) -> Callable[..., Task]:
+    """The function of this name with checks of its result; cached, because tasks are cached by the function."""
+    function = factory(name)
+
+    def make(shape: tuple[int, ...], classes: int | None, **options: Any) -> Task:
+        task = function(shape, classes, **options)
+        if not isinstance(task, Task):
+            raise SpecError(f"{name} must return a task (coterie.models.Task), got {shown(task)}")
+        if (tuple(task.shape), task.classes) != (tuple(shape), classes):
+            raise SpecError(
+                f"{name} must return a task with inputs of shape {tuple(shape)} and {classes} classes, got "
+                f"{tuple(task.shape)} and {task.classes}"
+            )
+        if task.normalize is not None and type(task.normalize) is not Normalize:
+            raise SpecError(f"{name} must return a task whose normalize is the given one, got {shown(task.normalize)}")
+        check_size(f"Model {name}", tree.size(task.init(Seed(0))))
+        return dataclasses.replace(task)  # a copy: the function may return the same object for other settings
+
+    return make
 
 
 def model_options(name: str) -> dict[str, Any]:

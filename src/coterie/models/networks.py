@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from coterie import tree
 from coterie.errors import SpecError, shown
 from coterie.models.layers import (
     BatchNorm,
@@ -24,7 +25,7 @@ from coterie.models.layers import (
     relu,
     scaled,
 )
-from coterie.models.task import MAX_UNITS, Task
+from coterie.models.task import MAX_UNITS, Task, check_size
 from coterie.seeds import Seed
 from coterie.types import Params
 
@@ -93,6 +94,7 @@ def layered(
                 raise SpecError(f"{name} needs larger images than {shape}")
             if made:
                 params[key] = made
+                check_size(f"Model {name}", tree.size(params))
         return params
 
     def call(params: Params, x: Any, context: Context) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,10 @@ from coterie.types import Array, Params
 
 #: Largest width of a layer.
 MAX_UNITS = 1_000_000
+
+#: Largest number of parameters of a model from the library: 400 MB. Servers name the sizes of models that clients
+#: build, so the limit also protects the memory of a client.
+MAX_PARAMETERS = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ class Task:
         loss: (outputs, labels or targets) → loss of each example. None: cross-entropy, or half the squared error.
         fault: For models that run in host callbacks: the first exception raised since the last call of `fault`, because
             compiled code reports only its text.
+        recipe: The task as plain data, from which clients on other machines build it (`coterie.models.recipe`); None if
+            it was not built by name. `dataclasses.replace` drops it.
     """
 
     name: str
@@ -77,6 +83,7 @@ class Task:
     tokens: int | None = None
     loss: Callable[[Any, Any], Any] | None = None
     fault: Callable[[], BaseException | None] | None = None
+    recipe: dict[str, Any] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Validate the settings."""
@@ -181,3 +188,12 @@ def trainable(params: Params) -> Params:
         key: trainable(value) if isinstance(value, dict) else value for key, value in params.items() if key != "stats"
     }
     return {key: value for key, value in kept.items() if not isinstance(value, dict) or value}
+
+
+def check_size(what: str, parameters: int) -> None:
+    """Raise a SpecError if a model, or a part of it, has too many parameters; called before they are allocated."""
+    if parameters > MAX_PARAMETERS:
+        raise SpecError(
+            f"{what} would have {parameters:,} parameters; a model may have at most {MAX_PARAMETERS:,}. Choose smaller "
+            "layers or inputs"
+        )
