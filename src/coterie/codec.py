@@ -14,7 +14,7 @@ import dataclasses
 import hashlib
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,6 +34,9 @@ _ZEROS = b"0" * 64
 _METADATA = b'{"__metadata__":{'
 _BEFORE_CHECKSUM = _METADATA + f'"{_CHECKSUM}":"'.encode()
 _DIGITS = 8 + len(_BEFORE_CHECKSUM)  # position of the digits, after the length of the header
+
+#: Integers from other machines are smaller than this in magnitude.
+_LARGEST = 1 << 64
 
 #: Exceptions that decoding damaged data may raise.
 _DAMAGE = (AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error)
@@ -63,8 +66,12 @@ def encode(value: Any, *, checksum: bool = False) -> bytes:
     return _with_checksum(data) if checksum else data
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes, *, kinds: Collection[type] | None = None) -> Any:
     """Decode bytes made by `encode`; the checksum is verified if there is one.
+
+    Args:
+        data: The bytes.
+        kinds: The dataclasses that the data may contain; None: all that are registered. For data from another machine.
 
     Raises:
         RecordError: If the data are damaged, in another format, or contain a type that is not registered.
@@ -82,7 +89,8 @@ def decode(data: bytes) -> Any:
             raise RecordError(f"The data have format {sorted(metadata)}; this version reads {_FORMAT}")
         if unknown := metadata.keys() - {_FORMAT, _CHECKSUM}:  # the name of the checksum may be what is damaged
             raise ValueError(f"unknown metadata {sorted(unknown)}")
-        return _unpack(json.loads(metadata[_FORMAT]), arrays)
+        allowed = _STATES if kinds is None else {name: kind for name, kind in _STATES.items() if kind in kinds}
+        return _unpack(json.loads(metadata[_FORMAT]), arrays, allowed)
     except RecordError:
         raise
     except (SafetensorError, Error, *_DAMAGE) as fault:
@@ -146,7 +154,11 @@ def _pack_array(array: np.ndarray[Any, Any], arrays: dict[str, Any], where: str)
     return {"@": "array", "name": name}
 
 
-def _unpack(header: Any, arrays: dict[str, Any]) -> Any:
+def _unpack(header: Any, arrays: dict[str, Any], kinds: Mapping[str, type]) -> Any:
+    if kinds is not _STATES and isinstance(header, int) and abs(header) >= _LARGEST:
+        raise ValueError("an integer has more than 64 bits")
+    if isinstance(header, float):  # `encode` writes floats as bits
+        raise ValueError("a number is not in the format of this codec")
     if not isinstance(header, dict):
         return header
     kind = header["@"]
@@ -157,13 +169,14 @@ def _unpack(header: Any, arrays: dict[str, Any]) -> Any:
     if kind == "seed":
         return Seed(int(header["value"]))
     if kind in ("list", "tuple"):
-        items = [_unpack(item, arrays) for item in header["items"]]
+        items = [_unpack(item, arrays, kinds) for item in header["items"]]
         return items if kind == "list" else tuple(items)
     if kind in ("dict", "kept"):
-        pairs = {key: _unpack(item, arrays) for key, item in header["items"]}
+        pairs = {key: _unpack(item, arrays, kinds) for key, item in header["items"]}
         return pairs if kind == "dict" else ClientMap(pairs)
-    if kind == "state" and header["kind"] in _STATES:
-        return _STATES[header["kind"]](**{name: _unpack(item, arrays) for name, item in header["fields"].items()})
+    if kind == "state" and header["kind"] in kinds:
+        fields = {name: _unpack(item, arrays, kinds) for name, item in header["fields"].items()}
+        return kinds[header["kind"]](**fields)
     raise RecordError(f"Unknown type {header.get('kind', kind)!r} in the data; import the module that defines it first")
 
 

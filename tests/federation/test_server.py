@@ -273,7 +273,7 @@ def test_a_reply_that_names_an_unknown_group_is_rejected(wired, bank):
         fed, _ = wired(touch=only("1", answer("choice", lambda choice, to=wrong: np.full_like(choice, to))))
         got = fed.ask(SOME, fit_closest, Seed(0), **sent)
         assert got.clients == ("0", "2")
-        assert got.lost == {"1": "no such group"}
+        assert got.lost == {"1": f"choice has integers from {wrong} to {wrong}, allowed: 0 to 1"}
 
 
 def test_a_ragged_reply_must_be_a_list_of_arrays_of_the_declared_dtype(wired, probe):

@@ -52,7 +52,10 @@ def _closest(task: Task, client: Client, *, base: Params, heads: Bank) -> dict[s
 
 
 _CENTERS: dict[str, Schema] = {"base": Model(partial=True), "heads": Model(("k",), partial=True)}
-_CHOICE: dict[str, Schema] = {"losses": Values("float32", ("k",), purpose="control"), "choice": Values("int32")}
+_CHOICE: dict[str, Schema] = {
+    "losses": Values("float32", ("k",), purpose="control"),
+    "choice": Values("int32", below="k"),
+}
 
 #: Choose a model and train it: the main local training of a round.
 fit_closest = Work(

@@ -71,7 +71,7 @@ update = Work(
 choose_group = Work(
     "fedgroup.choose",
     takes={"w0": Model(purpose="base"), "directions": _DIRECTIONS, "local": Settings(LocalSGD)},
-    gives={"choice": Values("int32"), "cosines": Values("float32", ("m",), purpose="control")},
+    gives={"choice": Values("int32", below="m"), "cosines": Values("float32", ("m",), purpose="control")},
     stream="pretrain",
     plan=plan,
     lengths=lengths,
@@ -81,5 +81,9 @@ choose_group = Work(
 
 #: Send the directions, which the client stores for later requests.
 keep = Work(
-    "fedgroup.keep", takes={"directions": _DIRECTIONS}, gives={"kept": Values("int32")}, body=_keep, trains=False
+    "fedgroup.keep",
+    takes={"directions": _DIRECTIONS},
+    gives={"kept": Values("int32", below=2)},
+    body=_keep,
+    trains=False,
 )

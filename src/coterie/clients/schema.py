@@ -28,11 +28,14 @@ class Values:
         dtype: The dtype.
         shape: Dimensions; empty: a scalar.
         purpose: Purpose under which the bytes are counted; None: see `purpose_of`.
+        below: For integers: all values are less than this; None: no bound but that of the dtype. Integers are never
+            negative.
     """
 
     dtype: str
     shape: tuple[Dim, ...] = ()
     purpose: str | None = None
+    below: Dim | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,8 @@ def problem(schema: Schema, value: Any, task: Task, template: Params, dims: dict
         found = (problem(one, item, task, template, dict(dims)) for item in value)
         return next((text for text in found if text), None)
     if isinstance(schema, Values):
-        return _array_problem(value, schema.dtype, schema.shape, task, template, dims)
+        text = _array_problem(value, schema.dtype, schema.shape, task, template, dims)
+        return text or _integer_problem(value, schema, task, template, dims)
     shapes = dict(tree.paths(template))
     leaves = dict(tree.paths(value))
     if shapes.keys() != leaves.keys() and not (schema.partial and leaves.keys() <= shapes.keys()):
@@ -146,6 +150,18 @@ def _array_problem(
             dims[str(dim)] = actual
         elif size != actual:
             return f"has shape {tuple(value.shape)}, not {shape}" + (f" with {dim} = {size}" if size != dim else "")
+    return None
+
+
+def _integer_problem(value: Any, schema: Values, task: Task, template: Params, dims: dict[str, int]) -> str | None:
+    """Why integers are out of bounds: methods use them as positions, so that they must be checked."""
+    numbers = np.asarray(value)
+    if numbers.dtype.kind not in "iu" or not numbers.size:
+        return None
+    below = None if schema.below is None else _size(schema.below, task, template, dims)
+    if numbers.min() < 0 or (below is not None and numbers.max() >= below):
+        allowed = "at least 0" if below is None else f"0 to {below - 1}"
+        return f"has integers from {numbers.min()} to {numbers.max()}, allowed: {allowed}"
     return None
 
 

@@ -22,7 +22,11 @@ class ClientStore:
     Attributes:
         data: The clients' current examples.
         data_version: Number of times that the examples have changed.
+        keeps_checkpoints: Whether memories that checkpoints of the server name are kept. Not in simulation: there the
+            checkpoints contain the memories.
     """
+
+    keeps_checkpoints = False
 
     def __init__(self, data: FederatedData) -> None:
         """Start with these examples, without memories and cached values."""
@@ -69,7 +73,8 @@ class ClientStore:
     def remember(self, request: Request, memory: Bank | list[Params]) -> None:
         """Store the new memory of each client of a request: a bank, or a list with one memory per client.
 
-        Two earlier versions are kept for later requests: the last accepted one, and the one before the round.
+        Earlier versions that later requests may name are kept: the last accepted one, the one before the round, and if
+        `keeps_checkpoints` those in checkpoints of the server.
         """
         assert request.work.memory is not None
         if not request.writes_memory:
@@ -77,7 +82,9 @@ class ClientStore:
         stored = self._memories.setdefault(request.work.memory, {})
         for place, client in enumerate(request.clients):
             versions = stored.setdefault(client, {})
-            wanted = (request.versions.get(client), request.versions_before_round.get(client))
+            wanted = {request.versions.get(client), request.versions_before_round.get(client)}
+            if self.keeps_checkpoints:
+                wanted.update(request.versions_in_checkpoints.get(client, ()))
             for version in [version for version in versions if version not in wanted]:
                 del versions[version]
             # A copy: a row of the bank would keep the whole bank in memory.

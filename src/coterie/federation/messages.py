@@ -10,6 +10,7 @@ import numpy as np
 
 from coterie import tree
 from coterie.clients.work import Work
+from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Part
 
@@ -25,10 +26,10 @@ class Request:
     """A message from the server to clients.
 
     Attributes:
-        id: Number of the request; a repeated request has the same number.
+        id: Number of the request, unique in the run; a repeated request has the same number. See `ServerState.new_id`.
         work: The work to do.
         part: The part of the examples to work on.
-        seed: Seed of the round.
+        seed: Seed of the round; with `own_seeds` it is not used.
         clients: The recipients, sorted.
         t: Round number, for the traffic table; -1 outside of rounds.
         settings: Sent values that are settings.
@@ -38,8 +39,13 @@ class Request:
         dims: Sizes of the named dimensions of the sent values.
         versions: Client → the version of its memory that the server accepted last.
         versions_before_round: Client → the version accepted before this round, restored if the round is skipped.
+        versions_in_checkpoints: Client → the versions that checkpoints of the server name. Clients keep them, so that a
+            resumed server finds them.
+        own_seeds: Client → seed of its work. A client that gets a request over the network knows only its own seed: the
+            seed of the round would reveal the seeds of all clients.
         efforts: Straggler → fraction of the local training that it does.
         deadline: Seconds after which a reply is late.
+        task: The task of the clients; requests of several tasks may travel together. None: that of the transport.
         after: The request that runs first on the client and provides the `params` of this one.
         evaluating: Whether the request is only for evaluation.
         clipped: Names of the answers whose updates the client clips before it sends them.
@@ -59,8 +65,11 @@ class Request:
     dims: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[ClientId, int] = field(default_factory=dict)
     versions_before_round: Mapping[ClientId, int] = field(default_factory=dict)
+    versions_in_checkpoints: Mapping[ClientId, tuple[int, ...]] = field(default_factory=dict)
+    own_seeds: Mapping[ClientId, Seed] = field(default_factory=dict)
     efforts: Mapping[ClientId, float] = field(default_factory=dict)
     deadline: float | None = None
+    task: Task | None = None
     after: Request | None = None
     evaluating: bool = False
     clipped: tuple[str, ...] = ()
@@ -105,7 +114,8 @@ class Request:
 
     def client_seed(self, client: ClientId) -> Seed:
         """The seed of one client's work, derived from the client id, not from its position in the cohort."""
-        return self.seed.fold(self.work.stream, client)
+        own = self.own_seeds.get(client)
+        return self.seed.fold(self.work.stream, client) if own is None else own
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class Preparation:
         cohort = cohort if isinstance(cohort, Cohort) else Cohort(-1, tuple(cohort), seed, ())
         self.state.asks += 1
         request = Request(
-            id=self.state.asks,
+            id=self.state.new_id(evaluating=self.evaluating),
             work=work,
             part=part,
             seed=seed,
@@ -72,8 +72,10 @@ class Preparation:
             t=cohort.t,
             versions=self._versions(self.state.versions, work, cohort.clients),
             versions_before_round=self._versions(self.state.versions_before_round, work, cohort.clients),
+            versions_in_checkpoints=self._versions_in_checkpoints(work, cohort.clients),
             efforts=dict(cohort.efforts),
             deadline=deadline,
+            task=self.task,
             evaluating=self.evaluating,
         )
         if after is not None:
@@ -111,6 +113,15 @@ class Preparation:
         """Client → accepted version of the memory that a work uses."""
         known: ClientMap[int] = versions.get(work.memory or "", ClientMap())
         return {client: known[client] for client in clients if client in known}
+
+    def _versions_in_checkpoints(self, work: Work, clients: Iterable[ClientId]) -> dict[ClientId, tuple[int, ...]]:
+        """Client → versions of the memory that a work uses that a checkpoint of the server names."""
+        named = [self._versions(versions, work, clients) for versions in self.state.checkpoints]
+        found: dict[ClientId, tuple[int, ...]] = {}
+        for versions in named:
+            for client, version in versions.items():
+                found[client] = (*found.get(client, ()), version)
+        return {client: tuple(sorted(set(versions))) for client, versions in found.items()}
 
 
 def _rows(clients: tuple[ClientId, ...], sent: PerClient, value: str) -> Array:

@@ -160,6 +160,18 @@ class Server:
         self._state.begin_round()
         self._averaging.ledger.end_round()
 
+    def note_checkpoint(self) -> None:
+        """Record that the state of this moment is in a checkpoint: clients keep the memories that it names."""
+        self._state.note_checkpoint()
+
+    def start_again(self, starts: int) -> None:
+        """Use new request ids: the server was started `starts` times before, and clients remember those requests.
+
+        Called after `load`: the clients keep the memories that the loaded state names.
+        """
+        self._state.starts = starts
+        self._state.note_checkpoint()
+
     def undo(self) -> None:
         """Skip the round: clients continue from their memories before it."""
         self._state.undo_round()

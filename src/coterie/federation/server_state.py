@@ -15,6 +15,19 @@ from coterie.types import ClientId
 
 log = logging.getLogger(__name__)
 
+#: Ids of requests: each start of a server has its own range of this length.
+IDS_PER_START = 1 << 40
+
+#: Number of checkpoints whose memory versions clients keep: two are on the disk, and others may be about to be written.
+CHECKPOINTS = 4
+
+
+@dataclass
+class Count:
+    """A number that several servers share."""
+
+    value: int = 0
+
 
 @dataclass
 class ServerState:
@@ -22,9 +35,13 @@ class ServerState:
 
     Attributes:
         traffic: Bytes sent.
-        asks: Number of requests so far, which is also the id of the last one.
+        asks: Number of requests so far.
+        starts: How often the server of this run was started before. Simulated clients are restored with the server, so
+            that it is 0 for them.
+        evaluations: Number of requests of evaluations since the server was started.
         versions: Name of a memory → client → id of the request whose memory was accepted last.
         versions_before_round: `versions` before the current round.
+        checkpoints: `versions` in the last checkpoints.
         holdings: Hash of a cached value → the clients known to have it.
         rejected: Reason → number of replies rejected for this reason.
         lost: Number of replies that never arrived; without those to evaluations.
@@ -33,12 +50,31 @@ class ServerState:
 
     traffic: Traffic = field(default_factory=Traffic)
     asks: int = 0
+    starts: int = 0
+    evaluations: Count = field(default_factory=Count)
     versions: dict[str, ClientMap[int]] = field(default_factory=dict)
     versions_before_round: dict[str, ClientMap[int]] = field(default_factory=dict)
+    checkpoints: list[dict[str, ClientMap[int]]] = field(default_factory=list)
     holdings: dict[str, set[ClientId]] = field(default_factory=dict)
     rejected: dict[str, int] = field(default_factory=dict)
     lost: int = 0
     seconds: float = 0.0
+
+    def new_id(self, *, evaluating: bool) -> int:
+        """The id of the next request, after `asks` was increased.
+
+        Ids are unique over all starts of the server. Those of evaluations are negative and have a count of their own:
+        evaluations do not change the ids of other requests.
+        """
+        first = self.starts * IDS_PER_START
+        if not evaluating:
+            return first + self.asks
+        self.evaluations.value += 1
+        return -first - self.evaluations.value
+
+    def note_checkpoint(self) -> None:
+        """Record that a checkpoint names the current memory versions."""
+        self.checkpoints = [*self.checkpoints, dict(self.versions)][-CHECKPOINTS:]
 
     def for_evaluation(self) -> ServerState:
         """Return a copy with its own memory versions and holdings, but the same traffic table."""
@@ -85,6 +121,7 @@ class ServerState:
             "traffic": self.traffic.save(),
             "asks": self.asks,
             "versions": dict(self.versions),
+            "checkpoints": [dict(versions) for versions in self.checkpoints if versions],
             "holdings": {key: sorted(clients) for key, clients in self.holdings.items()},
             "refused": dict(self.rejected),
             "lost": self.lost,
@@ -96,6 +133,7 @@ class ServerState:
         self.asks = saved["asks"]
         self.versions = dict(saved["versions"])
         self.versions_before_round = dict(saved["versions"])
+        self.checkpoints = [dict(versions) for versions in saved.get("checkpoints", ())]
         self.holdings = {key: set(clients) for key, clients in saved["holdings"].items()}
         self.rejected = dict(saved["refused"])
         self.lost = saved.get("lost", 0)

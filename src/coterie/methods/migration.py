@@ -88,7 +88,7 @@ def _watch(task: Task, client: Client, *, renew: jax.Array, detector: Detector) 
 watch = Work(
     "flexcfl.watch",
     takes={"renew": Values("int32"), "detector": Settings(Detector)},
-    gives={"shifted": Values("int32")},
+    gives={"shifted": Values("int32", below=2)},
     purpose="detect",
     each=lambda task, x, y, **_: label_counts.each(task, x, y),  # type: ignore[misc]
     body=_watch,

@@ -180,8 +180,11 @@ class _Loop:
             if step.round is not None and step.round.evidence:
                 self._writer.evidence(len(self._rows) - 1, step.round.evidence)
             self._writer.append(row)
+        due = step.stage == "prepare" or session.t % settings.checkpoint_every == 0
+        if due:
+            session.note_checkpoint()
         self._snapshot = self._save()
-        if step.stage == "prepare" or session.t % settings.checkpoint_every == 0:
+        if due:
             self._checkpoint()
         if self._on_round is not None:
             self._on_round(row)

@@ -333,6 +333,10 @@ class Session(Generic[State]):
             saved["last_received"] = self._received.save()
         return saved
 
+    def note_checkpoint(self) -> None:
+        """Record that the snapshot of this moment will be a checkpoint."""
+        self._fed.note_checkpoint()
+
     def save(self) -> bytes:
         """Return the snapshot, encoded."""
         return codec.encode(self.snapshot())
