@@ -128,6 +128,12 @@ class Site:
         Raises:
             WireError: If it cannot be read.
         """
+        try:
+            return self._answer(message)
+        except (AttributeError, KeyError, TypeError, ValueError) as fault:
+            raise WireError(f"A message cannot be read: {type(fault).__name__}: {fault}") from fault
+
+    def _answer(self, message: Message) -> bytes:
         digest = wire.hash_of(message.common + message.own)
         common, own = (wire.unpack(part, self._max_bytes) for part in (message.common, message.own))
         if common.get("version") != wire.VERSION:
@@ -165,11 +171,8 @@ class Site:
 
     def _opened(self, common: Mapping[str, Any], own: Mapping[str, Any]) -> DiskStore:
         """The storage for the run of a message."""
-        try:
-            run, client, held = str(common["run"]), ClientId(str(own["client"])), own["held"]
-            share, seed = float(held["share"]), held["seed"]
-        except (KeyError, TypeError, ValueError) as fault:
-            raise WireError(f"A message cannot be read: {fault}") from fault
+        run, client, held = str(common["run"]), ClientId(str(own["client"])), own["held"]
+        share, seed = float(held["share"]), held["seed"]
         if not _RUN.fullmatch(run) or not isinstance(seed, Seed):
             raise WireError("A message cannot be read: it names no valid run")
         known = None if self._store is None else self._store.data
