@@ -44,6 +44,15 @@ class Members:
         self.clients = self.present = tuple(sorted(clients))
         self.missed: list[str] = []
 
+    def refresh(self) -> None:
+        pass
+
+    def save(self) -> dict:
+        return {}
+
+    def load(self, saved) -> None:
+        pass
+
     def see(self, client) -> None:
         self.present = tuple(sorted({*self.present, client}))
 

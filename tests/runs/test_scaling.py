@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from coterie.data import from_arrays
+from coterie.data.description import described
 from coterie.runs.resolve import normalization
 
 
@@ -22,5 +23,5 @@ from coterie.runs.resolve import normalization
 def test_whole_numbers_are_divided_by_the_largest_magnitude(rule, numbers, scaled):
     x = np.array(numbers)[:, None]
     data = from_arrays({"a": (x, np.zeros(4, int))}, test_share=0)
-    scale = normalization(rule, data)
+    scale = normalization(rule, described(data))
     np.testing.assert_allclose(np.asarray(scale(x.astype(np.float32))).ravel(), scaled)

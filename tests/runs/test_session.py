@@ -31,7 +31,7 @@ class Losing:
 
     def __init__(self, transport):
         self.transport, self.lost = transport, ()
-        self.clients, self.task = transport.clients, transport.task
+        self.clients, self.task, self.outlives_server = transport.clients, transport.task, False
         self.on, self.set_data, self.save, self.load = transport.on, transport.set_data, transport.save, transport.load
 
     def send(self, request):

@@ -248,7 +248,7 @@ def test_a_resolved_spec_leaves_nothing_to_decide(data, model, clients_per_round
     assert found.spec.model.options["l2"] == 0.0
     assert found.spec.run.clients_per_round == clients_per_round
     assert found.spec.data.options["seed"] == 3
-    assert len(found.trainable) == data["clients"]
+    assert len(found.about.trainable) == data["clients"]
     assert resolve(found.spec).spec == found.spec
     assert Spec.from_dict(tomllib.loads(found.spec.to_toml())).to_toml() == found.spec.to_toml()
 

@@ -225,6 +225,25 @@ class FederatedData:
         rows = self.rows(position, part)
         return np.ascontiguousarray(transforming.apply(self.transform_of(position), self.inputs(rows))), self.y[rows]
 
+    def only(self, client: str) -> FederatedData:
+        """The examples of one client alone, transformed, without those of others and without true clusters."""
+        (x, y), (x_test, y_test) = (self.examples(client, part) for part in ("fit", "test"))
+        rows = np.arange(len(y) + len(y_test))
+        return FederatedData(
+            name=self.name,
+            x=np.concatenate([x, x_test]),
+            y=np.concatenate([y, y_test]),
+            clients=(ClientId(client),),
+            fit=Index.from_lists([rows[: len(y)]]),
+            test=Index.from_lists([rows[len(y) :]]),
+            classes=self.classes,
+            held_share=self.held_share,
+            held_seed=self.held_seed,
+            source=self.source,
+            normalize=self.normalize,
+            tokens=self.ids,
+        )
+
     def inputs(self, rows: Any) -> Array:
         """The examples in these rows before any transform; with a table, the vectors of the tokens."""
         stored: Array = self.x[rows]

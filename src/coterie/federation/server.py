@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -138,6 +139,12 @@ class Server:
         other._state, other._evaluating, other._exchanges = self._state.for_evaluation(), True, exchange
         return other
 
+    def frozen(self) -> Server:
+        """Return a server for evaluations that keeps what is known now, with a traffic table of its own."""
+        other = copy.copy(self)
+        other._state = dataclasses.replace(self._state.for_evaluation(), traffic=Traffic())
+        return other
+
     def scoring(self) -> Server:
         """Return a server for the run's evaluation: it never trains, and it may ask for test examples."""
         other = self.evaluating()
@@ -171,6 +178,11 @@ class Server:
         """
         self._state.starts = starts
         self._state.note_checkpoint()
+
+    @property
+    def restarted(self) -> bool:
+        """Whether an earlier start of this server has asked the same clients."""
+        return self._state.starts > 0
 
     def undo(self) -> None:
         """Skip the round: clients continue from their memories before it."""
@@ -260,5 +272,7 @@ class Server:
         """Restore what `save` returned."""
         self._state.load(saved)
         self._transport.load(saved["transport"])
+        if self._transport.outlives_server:
+            self.start_again(saved.get("starts", 0) + 1)
         if self._averaging.privacy.noise_multiplier:
             self._averaging.ledger.load(saved["privacy"])

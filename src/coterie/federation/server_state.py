@@ -120,6 +120,7 @@ class ServerState:
         return {
             "traffic": self.traffic.save(),
             "asks": self.asks,
+            **({"starts": self.starts} if self.starts else {}),
             "versions": dict(self.versions),
             "checkpoints": [dict(versions) for versions in self.checkpoints if versions],
             "holdings": {key: sorted(clients) for key, clients in self.holdings.items()},

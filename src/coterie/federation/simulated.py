@@ -26,6 +26,8 @@ Result: TypeAlias = Answer | list[Params]
 class SimulatedTransport(ABC):
     """A transport to clients that are simulated in this process."""
 
+    outlives_server = False
+
     def __init__(self, task: Task, store: ClientStore) -> None:
         """Create clients with this storage.
 

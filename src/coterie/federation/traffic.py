@@ -38,6 +38,11 @@ class Traffic:
             entry = (t, direction, purpose)
             self._bytes[entry] = self._bytes.get(entry, 0) + int(count)
 
+    def include(self, other: Traffic) -> None:
+        """Add all bytes of another table."""
+        for (t, direction, purpose), count in other._bytes.items():
+            self._bytes[t, direction, purpose] = self._bytes.get((t, direction, purpose), 0) + count
+
     def total(self, direction: Direction | None = None, purpose: str | None = None, t: int | None = None) -> int:
         """Total bytes of a direction, purpose and round; None: all, without evaluation."""
         return sum(

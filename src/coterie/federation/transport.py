@@ -18,6 +18,10 @@ class Transport(Protocol):
     """Sends requests to clients and returns their replies."""
 
     @property
+    def outlives_server(self) -> bool:
+        """Whether clients keep what they store when the server is restarted. Simulated clients are restored with it."""
+
+    @property
     def clients(self) -> Sequence[ClientId]:
         """Client ids, sorted."""
 
@@ -50,6 +54,11 @@ class TransportWrapper:
     def __init__(self, transport: Transport) -> None:
         """Wrap a transport."""
         self._transport = transport
+
+    @property
+    def outlives_server(self) -> bool:
+        """Whether clients keep what they store when the server is restarted."""
+        return self._transport.outlives_server
 
     @property
     def clients(self) -> Sequence[ClientId]:

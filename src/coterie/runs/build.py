@@ -6,23 +6,26 @@ import dataclasses
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from coterie.bounds import Bound, check
 from coterie.clients import LocalSGD
+from coterie.data.description import DataDescription
 from coterie.data.federated import FederatedData
 from coterie.errors import SpecError
 from coterie.federation import AttackTransport, Averaging, FaultTransport, Sequential, Server, Vectorized
+from coterie.federation.merging import BatchTransport, MergingTransport
 from coterie.federation.transport import Transport
 from coterie.methods import build as build_method
 from coterie.methods.protocol import Method
 from coterie.models import Task
 from coterie.runs.privacy import check_privacy
-from coterie.runs.resolve import resolve
-from coterie.runs.sampling import Sampler
+from coterie.runs.resolve import fill_defaults, resolve
+from coterie.runs.sampling import ClientSampler, Sampler
 from coterie.runs.session import Session
-from coterie.runs.spec import RunSettings, Spec
+from coterie.runs.spec import Named, RunSettings, Spec
 from coterie.seeds import Seed
 from coterie.shift import DriftingData
 from coterie.types import ClientId
@@ -36,21 +39,23 @@ class Built:
 
     Attributes:
         spec: The resolved spec.
-        data: The clients' data at the start of the run.
+        about: What is known about the clients' data.
         task: The model and its loss.
         session: Method and federation.
         truth: Client → true cluster, updated as the data drift; empty if true clusters are not known.
-        idle: Clients without training examples; they are evaluated but never sampled.
+        data: The clients' data at the start of the run; None on a server, which has no examples.
         attackers: Malicious clients, sorted.
+        merging: Lets the requests of evaluations travel with those of the next rounds; None: they travel alone.
     """
 
     spec: Spec
-    data: FederatedData
+    about: DataDescription
     task: Task
     session: Session[Any]
     truth: Mapping[ClientId, int]
-    idle: tuple[ClientId, ...]
+    data: FederatedData | None = None
     attackers: tuple[ClientId, ...] = ()
+    merging: MergingTransport | None = None
 
 
 def build(
@@ -66,25 +71,108 @@ def build(
         data: Data that replace those of the spec.
     """
     resolved = resolve(spec, method=method, task=task, data=data)
-    spec, data, task, trainable = resolved.spec, resolved.data, resolved.task, resolved.trainable
-    idle = tuple(sorted(set(data.clients) - set(trainable)))
-    if idle:
-        log.warning("%d clients have no training examples; they are evaluated but never sampled", len(idle))
+    spec, data, task, about = resolved.spec, resolved.data, resolved.task, resolved.about
+    if about.idle:
+        log.warning("%d clients have no training examples; they are evaluated but never sampled", len(about.idle))
     run, seed = spec.run, Seed(spec.run.seed)
-    newcomers = _newcomers(run, trainable, seed)
-    sampler = Sampler(trainable, run.clients_per_round, seed, run.sampler, run.stragglers, newcomers)
-    known = {} if data.truth is None else dict(zip(data.clients, data.truth.tolist(), strict=True))
-    attackers = spec.attack.attackers(trainable, known, seed.fold("attack"))
+    newcomers = _newcomers(run, about.trainable, seed)
+    sampler = Sampler(about.trainable, run.clients_per_round, seed, run.sampler, run.stragglers, newcomers)
+    attackers = spec.attack.attackers(about.trainable, about.truth, seed.fold("attack"))
     if spec.attack.name == "label-flip":
         data = _with_flipped_labels(data, spec, attackers)
     drifting = DriftingData(data, spec.shift, seed)
     truth = CurrentTruth(drifting)
+    transport = _transport(run, drifting.data, task)
+    if spec.attack.name not in ("none", "label-flip"):
+        transport = AttackTransport(transport, spec.attack, attackers, seed.fold("attack"))
+    if any(dataclasses.asdict(spec.faults).values()):
+        transport = FaultTransport(transport, spec.faults, seed.fold("faults"))
+    drift = drifting if spec.shift.name != "none" else None
+    session = _session(spec, about, task, method, transport, sampler, truth, drift)
+    return Built(spec, about, task, session, truth, data, tuple(sorted(attackers)))
+
+
+def build_server(
+    spec: Spec, about: DataDescription, task: Task, transport: BatchTransport, sampler: ClientSampler
+) -> Built:
+    """Create what a server needs whose clients are on other machines; it has no data.
+
+    Args:
+        spec: A spec that `server_spec` has accepted, completed with `coterie.runs.resolve.complete`.
+        about: What the clients state about their data.
+        task: The model and its loss.
+        transport: Reaches the clients.
+        sampler: Draws the clients of each round among those that are present.
+    """
+    merging = MergingTransport(transport) if spec.network.merge else None
+    session = _session(spec, about, task, None, merging or transport, sampler, about.truth)
+    return Built(spec, about, task, session, about.truth, merging=merging)
+
+
+def server_spec(spec: Spec) -> Spec:
+    """The spec of a server, with the defaults that need no data; refuses settings that only a simulation has.
+
+    A server saves a checkpoint after every round.
+
+    Raises:
+        SpecError: If a setting needs simulated clients.
+    """
+    simulated = {
+        "shift.name": spec.shift.name != "none",
+        "attack.name": spec.attack.name != "none",
+        "faults": any(dataclasses.asdict(spec.faults).values()),
+        "run.newcomers": bool(spec.run.newcomers),
+    }
+    for setting, given in simulated.items():
+        if given:
+            raise SpecError(f"{setting} is simulated and cannot be used with clients on other machines; remove it")
+    try:
+        options = NetworkData(**spec.data.options)
+    except TypeError as fault:
+        known = ", ".join(each.name for each in dataclasses.fields(NetworkData))
+        raise SpecError(
+            f"[data] of a server has the settings name, {known}: its clients have the data; {fault}"
+        ) from fault
+    data = Named(spec.data.name, dataclasses.asdict(options))
+    run = dataclasses.replace(spec.run, checkpoint_every=1)  # little beside the seconds of an exchange
+    return dataclasses.replace(fill_defaults(spec, given=["data"]), data=data, run=run)
+
+
+@dataclass(frozen=True)
+class NetworkData:
+    """Settings of the `data` section of a server, whose clients have the data.
+
+    Attributes:
+        classes: Number of classes; 0: as the clients that are there at the start state.
+        held_share: Fraction of each client's training examples that is held out for validation.
+    """
+
+    classes: Annotated[int, Bound(at_least=0)] = 0
+    held_share: Annotated[float, Bound(at_least=0, below=1)] = 0.1
+
+    def __post_init__(self) -> None:
+        """Validate the settings."""
+        check(self, "data")
+
+
+def _session(
+    spec: Spec,
+    about: DataDescription,
+    task: Task,
+    method: Method[Any] | None,
+    transport: Transport,
+    sampler: ClientSampler,
+    truth: Mapping[ClientId, int],
+    drifting: DriftingData | None = None,
+) -> Session[Any]:
+    """The method of a spec on a server that reaches its clients over a transport."""
+    run, seed = spec.run, Seed(spec.run.seed)
     if method is None:
         given = {
             "truth": truth,
             "rounds": run.rounds,
             "clients_per_round": run.clients_per_round,
-            "clients": len(trainable),
+            "clients": len(about.trainable),
         }
         method = build_method(spec.method.name, spec.local or LocalSGD(), given, **spec.method.options)
     own_mean = getattr(method, "own_mean", "")
@@ -95,25 +183,19 @@ def build(
             spec.method.name,
             own_mean,
         )
-    check_privacy(spec, method, task, len(data.clients))
-    transport = _transport(run, drifting.data, task)
-    if spec.attack.name not in ("none", "label-flip"):
-        transport = AttackTransport(transport, spec.attack, attackers, seed.fold("attack"))
-    if any(dataclasses.asdict(spec.faults).values()):
-        transport = FaultTransport(transport, spec.faults, seed.fold("faults"))
+    check_privacy(spec, method, task, len(about.trainable) + len(about.idle))
     averaging = Averaging(spec.aggregation, spec.privacy, seed.fold("privacy"))
     if not_covered := getattr(method, "not_covered", ""):
         averaging.ledger.individual.add(not_covered)
-    session = Session(
+    return Session(
         method,
-        Server(transport, averaging=averaging),
+        Server(transport, averaging=averaging, min_replies=spec.network.min_replies),
         seed,
         sampler,
-        drifting if spec.shift.name != "none" else None,
+        drifting,
         eval_model=run.eval_model,
         score_with="assigned" if run.score_with == "assigned" else "current",
     )
-    return Built(spec, data, task, session, truth, idle, tuple(sorted(attackers)))
 
 
 class CurrentTruth(Mapping[ClientId, int]):

@@ -6,6 +6,7 @@ not sampled. A client that never trained has the common initial model.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,6 +23,12 @@ class LastReceived:
         """Start with the common initial model for all clients."""
         self._banks: dict[int, Bank] = {0: tree.stack([first])}
         self._last: dict[ClientId, tuple[int, int]] = {}  # bank and row
+
+    def copy(self) -> LastReceived:
+        """Return a copy that later updates do not change."""
+        other = copy.copy(self)
+        other._last = dict(self._last)
+        return other
 
     def update(self, bank: Bank, row: Mapping[ClientId, int]) -> None:
         """Record that clients received rows of a bank (client → row)."""

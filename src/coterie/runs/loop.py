@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy as np
 from coterie.data.federated import FederatedData
 from coterie.errors import Diverged, FederationError
 from coterie.federation.compilation import compilations
+from coterie.federation.merging import Background
 from coterie.methods.protocol import Method
 from coterie.models import Task
 from coterie.runs import privacy
@@ -22,7 +25,7 @@ from coterie.runs.method_settings import check_same_method, spec_of
 from coterie.runs.predict import described
 from coterie.runs.record import FORMAT, JsonObject, RunRecord, read_summary
 from coterie.runs.scoring import Scores
-from coterie.runs.session import Step
+from coterie.runs.session import Session, Step
 from coterie.runs.spec import SpecLike, read_toml
 from coterie.runs.writer import Writer
 
@@ -51,11 +54,42 @@ def run(
         data: Data that replace those of the spec.
     """
     started = time.perf_counter()
-    built = build(spec_of(spec, method), method=method, task=task, data=data)
+    return run_built(build(spec_of(spec, method), method=method, task=task, data=data), out, on_round, started)
+
+
+def run_built(
+    built: Built,
+    out: str | os.PathLike[str] | None = None,
+    on_round: OnRound | None = None,
+    started: float | None = None,
+) -> RunRecord:
+    """Run what was built.
+
+    Args:
+        built: What to run.
+        out: Folder for the record; None: nothing is written.
+        on_round: Called after each step with its line of the record.
+        started: When the call began; None: now.
+    """
+    started = time.perf_counter() if started is None else started
     if out is None:
         return _Loop(built, None, on_round, started).run()
     with Writer.create(out, built.spec.to_toml()) as writer:
         return _Loop(built, writer, on_round, started).run()
+
+
+def continue_built(
+    built: Built, writer: Writer, saved: Mapping[str, Any] | None, on_round: OnRound | None = None
+) -> RunRecord:
+    """Continue a run from a checkpoint.
+
+    Args:
+        built: The run, built as at its beginning.
+        writer: Its record.
+        saved: The checkpoint that `writer.saved()` returned.
+        on_round: Called after each step with its line of the record.
+    """
+    return _Loop(built, writer, on_round, time.perf_counter(), saved, writer.rewind(saved)).run()
 
 
 def resume(
@@ -94,6 +128,35 @@ def resume(
         return _Loop(built, writer, on_round, started, saved, rows).run()
 
 
+@dataclass
+class _Evaluation:
+    """The scores of a step, and those with the other rule of `run.score_with` if they differ."""
+
+    scores: Scores
+    other: Scores | None
+
+
+@dataclass
+class _Pending:
+    """A step whose line is not written yet: its scores have not arrived, or those of a step before it.
+
+    Attributes:
+        row: The line.
+        evidence: What its clustering was decided on.
+        snapshot: State of the session after the step.
+        checkpoint: Whether a checkpoint is due.
+        finished: Whether it was the last step.
+        evaluation: The evaluation that runs in the background, and the session it evaluates; None: it is in the line.
+    """
+
+    row: JsonObject
+    evidence: Mapping[str, Any]
+    snapshot: dict[str, Any]
+    checkpoint: bool
+    finished: bool
+    evaluation: tuple[Background[_Evaluation], Session[Any]] | None
+
+
 class _Loop:
     """Runs the steps of a built run, evaluates, and writes the record."""
 
@@ -120,6 +183,7 @@ class _Loop:
         self._writer = writer
         self._on_round = on_round
         self._rows = list(rows)
+        self._pending: deque[_Pending] = deque()
         self._scores: Scores | None = None
         self._results: ClientResults | None = None
         self._seconds = dict.fromkeys(("setup", "training", "evaluation", "clustering", "compile"), 0.0)
@@ -131,8 +195,10 @@ class _Loop:
         self._started = started - self._seconds.pop("total", 0.0)
         self._seconds["setup"] += time.perf_counter() - started
         self._compiled = compilations().seconds
-        self._snapshot = self._save()
-        self._written: Mapping[str, Any] | None = None if saved is None else self._snapshot
+        self._snapshot = self._save(built.session.snapshot(), finished=self._finished())
+        # Clients on other machines remember the requests of this start: the checkpoint must count it before they do.
+        counted = saved is not None and not built.session.restarted
+        self._written: Mapping[str, Any] | None = self._snapshot if counted else None
 
     def run(self) -> RunRecord:
         """Run to the end. If the run is interrupted or diverges, the record up to that step is kept."""
@@ -141,13 +207,18 @@ class _Loop:
             return self._run()
 
     def _run(self) -> RunRecord:
+        merging = self._built.merging
         try:
             self._checkpoint()  # at the beginning, so that a run can be resumed whenever it is killed
             for step in self._built.session.steps(self._built.spec.run.rounds):
                 self._record(step)
+            if merging is not None:
+                merging.flush()
+                self._write_lines()
             if not self._models():  # the method had finished before the first step
-                self._evaluate({})
-                self._snapshot = self._save()
+                session = self._built.session
+                self._add_scores({}, session, self._evaluated(session))
+                self._snapshot = self._save(session.snapshot(), finished=True)
             return self._finish("done")
         except KeyboardInterrupt:
             self._checkpoint()
@@ -157,8 +228,15 @@ class _Loop:
             if self._writer is None:
                 raise
             raise type(fault)(f"{fault}\nThe record of the steps before is in {self._writer.path}") from fault
+        finally:
+            if merging is not None:
+                merging.close()
+
+    def _finished(self) -> bool:
+        return self._built.session.finished(self._built.spec.run.rounds)
 
     def _record(self, step: Step[Any]) -> None:
+        """Compose the line of a step, and evaluate it if that is due, in the background if possible."""
         session, settings = self._built.session, self._built.spec.run
         self._seconds["training"] += step.waiting
         # The rest of the time is the server's: clustering, averaging.
@@ -173,45 +251,76 @@ class _Loop:
                 step.last_newcomers, self._built.truth, self._built.task.classes
             )
         due = step.stage == "train" and session.t % settings.evaluate_every == 0
-        if due or (step.round is not None and step.round.closes) or session.finished(settings.rounds):
-            self._evaluate(row)
-        self._rows.append(row)
-        if self._writer is not None:
-            if step.round is not None and step.round.evidence:
-                self._writer.evidence(len(self._rows) - 1, step.round.evidence)
-            self._writer.append(row)
-        due = step.stage == "prepare" or session.t % settings.checkpoint_every == 0
-        if due:
+        evaluation = None
+        if due or (step.round is not None and step.round.closes) or self._finished():
+            evaluation = self._evaluate(row)
+        checkpoint = step.stage == "prepare" or session.t % settings.checkpoint_every == 0
+        if checkpoint:
             session.note_checkpoint()
-        self._snapshot = self._save()
-        if due:
-            self._checkpoint()
-        if self._on_round is not None:
-            self._on_round(row)
+        evidence = {} if step.round is None else step.round.evidence
+        pending = _Pending(row, evidence, session.snapshot(), checkpoint, self._finished(), evaluation)
+        self._pending.append(pending)
+        self._write_lines()
 
-    def _evaluate(self, row: JsonObject) -> None:
-        clock = time.perf_counter()
-        session = self._built.session
-        self._scores = session.evaluate()
-        truth, classes = self._built.truth, self._built.task.classes
-        row |= figures.score_row(self._scores, truth, classes, row.get("assignment"))
+    def _evaluate(self, row: JsonObject) -> tuple[Background[_Evaluation], Session[Any]] | None:
+        """Evaluate now and add the scores to the line; or in the background, if requests can travel together."""
+        session, merging = self._built.session, self._built.merging
+        if merging is None:
+            clock = time.perf_counter()
+            self._add_scores(row, session, self._evaluated(session))
+            self._seconds["evaluation"] += time.perf_counter() - clock
+            return None
+        frozen = session.frozen()
+        return merging.start(lambda: self._evaluated(frozen)), frozen
+
+    def _evaluated(self, session: Session[Any]) -> _Evaluation:
+        scores = session.evaluate()
         # `assigned` needs no exchange. `current` does; where it is not the run's rule, it is shown once, at the end.
-        if self._scores.score_with == "current" or session.finished(self._built.spec.run.rounds):
-            other = session.evaluate_otherwise(self._scores)
-            if other is not None:
-                row["other_assignment"] = figures.other_row(other, truth, classes)
+        if scores.score_with == "current" or session.finished(self._built.spec.run.rounds):
+            return _Evaluation(scores, session.evaluate_otherwise(scores))
+        return _Evaluation(scores, None)
+
+    def _add_scores(self, row: JsonObject, session: Session[Any], evaluation: _Evaluation) -> None:
+        truth, classes = self._built.truth, self._built.task.classes
+        self._scores = evaluation.scores
+        row |= figures.score_row(self._scores, truth, classes, row.get("assignment"))
+        if evaluation.other is not None:
+            row["other_assignment"] = figures.other_row(evaluation.other, truth, classes)
         self._results = ClientResults.of(len(self._rows), self._scores, classes)
         if self._writer is not None:
             self._writer.client_results(self._results, session.clients)
-        self._seconds["evaluation"] += time.perf_counter() - clock
 
-    def _save(self) -> dict[str, Any]:
+    def _write_lines(self) -> None:
+        """Write the lines of the steps whose scores have arrived, in order."""
+        while self._pending and (self._pending[0].evaluation is None or self._pending[0].evaluation[0].done):
+            step = self._pending[0]
+            if step.evaluation is not None:
+                background, evaluated = step.evaluation
+                self._add_scores(step.row, evaluated, background.result())
+                self._built.session.traffic.include(evaluated.traffic)
+                for later in self._pending:  # their snapshots were taken before the evaluation was counted
+                    Session.include_traffic(later.snapshot, evaluated.traffic)
+            self._pending.popleft()
+            self._write_line(step)
+
+    def _write_line(self, step: _Pending) -> None:
+        self._rows.append(step.row)
+        if self._writer is not None:
+            if step.evidence:
+                self._writer.evidence(len(self._rows) - 1, step.evidence)
+            self._writer.append(step.row)
+        self._snapshot = self._save(step.snapshot, finished=step.finished)
+        if step.checkpoint:
+            self._checkpoint()
+        if self._on_round is not None:
+            self._on_round(step.row)
+
+    def _save(self, snapshot: dict[str, Any], *, finished: bool) -> dict[str, Any]:
         # Taken after each complete step, so that an interrupted step leaves no trace in a checkpoint.
-        session = self._built.session
-        saved = {"session": session.snapshot(), "steps": len(self._rows), "seconds": self._times()}
+        saved = {"session": snapshot, "steps": len(self._rows), "seconds": self._times()}
         if self._writer is not None:
             saved["rounds"] = self._writer.counted()
-        if session.finished(self._built.spec.run.rounds):  # so that a resumed run does not evaluate again
+        if finished:  # so that a resumed run does not evaluate again
             saved["served"] = self._models()
         return saved
 
@@ -231,17 +340,19 @@ class _Loop:
             "status": status,
             "method": spec.method.name,
             "data": spec.data.name,
-            "source": built.data.source,
+            "source": built.about.source,
             "model": spec.model.name,
             "seed": spec.run.seed,
             "rounds": built.session.t,
             "clients": len(built.session.clients),
-            "clients_without_examples": len(built.idle),
+            "clients_without_examples": len(built.about.idle),
             "attackers": len(built.attackers),
             "parameters": built.session.parameters,
             "score_with": spec.run.score_with,
             **figures.final(self._rows, spec.run.target),
-            "drift": figures.drift_of(self._rows, built.data) if spec.shift.name != "none" else None,
+            "drift": None
+            if built.data is None or spec.shift.name == "none"
+            else figures.drift_of(self._rows, built.data),
             "privacy": privacy.summary_entry(built.session.averaging),
             "traffic": figures.traffic_of(built.session.traffic),
             "rejected_replies": dict(built.session.rejected),
@@ -272,6 +383,6 @@ class _Loop:
             "adapted": placement.adapt is not None,
             "input": described(built.task),
             "spec": built.spec.to_dict(),
-            "source": built.data.source,
+            "source": built.about.source,
             "attackers": list(built.attackers),
         }

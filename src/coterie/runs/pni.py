@@ -41,10 +41,11 @@ def pni(spec: Spec, *, draws: int, on_draw: Callable[[int], None] | None = None)
     if draws < 1:
         raise SpecError(f"PNI needs at least 1 random model, got {draws}")
     built = build(spec)
-    clients = sorted(set(built.data.clients).difference(built.idle))
+    clients, data = built.about.trainable, built.data
+    assert data is not None
     if len(clients) < 2:
-        raise SpecError(f"PNI needs at least 2 clients with training examples; {built.data.name} has {len(clients)}")
-    fed, root = vectorized(built.data, built.task, threads=built.spec.run.threads or None), Seed(built.spec.run.seed)
+        raise SpecError(f"PNI needs at least 2 clients with training examples; {data.name} has {len(clients)}")
+    fed, root = vectorized(data, built.task, threads=built.spec.run.threads or None), Seed(built.spec.run.seed)
     per_pass = max(1, min(MODELS_PER_PASS, PARAMETERS_PER_PASS // built.session.parameters))
     errors: list[Array] = []
     while len(errors) < draws:

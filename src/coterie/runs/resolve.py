@@ -18,6 +18,7 @@ import numpy as np
 
 from coterie import data as datasets
 from coterie import models
+from coterie.data.description import DataDescription, described
 from coterie.data.federated import FederatedData
 from coterie.data.loading import find_loader, loader_options
 from coterie.errors import SpecError, shown, unknown
@@ -27,7 +28,6 @@ from coterie.models import Normalize, Task
 from coterie.runs.method_settings import spec_of
 from coterie.runs.settings_conversion import convert
 from coterie.runs.spec import Named, Spec, method_options, method_types, model_defaults
-from coterie.types import ClientId
 
 #: Normalization of inputs. auto: as published with the data set, otherwise `unit` for integers and `none` for floats;
 #: none: unchanged; unit: divided by the largest magnitude; standard: mean 0 and deviation 1 per feature.
@@ -45,13 +45,13 @@ class Resolved:
         spec: The spec with every default filled in.
         data: The data.
         task: The model and its loss.
-        trainable: Clients that have training examples, sorted.
+        about: What a run must know about the data.
     """
 
     spec: Spec
     data: FederatedData
     task: Task
-    trainable: tuple[ClientId, ...]
+    about: DataDescription
 
 
 def resolve(
@@ -72,16 +72,29 @@ def resolve(
     )
     if data is None:
         data = datasets.load(spec.data.name, **spec.data.options)
+    about = described(data)
+    spec, task = complete(spec, about, task)
+    return Resolved(spec, data, task, about)
+
+
+def complete(spec: Spec, about: DataDescription, task: Task | None = None) -> tuple[Spec, Task]:
+    """Fill in the settings that depend on the data, and build the task.
+
+    Args:
+        spec: A spec with the defaults of `fill_defaults`.
+        about: What is known about the data.
+        task: A task that replaces the model of the spec.
+    """
     if task is None:
         model = spec.model
         if model.name == "auto":
-            model = _model(Named(_default_model(data), model.options))
+            model = _model(Named(_default_model(about), model.options))
             spec = dataclasses.replace(spec, model=model)
-        scale = normalization(str(model.options["normalize"]), data)
-        task = models.build(model.name, data.shape, data.classes, **{**model.options, "normalize": scale})
-    trainable = tuple(sorted(client for client, n in zip(data.clients, data.sizes("fit"), strict=True) if n))
+        scale = normalization(str(model.options["normalize"]), about)
+        task = models.build(model.name, about.shape, about.classes, **{**model.options, "normalize": scale})
+    trainable = about.trainable
     if not trainable:
-        raise SpecError(f"No client of {data.name} has a training example; training needs at least one")
+        raise SpecError(f"No client of {about.name} has a training example; training needs at least one")
     if spec.run.clients_per_round == 0:
         from_start = len(trainable) - round(spec.run.newcomers * len(trainable))
         size = max(1, min(DEFAULT_CLIENTS_PER_ROUND, from_start))
@@ -93,7 +106,7 @@ def resolve(
     if spec.privacy.noise_multiplier and not spec.privacy.delta:
         delta = default_delta(len(trainable))
         spec = dataclasses.replace(spec, privacy=dataclasses.replace(spec.privacy, delta=delta))
-    return Resolved(spec, data, task, trainable)
+    return spec, task
 
 
 def fill_defaults(spec: Spec, *, given: Collection[str] = ()) -> Spec:
@@ -116,21 +129,21 @@ def fill_defaults(spec: Spec, *, given: Collection[str] = ()) -> Spec:
     return dataclasses.replace(spec, **parts)
 
 
-def normalization(rule: str, data: FederatedData) -> Normalize | None:
+def normalization(rule: str, about: DataDescription) -> Normalize | None:
     """Return the normalization of inputs for a rule of `Scaling`."""
-    if data.tokens is not None and rule in ("unit", "standard"):
+    if about.tokens and rule in ("unit", "standard"):
         raise SpecError(
-            f"model.normalize must be 'auto' or 'none' for {data.name}, which has token ids, got {shown(rule)}"
+            f"model.normalize must be 'auto' or 'none' for {about.name}, which has token ids, got {shown(rule)}"
         )
-    if rule == "auto" and data.normalize is not None:
-        return Normalize(*data.normalize)
-    if rule == "none" or (rule == "auto" and (data.x.dtype.kind == "f" or data.tokens is not None)):
+    if rule == "auto" and about.published is not None:
+        return Normalize(*about.published)
+    if rule == "none" or (rule == "auto" and (not about.integers or about.tokens)):
         return None
     if rule in ("auto", "unit"):
-        return Normalize(0.0, max(abs(float(data.x.min())), abs(float(data.x.max()))) or 1.0)
+        return Normalize(0.0, about.magnitude())
     if rule == "standard":
-        pool = data.x[np.unique(data.fit.order)]
-        return Normalize(pool.mean(axis=0), pool.std(axis=0) + 0.001)
+        mean, deviation = about.moments().mean_and_deviation()
+        return Normalize(mean, deviation + np.float32(0.001))
     raise SpecError(f"model.normalize must be one of {', '.join(map(repr, get_args(Scaling)))}, got {shown(rule)}")
 
 
@@ -163,10 +176,10 @@ def _model(part: Named) -> Named:
     return _filled("model", part, defaults, types)
 
 
-def _default_model(data: FederatedData) -> str:
-    if data.ids is not None:
+def _default_model(about: DataDescription) -> str:
+    if about.ids is not None:
         return "char-lstm"
-    return "mclr" if data.classes is not None else "linear-regression"
+    return "mclr" if about.classes is not None else "linear-regression"
 
 
 def _filled(section: str, part: Named, defaults: Mapping[str, Any], types: Mapping[str, Any]) -> Named:

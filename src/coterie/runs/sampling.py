@@ -4,12 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from coterie.errors import SpecError
 from coterie.federation.cohort import Cohort, Sampling
 from coterie.seeds import Seed
 from coterie.types import ClientId
+
+#: How the clients of a round are drawn; see `Sampler.kind`.
+Kind = Literal["uniform", "poisson", "sweep", "availability"]
+
+
+class ClientSampler(Protocol):
+    """Draws the clients of each step: `Sampler` in simulation, `LiveSampler` among clients that come and go."""
+
+    def cohort(self, t: int) -> Cohort:
+        """Return the cohort of round t."""
+
+    def all_clients(self, step: int, t: int = 0) -> Cohort:
+        """Return all clients that have joined by round t, for a preparation step before it."""
+
+    def present(self, clients: Sequence[ClientId], t: int) -> tuple[ClientId, ...]:
+        """Return the subset of clients that have joined by round t."""
+
+    def joining(self, t: int, *, last: bool = False) -> tuple[ClientId, ...]:
+        """Return the newcomers of round t; with `last`, also those of all later rounds."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +50,7 @@ class Sampler:
     clients: Sequence[ClientId]
     size: int
     seed: Seed
-    kind: Literal["uniform", "poisson", "sweep", "availability"] = "uniform"
+    kind: Kind = "uniform"
     stragglers: float = 0.0
     late: Mapping[ClientId, int] = field(default_factory=dict)
 
@@ -96,3 +115,56 @@ class Sampler:
         drawn = self.seed.fold("available", t).uniform(len(self.clients)) < 0.1 + 0.9 * rates
         available = tuple(client for client, there in zip(self.clients, drawn, strict=True) if there)
         return self.present(available, t) or self.present(self.clients, t)
+
+
+class Population(Protocol):
+    """Clients that come and go; the roster of a server implements it."""
+
+    def trainable(self) -> tuple[ClientId, ...]:
+        """The clients that are present and have training examples, sorted; waits until there are enough."""
+
+    def newcomers(self) -> tuple[ClientId, ...]:
+        """The clients that have joined since the run began and were not returned before, sorted."""
+
+    def introduce(self, clients: Sequence[ClientId]) -> None:
+        """Record that these clients take part: they are not newcomers."""
+
+
+@dataclass(frozen=True)
+class LiveSampler:
+    """Draws cohorts among the clients that are present. With the same clients it draws what `Sampler` draws.
+
+    Attributes:
+        population: The clients.
+        size: Clients per round; all, if fewer are present.
+        seed: Random seed of the run.
+        kind: As for `Sampler`.
+        stragglers: As for `Sampler`.
+    """
+
+    population: Population
+    size: int
+    seed: Seed
+    kind: Kind = "uniform"
+    stragglers: float = 0.0
+
+    def cohort(self, t: int) -> Cohort:
+        """Return the cohort of round t."""
+        present = self.population.trainable()
+        self.population.introduce(present)
+        size = min(self.size, len(present))
+        return Sampler(present, size, self.seed, self.kind, self.stragglers).cohort(t)
+
+    def all_clients(self, step: int, t: int = 0) -> Cohort:
+        """Return all clients that are present, for a preparation step."""
+        present = self.population.trainable()
+        self.population.introduce(present)
+        return Cohort(-1, present, self.seed.fold("prepare", step), present)
+
+    def present(self, clients: Sequence[ClientId], t: int) -> tuple[ClientId, ...]:
+        """Return all clients: those that are away do not reply."""
+        return tuple(clients)
+
+    def joining(self, t: int, *, last: bool = False) -> tuple[ClientId, ...]:
+        """Return the clients that have joined since the last step."""
+        return self.population.newcomers()

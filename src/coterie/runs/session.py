@@ -6,6 +6,7 @@ files and prints nothing.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from coterie.methods.checks import check_method, checked_placement, checked_roun
 from coterie.methods.protocol import Method, Placement, Round, Stage
 from coterie.runs.last_received import LastReceived
 from coterie.runs.privacy import serve_large_clusters
-from coterie.runs.sampling import Sampler
+from coterie.runs.sampling import ClientSampler
 from coterie.runs.scoring import Scores, ScoreWith, evaluated
 from coterie.seeds import Seed
 from coterie.shift import DriftingData
@@ -101,7 +102,7 @@ class Session(Generic[State]):
         method: Method[State],
         fed: Server,
         seed: Seed,
-        sampler: Sampler,
+        sampler: ClientSampler,
         drifting: DriftingData | None = None,
         *,
         eval_model: Literal["group", "last_received"] = "group",
@@ -225,6 +226,16 @@ class Session(Generic[State]):
         self.state = state
         return placement
 
+    def frozen(self) -> Session[State]:
+        """Return a copy that later steps do not change, to evaluate the state of this moment.
+
+        Its traffic has a table of its own.
+        """
+        other = copy.copy(self)
+        other._fed = self._fed.frozen()
+        other._received = None if self._received is None else self._received.copy()
+        return other
+
     def evaluate(self, clients: Sequence[ClientId] | None = None) -> Scores:
         """Evaluate clients on their test examples with the models that they are served. Evaluation never trains.
 
@@ -283,8 +294,10 @@ class Session(Generic[State]):
 
     def _join(self) -> Newcomers | None:
         """Place and evaluate the newcomers of the next round; once the method has finished, all that remain."""
+        if self.stage == "prepare":
+            return None
         new = self._sampler.joining(self.t, last=self.stage == "done")
-        if not new or self.stage == "prepare":
+        if not new:
             return None
         before = {way: self.traffic.total(way) for way in _DIRECTIONS}
         clock = time.perf_counter()
@@ -332,6 +345,19 @@ class Session(Generic[State]):
         if self._received is not None:
             saved["last_received"] = self._received.save()
         return saved
+
+    @staticmethod
+    def include_traffic(snapshot: dict[str, Any], more: Traffic) -> None:
+        """Add the bytes of an evaluation to a snapshot that was taken before it ended."""
+        traffic = Traffic()
+        traffic.load(snapshot["federation"]["traffic"])
+        traffic.include(more)
+        snapshot["federation"]["traffic"] = traffic.save()
+
+    @property
+    def restarted(self) -> bool:
+        """Whether an earlier start of this server has asked the same clients."""
+        return self._fed.restarted
 
     def note_checkpoint(self) -> None:
         """Record that the snapshot of this moment will be a checkpoint."""

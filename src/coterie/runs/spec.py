@@ -21,6 +21,7 @@ from coterie.bounds import Bound, check
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError, shown, unknown
 from coterie.federation import Attack, Faults, Privacy
+from coterie.federation.network.settings import NetworkSettings
 from coterie.methods import method_class, settings_of
 from coterie.models.library import model_options
 from coterie.runs.settings_conversion import convert, parse_setting
@@ -101,6 +102,7 @@ SECTIONS: dict[str, str] = {
     "attack": "simulated malicious clients",
     "aggregation": "rule by which the server averages models",
     "privacy": "clipping of updates, noise on their sums, smallest cluster",
+    "network": "clients on other machines (coterie serve): how many, deadlines, limits",
 }
 
 _FIXED: dict[str, type] = {
@@ -111,6 +113,7 @@ _FIXED: dict[str, type] = {
     "attack": Attack,
     "aggregation": Aggregation,
     "privacy": Privacy,
+    "network": NetworkSettings,
 }
 
 
@@ -128,6 +131,7 @@ class Spec:
     attack: Attack = field(default_factory=Attack)
     aggregation: Aggregation = field(default_factory=Aggregation)
     privacy: Privacy = field(default_factory=Privacy)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
 
     @classmethod
     def of(cls, source: SpecLike | None) -> Spec:

@@ -14,6 +14,7 @@ from coterie.errors import SpecError
 from coterie.federation.messages import MISSING, ReplyBatch, Request
 from coterie.federation.network import wire
 from coterie.federation.network.channel import Channel, Message
+from coterie.federation.network.hello import Greeter
 from coterie.federation.network.wire import Held, Limits, Values, WireError
 from coterie.models import Task, recipe_of
 from coterie.types import ClientId
@@ -39,11 +40,20 @@ class Members(Protocol):
     def present(self) -> Sequence[ClientId]:
         """Clients that can be reached, sorted."""
 
+    def refresh(self) -> None:
+        """Look again who can be reached."""
+
     def see(self, client: ClientId) -> None:
         """Record that a client has replied."""
 
     def miss(self, client: ClientId) -> None:
         """Record that a client has missed a deadline: it is away until it returns."""
+
+    def save(self) -> dict[str, Any]:
+        """The clients as plain data, for a checkpoint."""
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Restore what `save` returned."""
 
 
 @dataclass
@@ -77,6 +87,7 @@ class Connection:
         deadline: Seconds after which a reply is late, for requests without a deadline of their own.
         held: How clients split their training examples for validation.
         limits: Limits of replies.
+        greeter: Greets clients that have not joined or are away, in the same exchanges; None: they are not greeted.
     """
 
     channel: Channel
@@ -86,12 +97,13 @@ class Connection:
     deadline: float = DEADLINE
     held: Held = field(default_factory=Held)
     limits: Limits = field(default_factory=Limits)
+    greeter: Greeter | None = None
 
 
 class Remote:
     """A transport to clients on other machines."""
 
-    merges = True
+    outlives_server = True
 
     def __init__(self, connection: Connection, task: Task, sent: Sent | None = None) -> None:
         """Create a transport.
@@ -130,22 +142,33 @@ class Remote:
         )
 
     def save(self) -> dict[str, Any]:
-        """What was sent so far. What clients store stays with them."""
+        """What was sent so far, the clients, and the task. What clients store stays with them."""
         recipes = {digest: sorted(clients) for digest, clients in self.sent.recipes.items()}
-        return {**{name: getattr(self.sent, name) for name in _COUNTS}, "recipes": recipes}
+        return {
+            **{name: getattr(self.sent, name) for name in _COUNTS},
+            "recipes": recipes,
+            "run": self._connection.run,
+            "task": recipe_of(self._task),
+            "members": self._connection.members.save(),
+        }
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Restore what `save` returned."""
         for name in _COUNTS:
             setattr(self.sent, name, saved[name])
         self.sent.recipes = {digest: set(clients) for digest, clients in saved["recipes"].items()}
+        self._connection.members.load(saved["members"])
 
     def send(self, request: Request) -> Iterator[ReplyBatch]:
         """Send one request."""
-        return self.send_all([request])
+        return iter(self.send_all([request])[0])
 
-    def send_all(self, requests: Sequence[Request]) -> Iterator[ReplyBatch]:
-        """Send several requests in one exchange: one message per client, with all requests that concern it."""
+    def send_all(self, requests: Sequence[Request]) -> list[list[ReplyBatch]]:
+        """Send several requests in one exchange: one message per client, with all requests that concern it.
+
+        Returns:
+            The replies to each request: first of clients that miss a cached value, then in the order of client ids.
+        """
         messages, nonces = self._messages(requests)
         deadline = max(self._connection.deadline if each.deadline is None else each.deadline for each in requests)
         received: dict[int, list[ReplyBatch]] = {request.id: [] for request in requests}
@@ -159,12 +182,14 @@ class Remote:
             for batch in result:
                 # A reply to a request that was not sent is rejected with the replies to the first one that was.
                 received[batch.request if batch.request in received else asked[0].id].append(batch)
-        for request in requests:
-            # First those that miss a value; then in the order of client ids.
-            yield from sorted(received[request.id], key=lambda batch: (batch.problem != MISSING, batch.clients))
+        return [
+            sorted(received[request.id], key=lambda batch: (batch.problem != MISSING, batch.clients))
+            for request in requests
+        ]
 
     def _messages(self, requests: Sequence[Request]) -> tuple[dict[ClientId, Message], dict[ClientId, str]]:
         """The message of each client that is present, and its nonce."""
+        self._connection.members.refresh()
         present = set(self._connection.members.present)
         concerning: dict[ClientId, list[int]] = {}
         for place, request in enumerate(requests):
@@ -228,26 +253,32 @@ class Remote:
         self, messages: Mapping[ClientId, Message], nonces: Mapping[ClientId, str], deadline: float
     ) -> Iterator[tuple[ClientId, list[ReplyBatch] | str]]:
         """Exchange messages, and read the replies: client → replies, or the reason why there are none."""
-        members, sent = self._connection.members, self.sent
+        members, sent, greeter = self._connection.members, self.sent, self._connection.greeter
         if not messages:
             return
+        greetings = {} if greeter is None else greeter.messages()
+        greetings = {client: message for client, message in greetings.items() if client not in messages}
         sent.exchanges += 1
-        sent.down += sum(len(each.common) + len(each.own) for each in messages.values())
+        sent.down += sum(len(each.common) + len(each.own) for each in (*messages.values(), *greetings.values()))
         missing = set(messages)
-        for client, reply, problem in self._connection.channel.exchange(messages, deadline):
+        for client, reply, problem in self._connection.channel.exchange({**messages, **greetings}, deadline):
+            sent.up += 0 if reply is None else len(reply)
+            if client in greetings and greeter is not None:
+                greeter.receive(client, reply, problem)
+                continue
+            missing.discard(client)
             if reply is None:
                 if client in messages:
                     members.miss(client)
-                    missing.discard(client)
                 yield client, problem or "no reply"
-                continue
-            sent.up += len(reply)
-            missing.discard(client)
-            members.see(client)
-            try:
-                yield client, wire.replies_of(client, reply, nonces.get(client, ""), self._connection.limits)
-            except WireError as fault:
-                yield client, f"unreadable: {fault}"
+            else:
+                members.see(client)
+                try:
+                    yield client, wire.replies_of(client, reply, nonces.get(client, ""), self._connection.limits)
+                except WireError as fault:
+                    yield client, f"unreadable: {fault}"
+            if greetings and not missing:
+                break  # greetings that have no reply yet are repeated in the next exchange
         for client in sorted(missing):
             members.miss(client)
 

@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,7 @@ class Site:
         on_hello: OnHello | None = None,
         on_answer: Callable[[Answered], None] | None = None,
         allowed_models: tuple[str, ...] = (),
+        allowed_works: Collection[str] | None = None,
         threads: int | None = None,
         max_bytes: int = wire.MAX_BYTES,
         cache_bytes: int = CACHE_BYTES,
@@ -96,6 +97,8 @@ class Site:
             on_hello: Answers greetings; None: they are refused.
             on_answer: Called after each message, once for each of its requests.
             allowed_models: Own models that may be imported, as `package.module:function`.
+            allowed_works: Names of works that may be run; None: all that this process knows. A work that runs before
+                another one (`after`) sends nothing and is always allowed.
             threads: Threads of the vectorized backend; None: one per core.
             max_bytes: Maximum size of a message after decompression.
             cache_bytes: Maximum size of the cached values of a run.
@@ -107,12 +110,17 @@ class Site:
         self._on_hello = on_hello
         self._on_answer = on_answer
         self._allowed_models = allowed_models
+        self._allowed_works = None if allowed_works is None else frozenset(allowed_works)
         self._threads = threads
         self._max_bytes = max_bytes
         self._cache_bytes = cache_bytes
         self._run = ""
         self._store: DiskStore | None = None
         self._transports: dict[tuple[str, str], Transport] = {}
+
+    def allow(self, works: Collection[str]) -> None:
+        """Allow these works, and no others."""
+        self._allowed_works = frozenset(works)
 
     def renew(self, data: FederatedData) -> None:
         """Use new examples from the next message on."""
@@ -216,6 +224,8 @@ class Site:
     ) -> ReplyBatch:
         """The reply to one request. What goes wrong here is reported by its type: a text might contain examples."""
         client = store.data.clients[0]
+        if self._allowed_works is not None and part["work"] not in self._allowed_works:
+            return _no_reply(int(part["id"]), client, f"not allowed: {str(part['work'])[:60]}")
         try:
             request = wire.request_for(client, part, mine, values.get)
             transport = self._transport(store, backend, str(part["task"]), values)

@@ -1,0 +1,339 @@
+"""`Membership`: a client on its own machine. It decides whether it takes part, answers requests, and logs them.
+
+folder/
+    consents.json    what its owner has agreed to
+    log.jsonl        every request and what was sent in reply; lines are only ever appended
+    left             exists once the client has withdrawn
+    runs/RUN/        what it must remember in a run: memories, cached values, its last reply
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from coterie import methods
+from coterie.data import load
+from coterie.data.description import ClientFacts
+from coterie.data.federated import FederatedData
+from coterie.errors import DataError, Error, SpecError
+from coterie.federation.network.channel import Message
+from coterie.federation.network.site import Answered, Site
+from coterie.models import from_recipe
+from coterie.runs.method_card import Card, measure_card, shipped_card
+from coterie.runs.serving import unfit
+from coterie.runs.spec import method_options
+
+log = logging.getLogger(__name__)
+
+CONSENTS, LOG, LEFT, RUNS = "consents.json", "log.jsonl", "left", "runs"
+
+#: The work with which a run evaluates the models that clients are served.
+_EVALUATION = ("score",)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a server asks of a client; its owner agrees to it or not.
+
+    Attributes:
+        data: Name of the data, as the server calls them.
+        method: Name of the method.
+        options: Settings of the method.
+        model: Name of the model.
+        rounds: Number of rounds.
+        privacy: Settings of [privacy].
+        moments: Whether the sums of the inputs are asked for, for their normalization.
+    """
+
+    data: str
+    method: str
+    options: Mapping[str, Any]
+    model: str
+    rounds: int
+    privacy: Mapping[str, Any]
+    moments: bool
+
+    @classmethod
+    def of(cls, greeting: Mapping[str, Any]) -> Terms:
+        """The terms in a greeting.
+
+        Raises:
+            SpecError: If the greeting is malformed, or names a method that this client does not have.
+        """
+        try:
+            spec = greeting["spec"]
+            options = {str(key): value for key, value in spec["method"].items() if key != "name"}
+            name, model = str(spec["method"]["name"]), str(spec["model"]["name"])
+            terms = cls(
+                str(greeting["data"]),
+                name,
+                options,
+                model,
+                int(greeting["rounds"]),
+                dict(spec.get("privacy", {})),
+                bool(greeting.get("moments")),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as fault:
+            raise SpecError(f"The greeting of the server cannot be read: {type(fault).__name__}") from fault
+        methods.method_class(name)
+        return terms
+
+    @property
+    def key(self) -> str:
+        """Hash of the terms that matter for consent; the number of rounds does not."""
+        plain = {**dataclasses.asdict(self), "rounds": None, "moments": None}
+        return hashlib.blake2b(json.dumps(plain, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+
+    def card(self) -> Card:
+        """What the server will see, as this client knows the method; nothing of it comes from the server."""
+        defaults = {key: _listed(value) for key, value in method_options(self.method).items()}
+        shipped = shipped_card(self.method)
+        if shipped is not None and all(_listed(value) == defaults.get(key) for key, value in self.options.items()):
+            return shipped
+        known = {key: value for key, value in self.options.items() if key in defaults}
+        return measure_card(self.method, {key: _tupled(value) for key, value in known.items()})
+
+    def sentences(self) -> list[str]:
+        """What the client would reveal."""
+        lines = [f"The server wants to run {self.method} with model {self.model} for {self.rounds} rounds."]
+        lines += self.card().sentences()
+        lines.append(
+            "When it joins, the client states: the shape of its inputs, the number of classes and of training and test "
+            "examples, and the largest magnitude of an input"
+            + (", and sums and sums of squares of its inputs per feature." if self.moments else ".")
+        )
+        lines.append("In each evaluation it states: its number of correct predictions and its loss on test examples.")
+        if self.privacy.get("noise_multiplier"):
+            lines.append("The server says that it adds noise to sums of updates; the client cannot verify that.")
+        return lines
+
+
+#: Decides about terms: True, False, or None if the owner has not answered yet.
+Consent = Callable[[Terms], bool | None]
+
+
+class Membership:
+    """A client on its own machine.
+
+    Attributes:
+        folder: Where it stores what it must remember.
+        stop: Set when it has withdrawn or should end.
+        refused: Why it does not take part, if it does not.
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str],
+        folder: Path,
+        *,
+        consent: Consent,
+        client: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        on_answer: Callable[[Answered], None] | None = None,
+        on_terms: Callable[[Terms, str], None] | None = None,
+        allowed_models: tuple[str, ...] = (),
+        threads: int | None = None,
+    ) -> None:
+        """Open the folder and read the data.
+
+        Args:
+            source: The client's data: a folder or a file that `coterie.data.load` reads.
+            folder: Where the client stores what it must remember.
+            consent: Decides about the terms of a server; asked once for the same terms.
+            client: The client in the data, if they contain several.
+            options: Settings of the data, as in [data] of a spec.
+            on_answer: Called after each request.
+            on_terms: Called with each greeting and the decision.
+            allowed_models: Own models that may be imported, as `package.module:function`.
+            threads: Threads; None: one per core.
+        """
+        self.folder = folder
+        self.stop = threading.Event()
+        self.refused = ""
+        self._source, self._client, self._options = Path(source), client, dict(options or {})
+        self._consent, self._on_answer, self._on_terms = consent, on_answer, on_terms
+        self._allowed_models = allowed_models
+        folder.mkdir(parents=True, exist_ok=True)
+        os.chmod(folder, 0o700)
+        self._stamp = _stamp(self._source)
+        self._data = one_client(self._source, client, self._options)
+        self._site = Site(
+            self._data,
+            folder / RUNS,
+            on_hello=self.greeted,
+            on_answer=self._log,
+            allowed_models=allowed_models,
+            allowed_works=(),
+            threads=threads,
+        )
+
+    @property
+    def facts(self) -> ClientFacts:
+        """What the client would state about its data."""
+        return ClientFacts.of(self._data)
+
+    def answer(self, message: Message) -> bytes:
+        """Answer a message of the server; new examples in the data folder are used from now on."""
+        if (self.folder / LEFT).exists():
+            self.stop.set()
+            raise SpecError("This client has withdrawn")
+        self._renew()
+        return self._site.answer(message)
+
+    def greeted(self, greeting: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to a greeting: what the data are like, or why the client does not take part."""
+        try:
+            terms = Terms.of(greeting)
+            decision = self._decided(terms)
+            if decision is not None:
+                word, self.refused = decision
+                return {word: self.refused}
+            facts = ClientFacts.of(self._data, moments=terms.moments)
+            recipe = greeting.get("task")
+            if recipe is not None:
+                problem = unfit(facts, from_recipe(recipe, allowed=self._allowed_models))
+                if problem:
+                    self.refused = f"the data do not fit: {problem}"
+                    return {"refused": self.refused}
+        except Error as fault:
+            self.refused = str(fault)
+            return {"refused": self.refused}
+        self.refused = ""
+        self._site.allow({ask.work for ask in terms.card().exchanges} | set(_EVALUATION))
+        return {"facts": facts.to_dict()}
+
+    def _decided(self, terms: Terms) -> tuple[str, str] | None:
+        """Why the client does not take part (yet); None if its owner has agreed."""
+        if (self.folder / LEFT).exists():
+            self.stop.set()
+            return "refused", "the client has withdrawn"
+        consents = self._consents()
+        agreed = consents.get(terms.key)
+        if agreed is None:
+            agreed = self._consent(terms)
+            if agreed is not None:
+                when = datetime.now(UTC).isoformat(timespec="seconds")
+                _write_json(self.folder / CONSENTS, {**consents, terms.key: agreed})
+                self._append({"time": when, "consent": agreed, "method": terms.method, "options": dict(terms.options)})
+        if self._on_terms is not None:
+            self._on_terms(terms, "agreed" if agreed else "waiting" if agreed is None else "refused")
+        if agreed is None:
+            return "waiting", "its owner has not agreed yet"
+        return None if agreed else ("refused", "its owner has not agreed to what the method reveals")
+
+    def _consents(self) -> dict[str, bool]:
+        try:
+            stored = json.loads((self.folder / CONSENTS).read_text())
+            return {str(key): bool(value) for key, value in stored.items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, AttributeError) as fault:
+            log.warning("%s cannot be read; the owner is asked again: %s", self.folder / CONSENTS, fault)
+            return {}
+
+    def _renew(self) -> None:
+        """Read the data again if their files have changed; damaged files leave the old data in use."""
+        stamp = _stamp(self._source)
+        if stamp == self._stamp:
+            return
+        try:
+            data = one_client(self._source, self._client, self._options)
+            if data.shape != self._data.shape:
+                raise DataError(f"inputs had shape {self._data.shape} and now have {data.shape}")
+        except Error as fault:
+            log.warning("The changed data cannot be used, the client continues with the old ones: %s", fault)
+            self._stamp = stamp
+            return
+        self._stamp, self._data = stamp, data
+        self._site.renew(data)
+
+    def _log(self, entry: Answered) -> None:
+        when = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._append({"time": when, **dataclasses.asdict(entry)})
+        if self._on_answer is not None:
+            self._on_answer(entry)
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        file = self.folder / LOG
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as out:
+            out.write(json.dumps(line) + "\n")
+
+
+def leave(folder: Path, *, forget: bool = False) -> int:
+    """Withdraw a client: a running `coterie join` stops, and later ones refuse to start.
+
+    Args:
+        folder: The client's folder.
+        forget: Also delete everything that it stored for runs. The log stays.
+
+    Returns:
+        Number of runs whose storage was deleted.
+    """
+    if not (folder / LOG).exists() and not (folder / CONSENTS).exists() and not (folder / RUNS).exists():
+        raise SpecError(f"{folder} is not the folder of a client; name the one that coterie join was given as --folder")
+    (folder / LEFT).write_text(datetime.now(UTC).isoformat(timespec="seconds") + "\n")
+    if not forget:
+        return 0
+    runs = [each for each in (folder / RUNS).iterdir() if each.is_dir()] if (folder / RUNS).is_dir() else []
+    for each in runs:
+        shutil.rmtree(each)
+    return len(runs)
+
+
+def one_client(source: Path, client: str | None, options: Mapping[str, Any]) -> FederatedData:
+    """The data of one client from a file or folder.
+
+    Args:
+        source: A folder or file that `coterie.data.load` reads; a single .npz file has the arrays `x` and `y`.
+        client: The client, if there are several.
+        options: Settings of the data.
+    """
+    if source.suffix == ".npz" and source.is_file():
+        data = load(source.parent, **options)
+        client = client or source.stem
+    else:
+        data = load(source, **options)
+    if client is None and len(data.clients) > 1:
+        raise DataError(
+            f"{source} has the data of {len(data.clients)} clients; name one of them with --client, from "
+            f"{data.clients[0]!r} to {data.clients[-1]!r}"
+        )
+    return data.only(client or data.clients[0])
+
+
+def _stamp(source: Path) -> tuple[Any, ...]:
+    """Changes whenever a file of the data changes."""
+    files = sorted(source.rglob("*")) if source.is_dir() else [source]
+    found = []
+    for file in files:
+        try:
+            about = file.stat()
+        except OSError:
+            continue
+        found.append((str(file), about.st_mtime_ns, about.st_size))
+    return tuple(found)
+
+
+def _write_json(file: Path, content: Mapping[str, Any]) -> None:
+    temporary = file.with_suffix(".part")
+    temporary.write_text(json.dumps(content, indent=2) + "\n")
+    temporary.replace(file)
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(_tupled(item) for item in value) if isinstance(value, list | tuple) else value

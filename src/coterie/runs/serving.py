@@ -1,0 +1,180 @@
+"""`serve`: a run whose clients are on other machines. The server has no data.
+
+The clients say what their data are like when they are greeted; model, normalization and classes follow from that. The
+run loop, the record and its readers are those of a simulation.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from coterie import __version__, methods, models
+from coterie.data.description import ClientFacts, DataDescription, combined, difference
+from coterie.errors import SpecError
+from coterie.federation.network.channel import Channel
+from coterie.federation.network.hello import Greeter
+from coterie.federation.network.remote import Connection, Remote
+from coterie.federation.network.roster import Roster
+from coterie.federation.network.wire import Held, Limits
+from coterie.models import Task, recipe_of
+from coterie.runs.build import Built, build_server, server_spec
+from coterie.runs.loop import OnRound, continue_built, run_built
+from coterie.runs.record import RunRecord
+from coterie.runs.resolve import complete
+from coterie.runs.sampling import LiveSampler
+from coterie.runs.spec import Spec, SpecLike, read_toml
+from coterie.runs.writer import Writer
+from coterie.seeds import Seed
+from coterie.types import ClientId
+
+#: Seconds after which the reply to a greeting is late.
+GREETING_DEADLINE = 30.0
+
+#: Sections of a spec that clients are told.
+_TOLD = ("method", "model", "local", "privacy", "compression")
+
+
+class Serving:
+    """A server: clients come and go, and a run is made with them.
+
+    Attributes:
+        spec: The spec, with the defaults that need no data.
+        run: Id of the run; clients store what they must remember under it.
+    """
+
+    def __init__(
+        self,
+        spec: SpecLike,
+        channel: Channel,
+        roster: Roster,
+        *,
+        truth: Mapping[ClientId, int] | None = None,
+        on_status: Callable[[str], None] | None = None,
+    ) -> None:
+        """Create a server.
+
+        Args:
+            spec: What to run. [data] has a name of your choice, and `classes` if the clients at the start may not have
+                them all.
+            channel: Reaches the clients.
+            roster: The clients.
+            truth: Client → true cluster, if known.
+            on_status: Called with a sentence when the server begins to wait or to run.
+        """
+        self.spec = server_spec(Spec.of(spec))
+        self.run = secrets.token_hex(8)
+        self._channel, self._roster = channel, roster
+        self._truth = dict(truth or {})
+        self._on_status = on_status or (lambda _: None)
+        self._task: Task | None = None
+        self._greeter = Greeter(roster, {}, self._reason_against)
+        roster.greet = lambda: self._greeter.exchange(channel, GREETING_DEADLINE)
+
+    def start(self, out: str | os.PathLike[str] | None, on_round: OnRound | None = None) -> RunRecord:
+        """Wait for the clients, then run.
+
+        Args:
+            out: Folder for the record; None: nothing is written.
+            on_round: Called after each step with its line of the record.
+        """
+        network = self.spec.network
+        self._greeter.content = self._greeting()
+        self._on_status(f"waiting for {network.clients} clients")
+        self._roster.wait_for(network.clients)
+        self._roster.begin()
+        about = self._described()
+        self.spec, self._task = complete(self.spec, about)
+        return run_built(self._built(about, self._task), out, on_round)
+
+    def resume(self, path: str | os.PathLike[str], on_round: OnRound | None = None) -> RunRecord:
+        """Continue the run in a record, from its last checkpoint.
+
+        Args:
+            path: Folder of the record.
+            on_round: Called after each step with its line of the record.
+        """
+        record = RunRecord.read(path)
+        if record.summary.get("status") == "done":
+            return record
+        with Writer.reopen(path) as writer:
+            self.spec = Spec.from_dict(read_toml(writer.path / "spec.toml"))
+            methods.method_class(self.spec.method.name)  # its state classes are needed to read the checkpoint
+            saved = writer.saved()
+            if saved is None:
+                raise SpecError(f"{path} has no checkpoint: the run had not begun. Start it again in another folder")
+            remote: Mapping[str, Any] = saved["session"]["federation"]["transport"]
+            self.run = remote["run"]
+            self._roster.load(remote["members"])
+            self._task = models.from_recipe(remote["task"], allowed=(remote["task"]["name"],))
+            built = self._built(self._described(), self._task)
+            self._on_status("waiting for a client")
+            self._roster.trainable()
+            return continue_built(built, writer, saved, on_round)
+
+    def _described(self) -> DataDescription:
+        """The data of the clients with which the run began."""
+        options = self.spec.data.options
+        facts = self._roster.facts(self._roster.initial)
+        return combined(self.spec.data.name, facts, classes=options["classes"], truth=self._truth)
+
+    def _built(self, about: DataDescription, task: Task) -> Built:
+        """The method on a server that reaches the clients over the channel."""
+        spec, network = self.spec, self.spec.network
+        self._greeter.content = self._greeting()
+        connection = Connection(
+            self._channel,
+            self._roster,
+            self.run,
+            backend=spec.run.backend,
+            deadline=network.deadline,
+            held=Held(share=spec.data.options["held_share"]),
+            limits=Limits(bytes=network.max_reply_bytes, samples=network.max_samples),
+            greeter=self._greeter,
+        )
+        run = spec.run
+        sampler = LiveSampler(self._roster, run.clients_per_round, Seed(run.seed), run.sampler, run.stragglers)
+        self._on_status("running")
+        return build_server(spec, about, task, Remote(connection, task), sampler)
+
+    def _greeting(self) -> dict[str, Any]:
+        """What clients are told: what they will be asked, so that they can decide whether to take part."""
+        plain = self.spec.to_dict()
+        return {
+            "run": self.run,
+            "coterie": __version__,
+            "data": self.spec.data.name,
+            "rounds": self.spec.run.rounds,
+            "spec": {section: plain[section] for section in _TOLD if section in plain},
+            "task": None if self._task is None else recipe_of(self._task),
+            "moments": self._task is None and self.spec.model.options.get("normalize") == "standard",
+        }
+
+    def _reason_against(self, client: ClientId, facts: ClientFacts) -> str | None:
+        """Why a client with such data cannot take part; None if it can."""
+        if self._task is not None:
+            return unfit(facts, self._task)
+        classes = self.spec.data.options["classes"]
+        if classes and facts.classes is not None and facts.classes > classes:
+            return f"it has labels up to {facts.classes - 1}, data.classes is {classes}"
+        joined = self._roster.facts(self._roster.clients)
+        others = [other for name, other in joined.items() if name != client]
+        return difference(others[0], facts) if others else None
+
+
+def unfit(facts: ClientFacts, task: Task) -> str | None:
+    """Why data cannot be learned by a task; None if they can."""
+    if facts.shape != tuple(task.shape):
+        return f"its inputs have shape {facts.shape}, the model takes {tuple(task.shape)}"
+    if (facts.classes is None) != (task.classes is None):
+        has, wants = ("real numbers", "class labels") if facts.classes is None else ("class labels", "real numbers")
+        return f"its targets are {has}, the model learns {wants}"
+    if facts.classes is not None and task.classes is not None and facts.classes > task.classes:
+        return (
+            f"it has labels up to {facts.classes - 1}, the model has {task.classes} classes (0 to {task.classes - 1})"
+        )
+    if (facts.ids is None) != (task.tokens is None):
+        return f"its inputs are {'numbers' if facts.ids is None else 'token ids'}, unlike those that the model takes"
+    return None
