@@ -5,11 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from coterie import methods
-from coterie.data.federated import FederatedData, Index
 from coterie.federation import Server
 from coterie.federation.network.channel import InProcessChannel
 from coterie.federation.network.remote import Connection, Remote
@@ -26,15 +24,6 @@ SPEC: dict[str, Any] = {
     "local": {"epochs": 1},
     "run": {"rounds": 3, "clients_per_round": 4, "seed": 1, "backend": "sequential"},
 }
-
-
-def only(data: FederatedData, client: str) -> FederatedData:
-    """The examples of one client as they are on its disk: transformed, without those of others and without truth."""
-    fit, test = data.examples(client, "fit"), data.examples(client, "test")
-    n, m = len(fit[1]), len(test[1])
-    x, y = (np.concatenate(both) for both in zip(fit, test, strict=True))
-    rows = Index.from_lists([np.arange(n)]), Index.from_lists([np.arange(n, n + m)])
-    return FederatedData(data.name, x, y, (client,), *rows, data.classes, tokens=data.tokens)
 
 
 class Members:
@@ -95,7 +84,7 @@ def pair(tmp_path: Path) -> Callable[..., Pair]:
         built = build(spec)
         data, seed = built.data, Seed(spec.run.seed)
         folder = tmp_path / "sites"
-        sites = {client: Site(only(data, client), folder / client, threads=1) for client in data.clients}
+        sites = {client: Site(data.only(client), folder / client, threads=1) for client in data.clients}
         channel = InProcessChannel({client: site.answer for client, site in sites.items()})
         members = Members(data.clients)
         held = Held(data.held_share, data.held_seed)

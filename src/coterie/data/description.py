@@ -92,6 +92,11 @@ class ClientFacts:
             moments=Moments.of(x) if moments else None,
         )
 
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What the data of clients that learn together have in common."""
+        return self.shape, self.classes is None, self.ids is None
+
     def to_dict(self) -> dict[str, Any]:
         """The facts as plain data."""
         sums = self.moments
@@ -222,7 +227,7 @@ def combined(
     first = facts[clients[0]]
     for client in clients:
         if problem := difference(first, facts[client]):
-            raise DataError(f"The data of clients {clients[0]!r} and {client!r} do not fit together: {problem}")
+            raise DataError(f"The data of client {client!r} do not fit: {problem}")
     found = None if first.classes is None else max(facts[client].classes or 0 for client in clients)
 
     def moments() -> Moments:
@@ -252,11 +257,12 @@ def combined(
 def difference(one: ClientFacts, other: ClientFacts) -> str | None:
     """Why the data of two clients cannot be learned together; None if they can."""
     if one.shape != other.shape:
-        return f"inputs have shapes {one.shape} and {other.shape}"
+        return f"inputs have shape {other.shape}, those of other clients {one.shape}"
     if (one.classes is None) != (other.classes is None):
-        return "one has class labels, the other real numbers as targets"
+        has, others = ("real numbers", "class labels")[:: 1 if other.classes is None else -1]
+        return f"targets are {has}, those of other clients {others}"
     if (one.ids is None) != (other.ids is None):
-        return "one has token ids as inputs, the other has not"
+        return "inputs are token ids, unlike those of other clients, or the other way round"
     return None
 
 

@@ -143,10 +143,12 @@ class NetworkData:
     """Settings of the `data` section of a server, whose clients have the data.
 
     Attributes:
+        shape: Shape of one input; empty: as most clients that are there at the start state.
         classes: Number of classes; 0: as the clients that are there at the start state.
         held_share: Fraction of each client's training examples that is held out for validation.
     """
 
+    shape: tuple[int, ...] = ()
     classes: Annotated[int, Bound(at_least=0)] = 0
     held_share: Annotated[float, Bound(at_least=0, below=1)] = 0.1
 

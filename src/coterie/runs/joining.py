@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from coterie import methods
-from coterie.data import load
+from coterie.data import from_arrays, load
 from coterie.data.description import ClientFacts
 from coterie.data.federated import FederatedData
+from coterie.data.formats.folder import read_client
 from coterie.errors import DataError, Error, SpecError
 from coterie.federation.network.channel import Message
 from coterie.federation.network.site import Answered, Site
@@ -300,10 +301,8 @@ def one_client(source: Path, client: str | None, options: Mapping[str, Any]) -> 
         options: Settings of the data.
     """
     if source.suffix == ".npz" and source.is_file():
-        data = load(source.parent, **options)
-        client = client or source.stem
-    else:
-        data = load(source, **options)
+        return from_arrays({source.stem: read_client(source)}, name=source.stem, source="a .npz file", **options)
+    data = load(source, **options)
     if client is None and len(data.clients) > 1:
         raise DataError(
             f"{source} has the data of {len(data.clients)} clients; name one of them with --client, from "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -70,6 +71,7 @@ class Serving:
         self._truth = dict(truth or {})
         self._on_status = on_status or (lambda _: None)
         self._task: Task | None = None
+        self._like: ClientFacts | None = None
         self._greeter = Greeter(roster, {}, self._reason_against)
         roster.greet = lambda: self._greeter.exchange(channel, GREETING_DEADLINE)
 
@@ -83,6 +85,8 @@ class Serving:
         network = self.spec.network
         self._greeter.content = self._greeting()
         self._on_status(f"waiting for {network.clients} clients")
+        self._roster.wait_for(network.clients)
+        self._choose_kind()
         self._roster.wait_for(network.clients)
         self._roster.begin()
         about = self._described()
@@ -114,6 +118,15 @@ class Serving:
             self._roster.trainable()
             return continue_built(built, writer, saved, on_round)
 
+    def _choose_kind(self) -> None:
+        """Decide what the data of this run are like: as those of most clients that are there; dismiss the others."""
+        facts = self._roster.facts(self._roster.clients)
+        kind, _ = Counter(each.kind for each in facts.values()).most_common(1)[0]
+        self._like = next(each for each in facts.values() if each.kind == kind)
+        for client, each in facts.items():
+            if problem := difference(self._like, each):
+                self._roster.dismiss(client, problem)
+
     def _described(self) -> DataDescription:
         """The data of the clients with which the run began."""
         options = self.spec.data.options
@@ -130,7 +143,7 @@ class Serving:
             self.run,
             backend=spec.run.backend,
             deadline=network.deadline,
-            held=Held(share=spec.data.options["held_share"]),
+            held=Held(spec.data.options["held_share"], Seed(spec.run.seed)),
             limits=Limits(bytes=network.max_reply_bytes, samples=network.max_samples),
             greeter=self._greeter,
         )
@@ -159,9 +172,10 @@ class Serving:
         classes = self.spec.data.options["classes"]
         if classes and facts.classes is not None and facts.classes > classes:
             return f"it has labels up to {facts.classes - 1}, data.classes is {classes}"
-        joined = self._roster.facts(self._roster.clients)
-        others = [other for name, other in joined.items() if name != client]
-        return difference(others[0], facts) if others else None
+        shape = tuple(self.spec.data.options["shape"])
+        if shape and facts.shape != shape:
+            return f"its inputs have shape {facts.shape}, data.shape is {shape}"
+        return None if self._like is None else difference(self._like, facts)
 
 
 def unfit(facts: ClientFacts, task: Task) -> str | None:

@@ -156,6 +156,10 @@ class Roster:
         """Record why a client cannot join, or cannot return."""
         self._set(self.entries[client], problem=reason[:300])
 
+    def dismiss(self, client: ClientId, reason: str) -> None:
+        """Record that a client that had joined before the run began cannot take part."""
+        self._set(self.entries[client], facts=None, problem=reason[:300])
+
     def see(self, client: ClientId) -> None:
         """Record that a client has replied."""
         entry = self.entries.get(client)
@@ -199,8 +203,10 @@ class Roster:
         end = self._clock() + self._wait
         while True:
             self.refresh()
-            facts = self.facts(self.present)
-            found = tuple(client for client in self.present if facts[client].fit)
+            found = self._trainable()
+            if len(found) < number and self.greet is not None and self.to_greet:
+                self.greet()
+                found = self._trainable()
             if len(found) >= number:
                 return found
             if self._clock() >= end:
@@ -208,18 +214,18 @@ class Roster:
                     f"{len(found)} clients with training examples are present after {self._wait:g} seconds, "
                     f"{number} are needed{self._why()}"
                 )
-            if self.greet is not None and self.to_greet:
-                self.greet()
-            else:
-                self._sleep(PAUSE)
+            self._sleep(PAUSE)
+
+    def _trainable(self) -> tuple[ClientId, ...]:
+        facts = self.facts(self.present)
+        return tuple(client for client in self.present if facts[client].fit)
 
     def newcomers(self) -> tuple[ClientId, ...]:
         """The clients that have joined since the run began and were not returned before, sorted."""
         self.refresh()
-        facts = self.facts(self.present)
-        new = [client for client in self.present if not self.entries[client].introduced and facts[client].fit]
+        new = tuple(client for client in self._trainable() if not self.entries[client].introduced)
         self.introduce(new)
-        return tuple(new)
+        return new
 
     def introduce(self, clients: Sequence[ClientId]) -> None:
         """Record that these clients take part: they are not newcomers."""

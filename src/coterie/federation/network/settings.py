@@ -20,7 +20,7 @@ class NetworkSettings:
         max_reply_bytes: Largest reply of a client after decompression, in bytes.
         max_samples: Largest number of examples that a client may state; its weight in means is proportional to it.
         merge: Whether requests of evaluations travel with those of the next rounds. The line of a round is then written
-            when its scores have arrived, one or two rounds later.
+            when its scores have arrived, up to three rounds later.
     """
 
     clients: Annotated[int, Bound(at_least=1)] = 2

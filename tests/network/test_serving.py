@@ -1,0 +1,332 @@
+"""A server without data and clients with their own files, over a channel in this process."""
+
+import json
+
+import numpy as np
+import pytest
+
+import coterie
+from coterie.errors import DataError, SpecError, TimedOut
+from coterie.federation.network.channel import Delivery, InProcessChannel
+from coterie.federation.network.roster import Roster
+from coterie.runs.joining import Membership, leave
+from coterie.runs.serving import Serving
+
+RUN = {"rounds": 3, "clients_per_round": 4, "seed": 1, "backend": "sequential"}
+
+
+class Federation:
+    """Clients with a .npz file each, and a server that can be started again and again."""
+
+    def __init__(self, folder, data) -> None:
+        self.folder, self.files = folder, folder / "data"
+        self.files.mkdir()
+        for client in data.clients:
+            self.write(client, data)
+        self.connected = set(data.clients)
+        self.admitted = {client: f"key of {client}" for client in data.clients}
+        self.members = {}
+        self.channel = InProcessChannel({})
+        for client in data.clients:
+            self.start(client)
+
+    def write(self, client, data) -> None:
+        x, y = data.examples(client, "fit")
+        x_test, y_test = data.examples(client, "test")
+        np.savez(self.files / f"{client}.npz", x=x, y=y, x_test=x_test, y_test=y_test)
+
+    def start(self, client, consent=lambda terms: True) -> Membership:
+        """Start a client; its earlier process is gone."""
+        member = Membership(
+            self.files / f"{client}.npz", self.folder / client, consent=consent, threads=1, options={"seed": 1}
+        )
+        self.members[client] = member
+        self.channel.sites[client] = member.answer
+        return member
+
+    def server(self, spec, wait=5.0, **more) -> Serving:
+        roster = Roster(
+            lambda: dict(self.admitted),
+            lambda: [self.admitted[client] for client in sorted(self.connected) if client in self.admitted],
+            wait=wait,
+            sleep=lambda seconds: None,
+        )
+        self.roster = roster
+        return Serving(spec, self.channel, roster, **more)
+
+
+@pytest.fixture
+def federation(tmp_path):
+    data = coterie.data.load("digits", clients=6, partition="inverted", clusters=2, seed=1)
+    return Federation(tmp_path, data)
+
+
+def spec_of(method, clients=6, **sections):
+    plain = {
+        "data": {"name": "ours"},
+        "method": method,
+        "local": {"epochs": 1},
+        "run": dict(RUN),
+        "network": {"clients": clients},
+    }
+    for name, given in sections.items():
+        plain[name] = {**plain.get(name, {}), **given}
+    return plain
+
+
+def simulated(federation, spec):
+    plain = {**spec, "data": {"name": str(federation.files)}}
+    del plain["network"]
+    return coterie.run(plain)
+
+
+def compared(row):
+    """What must be equal of a line: everything but times and traffic, which are compared in the summary."""
+    return {key: value for key, value in row.items() if "second" not in key and key != "bytes"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fedavg", "ifca", "flexcfl", "srfca", "local", "perfedavg", "flag", "fedsoft"])
+def test_a_server_without_data_gives_the_results_of_the_simulator(federation, method):
+    spec = spec_of(method)
+    served = federation.server(spec).start(None)
+    expected = simulated(federation, spec)
+    assert served.summary["accuracy"] == expected.summary["accuracy"]
+    assert [compared(row) for row in served.rounds] == [compared(row) for row in expected.rounds]
+    assert served.summary["traffic"] == expected.summary["traffic"]
+    assert not served.summary["rejected_replies"]
+
+
+@pytest.mark.parametrize("rule", ["none", "auto", "unit", "standard"])
+def test_normalization_comes_from_sums_of_the_clients(federation, rule):
+    spec = spec_of("fedavg", model={"name": "mclr", "normalize": rule}, run={"rounds": 1})
+    served, expected = federation.server(spec).start(None), simulated(federation, spec)
+    assert served.summary["accuracy"] == expected.summary["accuracy"]
+    assert served.summary["test_loss"] == expected.summary["test_loss"]
+
+
+def test_each_setting_that_only_a_simulation_has_is_refused(federation):
+    for section in (
+        {"shift": {"name": "swap_all"}},
+        {"attack": {"name": "noise"}},
+        {"faults": {"drop": 0.1}},
+        {"run": {"newcomers": 0.5}},
+    ):
+        with pytest.raises(SpecError, match="simulated"):
+            federation.server(spec_of("fedavg", **section))
+    with pytest.raises(SpecError, match="classes, held_share"):
+        federation.server(spec_of("fedavg", data={"name": "digits", "clients": 6}))
+
+
+def test_too_few_clients_end_the_wait_with_the_reasons(federation):
+    federation.start("0", consent=lambda terms: False)
+    with pytest.raises(TimedOut, match=r"5 clients .* 6 are needed \(0: refused: its owner has not agreed"):
+        federation.server(spec_of("fedavg"), wait=0.0).start(None)
+
+
+def test_an_owner_who_has_not_decided_keeps_the_server_waiting(federation):
+    answers = iter([None, None, True])
+    member = federation.start("0", consent=lambda terms: next(answers))
+    record = federation.server(spec_of("fedavg", run={"rounds": 1})).start(None)
+    assert record.summary["clients"] == 6
+    assert not member.refused
+    assert next(answers, "asked three times") == "asked three times"
+
+
+def test_consent_is_asked_once_for_the_same_method_and_again_for_another(federation):
+    asked = []
+
+    def consent(terms):
+        asked.append(terms.method)
+        return True
+
+    for method in ("fedavg", "fedavg", "ifca"):
+        federation.start("0", consent=consent)
+        federation.server(spec_of(method, run={"rounds": 1})).start(None)
+    assert asked == ["fedavg", "ifca"]
+
+
+def test_what_a_client_is_asked_and_answers_is_in_its_log(federation):
+    federation.server(spec_of("ifca", run={"rounds": 2, "clients_per_round": 6})).start(None)
+    lines = [json.loads(line) for line in (federation.folder / "0" / "log.jsonl").read_text().splitlines()]
+    assert lines[0]["consent"] is True
+    works = [line["work"] for line in lines[1:]]
+    assert works.count("fit_closest") == 2
+    assert all(line["sent"] > 0 and len(line["reply"]) == 32 for line in lines[1:])
+    text = (federation.folder / "0" / "log.jsonl").read_text()
+    assert "label" not in text
+
+
+def test_a_work_that_the_owner_has_not_agreed_to_is_not_run(federation):
+    # The owner agrees to FedAvg; the server then asks for works of IFCA.
+    for client in federation.members:
+        federation.members[client].greeted(_greeting("fedavg"))
+    member = federation.members["0"]
+    answer = member.answer
+    site = member._site
+    site.allow({"fit", "score"})
+    member.greeted = None
+    site._on_hello = lambda greeting: {"facts": member.facts.to_dict()}
+    federation.channel.sites["0"] = answer
+    record = federation.server(spec_of("ifca", run={"rounds": 1, "clients_per_round": 6})).start(None)
+    assert record.summary["rejected_replies"]["not allowed: fit_closest"] == 1
+
+
+def _greeting(method):
+    spec = {"method": {"name": method}, "model": {"name": "mclr"}}
+    return {"data": "ours", "rounds": 1, "spec": spec, "task": None}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda x, y: (x[:, :4], y), "inputs have shape (4, 8)"),
+        (lambda x, y: (x, y.astype(np.float32) / 2), "targets are real numbers"),
+    ],
+)
+def test_a_client_whose_data_do_not_fit_is_refused_with_the_reason(federation, change, reason):
+    odd = "0"  # the first client does not decide for the others
+    file = federation.files / f"{odd}.npz"
+    with np.load(file) as stored:
+        x, y = change(stored["x"], stored["y"])
+        x_test, y_test = change(stored["x_test"], stored["y_test"])
+    np.savez(file, x=x, y=y, x_test=x_test, y_test=y_test)
+    federation.start(odd)
+    record = federation.server(spec_of("fedavg", clients=5, run={"rounds": 1})).start(None)
+    assert record.summary["clients"] == 5
+    assert reason in federation.roster.entries[odd].problem
+    assert federation.roster.entries[odd].state == "refused"
+
+
+def test_data_of_several_clients_need_the_name_of_one(federation):
+    with pytest.raises(DataError, match="name one of them with --client"):
+        Membership(federation.files, federation.folder / "x", consent=lambda terms: True)
+    one = Membership(federation.files, federation.folder / "x", consent=lambda terms: True, client="3")
+    assert one.facts.fit == len(np.load(federation.files / "3.npz")["y"])
+
+
+# ------------------------------------------------------------------------------------------------------- life of a run
+
+
+class Stop(Exception):
+    """A server that is killed."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fedavg", "ifca", "flexcfl", "local", "fedsoft"])
+@pytest.mark.parametrize("exchange", [2, 4, 5])
+def test_a_server_killed_at_any_exchange_resumes_with_the_results_of_an_uninterrupted_one(
+    federation, tmp_path, method, exchange
+):
+    spec = spec_of(method, run={"rounds": 4})
+    expected = simulated(federation, spec)
+    original, count = federation.channel.exchange, [0]
+
+    def killed(messages, deadline):
+        count[0] += 1
+        if count[0] == exchange + 1:  # the first one is the greeting
+            raise Stop
+        return original(messages, deadline)
+
+    federation.channel.exchange = killed
+    with pytest.raises(Stop):
+        federation.server(spec).start(tmp_path / "record")
+    federation.channel.exchange = original
+    record = federation.server(spec).resume(tmp_path / "record")
+    assert record.summary["accuracy"] == expected.summary["accuracy"]
+    assert [compared(row) for row in record.rounds] == [compared(row) for row in expected.rounds]
+
+
+def test_a_newcomer_is_placed_and_served_at_once(federation):
+    late = "5"
+    federation.connected.discard(late)
+
+    def on_round(row):
+        federation.connected.add(late)
+
+    server = federation.server(spec_of("ifca", clients=5, run={"rounds": 8, "clients_per_round": 6}))
+    record = server.start(None, on_round)
+    assert late in record.served["row"]
+    placed = [row["newcomers"] for row in record.rounds if "newcomers" in row]
+    assert len(placed) == 1
+    assert record.summary["clients"] == 6
+
+
+def test_a_client_that_leaves_and_returns_is_itself_again(federation):
+    spec = spec_of("flexcfl", run={"rounds": 6, "clients_per_round": 6})
+    seen = []
+
+    def on_round(row):
+        seen.append(federation.roster.entries["0"].state)
+        (federation.connected.discard if len(seen) == 2 else federation.connected.add)("0")
+
+    record = federation.server(spec).start(None, on_round)
+    assert "away" in seen
+    assert federation.roster.entries["0"].state == "present"
+    assert not any("newcomers" in row for row in record.rounds)
+    assert "0" in record.served["row"]
+
+
+def test_a_client_that_misses_a_deadline_returns_by_answering_a_greeting(federation):
+    spec = spec_of("fedavg", run={"rounds": 5, "clients_per_round": 6})
+    original, silent = federation.channel.exchange, [False]
+
+    def exchange(messages, deadline):
+        for delivery in original(messages, deadline):
+            if delivery.client != "0" or not silent[0]:
+                yield delivery
+
+    federation.channel.exchange = exchange
+    states = []
+
+    def on_round(row):
+        states.append(federation.roster.entries["0"].state)
+        silent[0] = len(states) == 1
+
+    record = federation.server(spec).start(None, on_round)
+    assert "away" in states
+    assert federation.roster.entries["0"].state == "present"
+    assert record.summary["lost_replies"] == 1
+
+
+def test_new_rows_in_the_folder_of_a_client_are_noticed_by_flexcfl(federation):
+    spec = spec_of({"name": "flexcfl", "clusters": 2}, run={"rounds": 4, "clients_per_round": 6})
+    flagged = []
+
+    def on_round(row):
+        flagged.append(row.get("flagged") or row.get("shifts") or row.get("counts", {}).get("shifts"))
+        if row.get("stage") == "train" and row["t"] == 0:
+            file = federation.files / "0.npz"
+            with np.load(file) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+            arrays["y"] = np.full_like(arrays["y"], 3)  # all labels change
+            np.savez(file, **arrays)
+
+    record = federation.server(spec).start(None, on_round)
+    noticed = [row for row in record.rounds if "0" in json.dumps(row.get("flagged", []))]
+    assert noticed, record.rounds
+
+
+def test_a_client_that_has_withdrawn_answers_no_more(federation):
+    spec = spec_of("fedavg", clients=5, run={"rounds": 4, "clients_per_round": 6})
+
+    def on_round(row):
+        if row["t"] == 0:
+            leave(federation.folder / "0")
+
+    answer = federation.members["0"].answer
+
+    def delivered(messages, deadline, original=federation.channel.exchange):
+        rest = {client: message for client, message in messages.items() if client != "0"}
+        if "0" in messages:
+            try:
+                yield Delivery("0", answer(messages["0"]))
+            except SpecError as fault:
+                yield Delivery("0", None, str(fault))
+        yield from original(rest, deadline)
+
+    federation.channel.exchange = delivered
+    record = federation.server(spec).start(None, on_round)
+    assert federation.members["0"].stop.is_set()
+    assert set(record.summary["rejected_replies"]) == {"This client has withdrawn"}
+    assert federation.roster.entries["0"].state == "away"
