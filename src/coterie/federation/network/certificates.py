@@ -98,11 +98,11 @@ def create_server_certificate(folder: Path, hosts: Sequence[str] = ()) -> Certif
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
+    ca_key, ca = _read_ca(folder)
     file = folder / SERVER_CERTIFICATE
     if not hosts and not file.exists():
         raise SpecError(f"There is no {file} to renew; give the server's host name or IP address: --host NAME")
     names = check_hosts(hosts or read_certificate(file).hosts)
-    ca_key, ca = _read_ca(folder)
     key_file = folder / SERVER_KEY
     key = _load_key(key_file) if key_file.exists() else _new_key()
     now = datetime.now(UTC)
