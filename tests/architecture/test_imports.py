@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 SLOW_TO_LOAD = {"jax", "jaxlib", "flax", "optax", "flwr", "plotly", "matplotlib", "sklearn", "scipy", "pandas", "torch"}
+SLOW_TO_LOAD |= {"cryptography"}
 COMMAND_LINE = {"typer", "rich", "click"}
 
 

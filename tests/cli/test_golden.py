@@ -7,6 +7,7 @@ import re
 import pytest
 
 COMMANDS = ["run", "compare", "methods", "data", "models", "resume", "export", "estimate", "pni", "suggest-threshold"]
+COMMANDS += ["keys", "keys init", "keys client", "keys renew", "admit", "revoke", "clients"]
 
 
 def test_help(coterie, golden):
@@ -17,10 +18,10 @@ def test_help(coterie, golden):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_has_examples(command, coterie, golden):
-    done = coterie(command, "--help")
+    done = coterie(*command.split(), "--help")
     assert done.exit_code == 0
     assert done.stdout.partition("Examples:")[2].count("coterie ") >= 3
-    golden(f"help-{command}", done.stdout)
+    golden(f"help-{command.replace(' ', '-')}", done.stdout)
 
 
 @pytest.mark.parametrize("what", ["methods", "data", "models"])
@@ -134,6 +135,13 @@ WRONG = [
     ("the page of an unknown model", ["models", "mlpp"], 2),
     ("a folder that is not a record", ["resume", "."], 2),
     ("an export of a missing record", ["export", "nowhere"], 2),
+    ("a mistyped command about keys", ["keys", "clinet"], 2),
+    ("a mistyped flag of a command about keys", ["keys", "init", "--hots", "a"], 2),
+    ("a server without a host", ["keys", "init"], 2),
+    ("a host with a protocol", ["keys", "init", "--host", "https://fl.example.org"], 2),
+    ("a client whose name is a path", ["keys", "client", "../a"], 2),
+    ("a client admitted to a missing federation", ["admit", "a.pub"], 2),
+    ("the clients of a missing federation", ["clients", "--folder", "nowhere"], 2),
 ]
 
 

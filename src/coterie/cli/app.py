@@ -7,6 +7,9 @@ from typing import Annotated
 import typer
 
 from coterie import __version__
+from coterie.cli import keys
+from coterie.cli.admissions import admit, revoke
+from coterie.cli.clients import clients
 from coterie.cli.compare import compare
 from coterie.cli.error_handling import report_errors
 from coterie.cli.estimate import estimate
@@ -158,3 +161,76 @@ app.command(
         ("coterie suggest-threshold --json | jq .threshold", "in a script"),
     ),
 )(report_errors(suggest_threshold))
+
+
+# ----------------------------------------------------------------------------------------------------- on real machines
+
+keys_app = typer.Typer(
+    cls=Group,
+    help="Create certificates for a server and key pairs for clients on other machines.",
+    epilog=_examples(
+        ("coterie keys init --host fl.example.org", "on the server, once: a CA and the server's certificate"),
+        ("coterie keys client hospital-a", "on each client: a key pair; the server gets hospital-a.pub"),
+        ("coterie admit hospital-a.pub", "on the server: let this client join"),
+    ),
+    rich_markup_mode="rich",
+    invoke_without_command=True,
+)
+
+
+@keys_app.callback()
+def _keys(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+keys_app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie keys init --host fl.example.org", "clients connect to fl.example.org"),
+        ("coterie keys init --host fl.example.org --host 192.0.2.7", "or to an IP address"),
+        ("coterie keys init --host localhost --folder trial", "another folder, to try it on one machine"),
+    ),
+)(report_errors(keys.init))
+keys_app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie keys client hospital-a", "hospital-a.key, which stays, and hospital-a.pub, which the server needs"),
+        ("coterie keys client hospital-a --folder ~/.coterie", "in another folder"),
+        ("coterie keys client hospital-a --json | jq -r .fingerprint", "in a script"),
+    ),
+)(report_errors(keys.client))
+keys_app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie keys renew", "before the year is over; the same hosts"),
+        ("coterie keys renew --host fl.example.org --host fl2.example.org", "other hosts"),
+        ("coterie keys renew --json | jq -r .expires", "in a script"),
+    ),
+)(report_errors(keys.renew))
+app.add_typer(keys_app, name="keys")
+app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie admit hospital-a.pub", "the client is named as in its key"),
+        ("coterie admit id.pub --name hospital-b", "another name"),
+        ("coterie admit hospital-a.pub --cluster 2", "its true cluster is known"),
+        ("coterie admit hospital-a.pub --again", "after it was revoked"),
+    ),
+)(report_errors(admit))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie revoke hospital-a", "by its name"),
+        ("coterie revoke hospital-a.pub", "by its key"),
+        ("coterie revoke SHA256:Jx8nqQ0c", "by the fingerprint that `coterie clients` shows"),
+    ),
+)(report_errors(revoke))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie clients", "who may join, who is present"),
+        ("watch coterie clients", "again every two seconds"),
+        ("coterie clients --json | jq '.clients[] | select(.state == \"away\") | .client'", "in a script"),
+    ),
+)(report_errors(clients))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import logging
+import shlex
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -249,6 +250,14 @@ RecordsFolder = Annotated[
     ),
 ]
 
+# -------------------------------------------------------------------------------------------------------- real machines
+
+#: Default folder of a federation on its server.
+FEDERATION = Path("federation")
+FederationFolder = Annotated[
+    Path, typer.Option("--folder", metavar="DIR", help="Folder of the federation on its server.")
+]
+
 # ------------------------------------------------------------------------------------------------------------ arguments
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", show_default=False, help="Folder of a record.")]
@@ -283,6 +292,11 @@ ModelName = Annotated[
         metavar="NAME", show_default=False, autocompletion=_model_names, help="Model to show; default: list all."
     ),
 ]
+
+
+def folder_flag(folder: Path) -> str:
+    """The flag `--folder` of a command that is suggested to the user, after a space; empty for the default."""
+    return "" if folder == FEDERATION else f" --folder {shlex.quote(str(folder))}"
 
 
 def values(

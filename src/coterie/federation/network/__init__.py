@@ -5,4 +5,9 @@ wire.py      requests and replies ↔ bytes
 site.py      the client's half: bytes in, bytes out
 remote.py    the server's half: a `Transport` over a channel
 roster.py    which key belongs to which client id; who is present
+
+keys.py certificates.py      key pairs of clients; the certificates of a federation and its server
+admissions.py admitted.py    which clients may join: a folder on the server
+presence.py                  who is present, as a file that a running server writes
+files.py                     atomic writes of small files
 """
