@@ -47,6 +47,8 @@ class Wire:
     def set_data(self, data):
         self.transport.set_data(data)
 
+    outlives_server = False
+
     def save(self):
         return self.transport.save()
 

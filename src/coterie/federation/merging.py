@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from coterie.federation.messages import ReplyBatch, Request
 from coterie.federation.transport import Transport, TransportWrapper
@@ -27,6 +27,7 @@ from coterie.models import Task
 T = TypeVar("T")
 
 
+@runtime_checkable
 class BatchTransport(Transport, Protocol):
     """A transport that can send several requests in one exchange."""
 
@@ -143,12 +144,12 @@ class MergingTransport(TransportWrapper):
         for background in self._pending:
             if background.thread is current:
                 return background.wait_for_replies(request)
-        return self._exchange([request])
+        return iter(self.send_all([request])[0])
 
     def flush(self) -> None:
         """Send the requests that wait until all background functions have ended."""
         while self._pending:
-            self._exchange([])
+            self.send_all([])
 
     def close(self) -> None:
         """End all background functions without sending their requests."""
@@ -156,14 +157,14 @@ class MergingTransport(TransportWrapper):
             background.abandon()
         self._pending.clear()
 
-    def _exchange(self, requests: list[Request]) -> Iterator[ReplyBatch]:
-        """Send the requests of the main thread (one or none) with those that wait; returns the replies to the first."""
+    def send_all(self, requests: Sequence[Request]) -> list[list[ReplyBatch]]:
+        """Send requests of the main thread with those that wait, in one exchange; returns the replies to the former."""
         waiting = [(each, each.request) for each in self._pending if each.request is not None]
         replies = self._transport.send_all([*requests, *(request for _, request in waiting)])
         for (background, _), batches in zip(waiting, replies[len(requests) :], strict=True):
             background.proceed(batches)
         self._remove_done()
-        return iter(replies[0] if requests else ())
+        return replies[: len(requests)]
 
     def _remove_done(self) -> None:
         self._pending[:] = [each for each in self._pending if not each.done]

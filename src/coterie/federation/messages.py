@@ -47,6 +47,9 @@ class Request:
         deadline: Seconds after which a reply is late.
         task: The task of the clients; requests of several tasks may travel together. None: that of the transport.
         after: The request that runs first on the client and provides the `params` of this one.
+        when: For the second of two requests that travel together: the id of the first, and the name of one of its
+            answers. A client runs the second if this answer is not 0.
+        always: Clients that run it in any case.
         evaluating: Whether the request is only for evaluation.
         clipped: Names of the answers whose updates the client clips before it sends them.
         max_update_norm: Maximum norm of these updates.
@@ -71,6 +74,8 @@ class Request:
     deadline: float | None = None
     task: Task | None = None
     after: Request | None = None
+    when: tuple[int, str] | None = None
+    always: frozenset[ClientId] = frozenset()
     evaluating: bool = False
     clipped: tuple[str, ...] = ()
     max_update_norm: float = 0.0

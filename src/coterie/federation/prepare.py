@@ -10,12 +10,12 @@ import numpy as np
 
 from coterie import codec, tree
 from coterie.client_map import ClientMap
-from coterie.clients.schema import Settings
+from coterie.clients.schema import Settings, Values
 from coterie.clients.work import Work
 from coterie.errors import SpecError, unknown
 from coterie.federation.cohort import Cohort
 from coterie.federation.messages import Request
-from coterie.federation.protocol import Adapt, Cached, PerClient
+from coterie.federation.protocol import Adapt, Cached, PerClient, Then
 from coterie.federation.schema_checks import check_sent, first_few
 from coterie.federation.server_state import ServerState
 from coterie.federation.traffic import HASH_BYTES
@@ -83,6 +83,18 @@ class Preparation:
             request = dataclasses.replace(request, after=before)
         request = self._with_sent(request, sent)
         return dataclasses.replace(request, dims=check_sent(request, self.task, self.template))
+
+    def second(self, first: Request, then: Then, seed: Seed, *, part: Part, deadline: float | None) -> Request:
+        """Create the second of two requests that travel together."""
+        work, schema = then.work, first.work.gives.get(then.when)
+        if not isinstance(schema, Values) or schema.shape:
+            raise SpecError(f"Work {first.work.name!r} has no answer {then.when!r} with one number per client")
+        if work.memory is not None and work.memory == first.work.memory:
+            raise SpecError(f"Works {first.work.name!r} and {work.name!r} use the same memory; ask for them one by one")
+        if others := set(then.cohort).difference(first.clients):
+            raise SpecError(f"Work {work.name!r} follows {first.work.name!r}, which {first_few(sorted(others))} do not run")
+        request = self.request(then.cohort, work, seed, then.sent, part=part, deadline=deadline)
+        return dataclasses.replace(request, when=(first.id, then.when), always=then.always)
 
     def _with_sent(self, request: Request, sent: Mapping[str, object]) -> Request:
         """Add the sent values to a request: settings, shared, per client or cached."""

@@ -17,7 +17,7 @@ from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Params, Part
 
-__all__ = ["Adapt", "Cached", "Cohort", "Federation", "Mean", "PerClient", "Replies", "Traffic"]
+__all__ = ["Adapt", "Cached", "Cohort", "Federation", "Mean", "PerClient", "Replies", "Then", "Traffic"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,27 @@ class Adapt:
     sent: Mapping[str, object] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Then:
+    """A second work that some clients run right after the first one, in the same exchange.
+
+    It may not use the memory that the first work writes.
+
+    Attributes:
+        cohort: The clients that may run it; they must be asked for the first work, too.
+        work: The second work.
+        when: Name of an answer of the first work, one number per client: clients run the second work if it is not 0.
+        always: Clients that run it in any case.
+        sent: The values that it takes, as for `ask`.
+    """
+
+    cohort: Cohort
+    work: Work
+    when: str
+    always: frozenset[ClientId] = frozenset()
+    sent: Mapping[str, object] = field(default_factory=dict)
+
+
 class Federation(Protocol):
     """A set of clients that can run a `Work`."""
 
@@ -112,6 +133,7 @@ class Federation(Protocol):
         reduce: Mean | Sequence[Mean] | None = None,
         deadline: float | None = None,
         after: Adapt | None = None,
+        then: Then | None = None,
         min_replies: int | None = None,
         **sent: object,
     ) -> Replies:
@@ -125,6 +147,8 @@ class Federation(Protocol):
             reduce: Average the models instead of returning each of them; several means may average different layers.
             deadline: Seconds after which a reply is late; ignored in simulation.
             after: A work that runs first on the client; its model replaces the sent `params`.
+            then: A second work, which clients run if an answer of the first one asks for it. Its replies are
+                `Replies.then`; there is no minimum for them.
             min_replies: Minimum number of valid replies; with fewer, the round is skipped. 0: no minimum. None: the
                 federation's default.
             sent: The values that the work takes: one value for all clients, `PerClient` or `Cached`.

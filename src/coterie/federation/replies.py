@@ -36,6 +36,7 @@ class Replies:
             that were averaged are not included.
         reduced: The result of each `Mean` in `reduce`.
         lost: Client without a valid reply → reason.
+        then: The replies to the second work of the request, if it had one.
     """
 
     clients: tuple[ClientId, ...]
@@ -43,6 +44,7 @@ class Replies:
     answers: Mapping[str, Any]  # the schema of the work says which type an answer has
     reduced: tuple[GroupMeans, ...] = ()
     lost: Mapping[ClientId, str] = field(default_factory=dict)
+    then: Replies | None = None
 
     def __getitem__(self, name: str) -> Any:
         return self.answers[name]

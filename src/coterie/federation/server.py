@@ -23,9 +23,10 @@ from coterie.errors import Diverged, TooFewReplies
 from coterie.federation.averaging import Averaging
 from coterie.federation.cohort import Cohort
 from coterie.federation.collect import NO_REPLY, NOT_FINITE, ReplyCollector
+from coterie.federation.merging import BatchTransport
 from coterie.federation.messages import MISSING, ReplyBatch, Request
 from coterie.federation.prepare import Preparation
-from coterie.federation.protocol import Adapt, Mean, means_of
+from coterie.federation.protocol import Adapt, Mean, Then, means_of
 from coterie.federation.replies import Replies
 from coterie.federation.schema_checks import first_few
 from coterie.federation.server_state import ServerState
@@ -199,25 +200,66 @@ class Server:
         reduce: Mean | Sequence[Mean] | None = None,
         deadline: float | None = None,
         after: Adapt | None = None,
+        then: Then | None = None,
         min_replies: int | None = None,
         **sent: object,
     ) -> Replies:
         """Ask each client of a cohort to run a `Work`, and collect the valid replies; see `Federation.ask`."""
         prepare = Preparation(self._state, self.task, self._template, self._evaluating, self._scoring)
         request = prepare.request(cohort, work, seed, sent, part=part, deadline=deadline, after=after)
+        second = None if then is None else prepare.second(request, then, seed, part=part, deadline=deadline)
         sampling = cohort.sampling if isinstance(cohort, Cohort) else None
         request, new_sums = self._averaging.sums(request, means_of(reduce), sampling, self._template)
         collector = ReplyCollector(request, self.task, self._template, reduce, new_sums)
+        early: list[ReplyBatch] | None = None
         # Evaluation never trains: clients that would have to train give no reply.
         if request.clients and self._exchanges and not (self._evaluating and work.trains):
-            self._exchange(request, collector)
-        return self._accept(request, collector, self._min_replies if min_replies is None else min_replies)
+            early = self._exchange(request, collector, second)
+        replies = self._accept(request, collector, self._min_replies if min_replies is None else min_replies)
+        if second is None:
+            return replies
+        return dataclasses.replace(replies, then=self._second(second, replies, early))
 
-    def _exchange(self, request: Request, collector: ReplyCollector) -> None:
-        """Send a request and collect the replies; send it again to clients that miss a cached value."""
+    def _second(self, request: Request, first: Replies, early: list[ReplyBatch] | None) -> Replies:
+        """The replies to the second of two requests, of the clients whose answers to the first one asked for it.
+
+        Args:
+            request: The second request.
+            first: The replies to the first one.
+            early: The replies that came in the same exchange; None: the request has not been sent.
+        """
+        assert request.when is not None
+        wanted = {client for client, answer in first.by_client(request.when[1]).items() if answer} | request.always
+        request = request.only([client for client in request.clients if client in wanted])
+        collector = ReplyCollector(request, self.task, self._template)
+        if request.clients or early:
+            self._exchange(request, collector, received=early)
+        return self._accept(request, collector, 0)
+
+    def _exchange(
+        self,
+        request: Request,
+        collector: ReplyCollector,
+        second: Request | None = None,
+        received: Iterable[ReplyBatch] | None = None,
+    ) -> list[ReplyBatch] | None:
+        """Send a request and collect the replies; send it again to clients that miss a cached value.
+
+        Args:
+            request: The request.
+            collector: Collects the replies.
+            second: A request that travels with it, if the transport can do that.
+            received: The replies, if the request was already sent.
+
+        Returns:
+            The replies to `second`; None if it did not travel with the request.
+        """
         start = time.perf_counter()
+        early: list[ReplyBatch] | None = None
+        if second is not None and isinstance(self._transport, BatchTransport):
+            received, early = self._transport.send_all([request, second])
         missing: list[ClientId] = []
-        for batch in self._send(request):
+        for batch in self._counted(request, send(self._transport, request) if received is None else received):
             if batch.problem == MISSING:
                 missing.extend(batch.clients)
                 collector.wait()
@@ -226,15 +268,16 @@ class Server:
         if missing:
             again = request.only(sorted(missing)).attached()
             self._state.forget(again)
-            for batch in self._send(again):
+            for batch in self._counted(again, send(self._transport, again)):
                 self._state.reject(request, collector.take(batch))
         self._state.lost += sum(reason == NO_REPLY for reason in collector.lost.values())
         self._state.seconds += time.perf_counter() - start
+        return early
 
-    def _send(self, request: Request) -> Iterator[ReplyBatch]:
-        """Send a request, return the replies, and count the bytes of both."""
+    def _counted(self, request: Request, batches: Iterable[ReplyBatch]) -> Iterator[ReplyBatch]:
+        """The replies to a request; counts the bytes of both."""
         self.traffic.count_request(request)
-        for batch in send(self._transport, request):
+        for batch in batches:
             self.traffic.count_replies(request, batch)
             yield batch
 

@@ -112,7 +112,7 @@ class FedGroup(FedGroupSettings):
         if state.prepared == 0:
             return self._form_groups(state, fed, cohort, seed)
         preparing = self.stage(state) == "prepare"
-        active = cohort if self.mu or preparing else cohort.active()
+        active = self._active(state, cohort)
         joined, evidence = self._join(state, fed, active, seed)
         state = dataclasses.replace(state, assignment=state.assignment.set(joined))
         if preparing:
@@ -190,6 +190,16 @@ class FedGroup(FedGroupSettings):
             return agglomerative(distances, k=k, linkage="complete"), {**evidence, "distances": distances}
         embedding = edc_embedding(updates, k)
         return kmeans(embedding, k, seed.fold("kmeans"))[0], {**evidence, "embedding": embedding}
+
+    def _active(self, state: State, cohort: Cohort) -> Cohort:
+        """The clients that train in a round: without a proximal term stragglers do not."""
+        return cohort if self.mu or self.stage(state) == "prepare" else cohort.active()
+
+    def joining(self, state: State, cohort: Cohort) -> list[ClientId]:
+        """The clients of a cohort that choose their first group by the direction of their update."""
+        if self.redraw or self.assignment == "random":
+            return []
+        return [client for client in self._active(state, cohort) if client not in state.assignment]
 
     def _join(
         self, state: State, fed: Federation, cohort: Cohort, seed: Seed

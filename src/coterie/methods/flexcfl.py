@@ -29,10 +29,11 @@ from typing import Annotated, ClassVar, Literal
 
 from coterie.bounds import Bound
 from coterie.client_map import ClientMap
-from coterie.federation.protocol import Cohort, Federation
-from coterie.methods.fedgroup import FedGroup, State, closest_groups
+from coterie.clients.directions import choose_group
+from coterie.federation.protocol import Cached, Cohort, Federation, Then
+from coterie.methods.fedgroup import FedGroup, State
 from coterie.methods.fedgroup_settings import FedGroupSettings
-from coterie.methods.migration import Detector, Migration, drifted_clients, empty_memory, migrate
+from coterie.methods.migration import Detector, Migration, drifted_clients, empty_memory
 from coterie.methods.protocol import Placement, Round, Stage, with_settings_of
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -80,12 +81,20 @@ class FlexCFL(FedGroupSettings):
             drifted_clients(fed, cohort, seed, detector, known=(), new=new)
             return fedgroup.round(state, fed, cohort, seed)
 
-        def choose(drifted: Cohort) -> dict[ClientId, int]:
-            return closest_groups(state, fed, drifted, seed.fold("migrate"), self.pretraining, min_replies=0)[0]
-
-        migration = migrate(fed, cohort, seed, detector, state.assignment, choose)
+        known = [client for client in cohort.available if client in state.assignment]
+        new = [client for client in cohort if client not in state.assignment]
+        # Drifted clients and those without a group choose one in the exchange in which they check for drift.
+        joining = set(new).intersection(fedgroup.joining(state, cohort))
+        choosing = dataclasses.replace(cohort.of([*known, *joining]), efforts={})
+        sent = {"w0": Cached(state.w0), "directions": Cached(state.directions), "local": self.pretraining}
+        then = Then(choosing, choose_group, "shifted", frozenset(joining), sent)
+        drifted, got = drifted_clients(fed, cohort, seed, detector, known, new, then)
+        migration = Migration(drifted, {} if got is None else got.by_client("choice"))
         after = dataclasses.replace(state, assignment=_reassigned(state.assignment, migration))
-        return migration.added_to(fedgroup.round(after, fed, cohort, seed), before=state.assignment)
+        out = migration.added_to(fedgroup.round(after, fed, cohort, seed), before=state.assignment)
+        if got is None or not len(got):
+            return out
+        return dataclasses.replace(out, evidence={"clients": list(got.clients), "cosines": got["cosines"]})
 
     def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """As FedGroup."""

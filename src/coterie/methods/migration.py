@@ -25,7 +25,7 @@ from coterie.clients import Client, Settings, Values, Work
 from coterie.clients.scores import label_counts
 from coterie.codec import state
 from coterie.errors import SpecError
-from coterie.federation.protocol import Cohort, Federation, PerClient
+from coterie.federation.protocol import Cohort, Federation, PerClient, Replies, Then
 from coterie.methods.protocol import Round
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -104,11 +104,16 @@ class Migration:
 
     Attributes:
         drifted: Clients whose data have drifted.
-        chosen: Client → new cluster, for the drifted clients that replied.
+        chosen: Client → new cluster, for the drifted clients that replied, and for clients that joined a first one.
     """
 
     drifted: tuple[ClientId, ...]
     chosen: dict[ClientId, int]
+
+    @property
+    def drifted_and_chosen(self) -> tuple[ClientId, ...]:
+        """Drifted clients that have chosen a cluster."""
+        return tuple(client for client in self.drifted if client in self.chosen)
 
     def added_to(self, round: Round[State], before: Mapping[ClientId, int] | None = None) -> Round[State]:
         """The round, with the drifted clients, their new clusters and the event counts added.
@@ -119,7 +124,7 @@ class Migration:
         """
         counts = {**round.counts, "shifts": len(self.drifted)}
         if before is not None:
-            counts["migrations"] = sum(before[client] != cluster for client, cluster in self.chosen.items())
+            counts["migrations"] = sum(before[client] != self.chosen[client] for client in self.drifted_and_chosen)
         assignment = self.chosen | dict(round.assignment)
         return dataclasses.replace(round, assignment=assignment, counts=counts, flagged=tuple(sorted(self.drifted)))
 
@@ -144,16 +149,36 @@ def migrate(
     """
     known = [client for client in cohort.available if client in assigned]
     new = [client for client in cohort if client not in assigned]
-    drifted = drifted_clients(fed, cohort, seed, detector, known, new)
+    drifted, _ = drifted_clients(fed, cohort, seed, detector, known, new)
     return Migration(drifted, choose(cohort.of(drifted)) if drifted else {})
 
 
 def drifted_clients(
-    fed: Federation, cohort: Cohort, seed: Seed, detector: Detector, known: Sequence[ClientId], new: Sequence[ClientId]
-) -> tuple[ClientId, ...]:
-    """The known clients whose data have drifted; the new ones set their reference counts."""
+    fed: Federation,
+    cohort: Cohort,
+    seed: Seed,
+    detector: Detector,
+    known: Sequence[ClientId],
+    new: Sequence[ClientId],
+    then: Then | None = None,
+) -> tuple[tuple[ClientId, ...], Replies | None]:
+    """The known clients whose data have drifted; the new ones set their reference counts.
+
+    Args:
+        fed: The federation.
+        cohort: The cohort of the round.
+        seed: Seed of the round.
+        detector: Settings of drift detection.
+        known: Clients that have a cluster.
+        new: Clients that have none.
+        then: A work that drifted clients run in the same exchange.
+
+    Returns:
+        The drifted clients, and the replies to `then`.
+    """
     if not known and not new:
-        return ()
+        return (), None
     renew = PerClient(np.array([0, 1], np.int32), dict.fromkeys(known, 0) | dict.fromkeys(new, 1))
-    got = fed.ask(cohort.of([*known, *new]), watch, seed, renew=renew, detector=detector, min_replies=0)
-    return tuple(client for client, drifted in got.by_client("shifted").items() if drifted)
+    asked = cohort.of([*known, *new])
+    got = fed.ask(asked, watch, seed, renew=renew, detector=detector, min_replies=0, then=then)
+    return tuple(client for client, drifted in got.by_client("shifted").items() if drifted), got.then

@@ -25,7 +25,7 @@ from coterie.clients.work import Work
 from coterie.data.federated import FederatedData
 from coterie.federation import Adapt, Cached, Cohort, Mean, Replies, Sequential, Server, Traffic
 from coterie.federation.averaging import reveals_individuals
-from coterie.federation.protocol import Federation, means_of
+from coterie.federation.protocol import Federation, Then, means_of
 from coterie.methods import build
 from coterie.models import Normalize, Task
 from coterie.models.library import build as build_model
@@ -226,12 +226,15 @@ class _ObservedFederation:
         *,
         reduce: Mean | Sequence[Mean] | None = None,
         after: Adapt | None = None,
+        then: Then | None = None,
         **given: Any,
     ) -> Replies:
         clients = cohort if isinstance(cohort, Cohort) else tuple(cohort)
         if len(clients):
             self._observe(clients, work, reduce, after, given)
-        return self._fed.ask(clients, work, seed, reduce=reduce, after=after, **given)
+        if then is not None and len(then.cohort):
+            self._observe(then.cohort, then.work, None, None, then.sent)
+        return self._fed.ask(clients, work, seed, reduce=reduce, after=after, then=then, **given)
 
     def _observe(
         self,

@@ -159,6 +159,11 @@ class ObservedFederation:
         efforts = dict(asked.efforts) if isinstance(asked, Cohort) else {}
         if len(asked):
             self.__call.asks.append(Ask(work, part, seed, tuple(asked), efforts))
+        then = given.get("then")
+        if then is not None and len(then.cohort):
+            self.__call.asks.append(Ask(then.work, part, seed, tuple(then.cohort), dict(then.cohort.efforts)))
         got = self.__fed.ask(asked, work, seed, part=part, **given)
-        freeze([dict(got.answers), got.samples, [list(means) for means in got.reduced]])
+        for each in (got, got.then):
+            if each is not None:
+                freeze([dict(each.answers), each.samples, [list(means) for means in each.reduced]])
         return got

@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -202,6 +202,8 @@ class Site:
             raise WireError("A message cannot be read: its parts have different numbers of requests")
         results: list[tuple[ReplyBatch, Answered]] = []
         for part, mine in zip(parts, own["requests"], strict=True):
+            if not _is_wanted(part, mine, [batch for batch, _ in results]):
+                continue
             started = time.perf_counter()
             batch = self._reply(store, backend, values, part, mine)
             seconds = time.perf_counter() - started
@@ -280,6 +282,18 @@ class _Values:
                 raise MissingValue(digest)
             self._decoded[digest] = codec.decode(data, kinds=())
         return self._decoded[digest]
+
+
+def _is_wanted(part: Mapping[str, Any], mine: Mapping[str, Any], before: Sequence[ReplyBatch]) -> bool:
+    """Whether a request is to be run: one that depends on an answer to an earlier request of the message may not be."""
+    when = part["when"]
+    if when is None or mine["always"]:
+        return True
+    for batch in before:
+        if batch.request == when["request"]:
+            answer = batch.answers.get(when["answer"])
+            return answer is not None and bool(np.asarray(answer).any())
+    return True  # it was sent alone, because the client missed a value
 
 
 def _no_reply(request: int, client: ClientId, problem: str) -> ReplyBatch:

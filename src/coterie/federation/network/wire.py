@@ -137,6 +137,7 @@ def common_part(request: Request, task: str, values: Values) -> dict[str, object
         "cached": {name: digest for name, (digest, _) in request.cached.items()},
         "clipped": request.clipped,
         "max_update_norm": float(request.max_update_norm),
+        "when": None if request.when is None else {"request": request.when[0], "answer": request.when[1]},
         "after": None if request.after is None else common_part(request.after, task, values),
     }
 
@@ -161,6 +162,7 @@ def own_part(request: Request, client: ClientId, values: Values) -> dict[str, ob
         "version_before_round": request.versions_before_round.get(client),
         "versions_in_checkpoints": request.versions_in_checkpoints.get(client, ()),
         "rows": {name: values.add(tree.row(bank, int(row[place]))) for name, (bank, row) in request.per_client.items()},
+        "always": client in request.always,
         "after": None if request.after is None else own_part(request.after, client, values),
     }
 
