@@ -92,7 +92,9 @@ class Preparation:
         if work.memory is not None and work.memory == first.work.memory:
             raise SpecError(f"Works {first.work.name!r} and {work.name!r} use the same memory; ask for them one by one")
         if others := set(then.cohort).difference(first.clients):
-            raise SpecError(f"Work {work.name!r} follows {first.work.name!r}, which {first_few(sorted(others))} do not run")
+            raise SpecError(
+                f"Work {work.name!r} follows {first.work.name!r}, which is not asked of {first_few(sorted(others))}"
+            )
         request = self.request(then.cohort, work, seed, then.sent, part=part, deadline=deadline)
         return dataclasses.replace(request, when=(first.id, then.when), always=then.always)
 

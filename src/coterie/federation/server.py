@@ -140,10 +140,14 @@ class Server:
         other._state, other._evaluating, other._exchanges = self._state.for_evaluation(), True, exchange
         return other
 
-    def frozen(self) -> Server:
-        """Return a server for evaluations that keeps what is known now, with a traffic table of its own."""
+    def frozen(self, *, travels_with_others: bool = True) -> Server:
+        """Return a server for one evaluation that keeps what is known now, with a traffic table of its own.
+
+        Args:
+            travels_with_others: Whether the requests of the evaluation travel with those of the next rounds.
+        """
         other = copy.copy(self)
-        other._state = dataclasses.replace(self._state.for_evaluation(), traffic=Traffic())
+        other._state = self._state.frozen(travels_with_others=travels_with_others)
         return other
 
     def scoring(self) -> Server:
@@ -276,7 +280,7 @@ class Server:
 
     def _counted(self, request: Request, batches: Iterable[ReplyBatch]) -> Iterator[ReplyBatch]:
         """The replies to a request; counts the bytes of both."""
-        self.traffic.count_request(request)
+        self._state.count(request)
         for batch in batches:
             self.traffic.count_replies(request, batch)
             yield batch

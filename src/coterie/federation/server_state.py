@@ -10,7 +10,8 @@ from typing import Any
 
 from coterie.client_map import ClientMap
 from coterie.federation.messages import Request
-from coterie.federation.traffic import Traffic
+from coterie.federation.overlap import Overlap
+from coterie.federation.traffic import OUTSIDE, Traffic
 from coterie.types import ClientId
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,9 @@ class ServerState:
         starts: How often the server of this run was started before. Simulated clients are restored with the server, so
             that it is 0 for them.
         evaluations: Number of requests of evaluations since the server was started.
+        overlap: Values that travel once although two requests contain them.
+        slots: In an evaluation whose requests travel with others: the number of the request with which its last one
+            travels. None: they travel alone.
         versions: Name of a memory → client → id of the request whose memory was accepted last.
         versions_before_round: `versions` before the current round.
         checkpoints: `versions` in the last checkpoints.
@@ -52,6 +56,8 @@ class ServerState:
     asks: int = 0
     starts: int = 0
     evaluations: Count = field(default_factory=Count)
+    overlap: Overlap = field(default_factory=Overlap)
+    slots: Count | None = None
     versions: dict[str, ClientMap[int]] = field(default_factory=dict)
     versions_before_round: dict[str, ClientMap[int]] = field(default_factory=dict)
     checkpoints: list[dict[str, ClientMap[int]]] = field(default_factory=list)
@@ -80,6 +86,21 @@ class ServerState:
         """Return a copy with its own memory versions and holdings, but the same traffic table."""
         holdings = {key: set(clients) for key, clients in self.holdings.items()}
         return dataclasses.replace(self, holdings=holdings, versions=dict(self.versions))
+
+    def frozen(self, *, travels_with_others: bool) -> ServerState:
+        """Return a copy for one evaluation, with a traffic table of its own."""
+        slots = Count(self.overlap.sent) if travels_with_others else None
+        return dataclasses.replace(self.for_evaluation(), traffic=Traffic(), slots=slots)
+
+    def count(self, request: Request) -> None:
+        """Count the bytes of a request to all its clients. What also travels for an evaluation is counted once."""
+        self.traffic.count_request(request)
+        if not request.evaluating:
+            if request.when is None:
+                self.traffic.add(-1, "down", OUTSIDE[0], -self.overlap.bytes_saved(request))
+        elif self.slots is not None:
+            self.slots.value += 1
+            self.overlap.add(request, self.slots.value)
 
     def begin_round(self) -> None:
         """Save the memory versions for `undo_round`."""
@@ -126,6 +147,7 @@ class ServerState:
             "holdings": {key: sorted(clients) for key, clients in self.holdings.items()},
             "refused": dict(self.rejected),
             "lost": self.lost,
+            "overlap": self.overlap.save(),
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
@@ -138,3 +160,5 @@ class ServerState:
         self.holdings = {key: set(clients) for key, clients in saved["holdings"].items()}
         self.rejected = dict(saved["refused"])
         self.lost = saved.get("lost", 0)
+        if "overlap" in saved:
+            self.overlap.load(saved["overlap"])

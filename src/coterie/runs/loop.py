@@ -265,13 +265,14 @@ class _Loop:
     def _evaluate(self, row: JsonObject) -> tuple[Background[_Evaluation], Session[Any]] | None:
         """Evaluate now and add the scores to the line; or in the background, if requests can travel together."""
         session, merging = self._built.session, self._built.merging
-        if merging is None:
-            clock = time.perf_counter()
-            self._add_scores(row, session, self._evaluated(session))
-            self._seconds["evaluation"] += time.perf_counter() - clock
-            return None
-        frozen = session.frozen()
-        return merging.start(lambda: self._evaluated(frozen)), frozen
+        frozen = session.frozen(travels_with_others=self._built.spec.network.merge)
+        if merging is not None:
+            return merging.start(lambda: self._evaluated(frozen)), frozen
+        clock = time.perf_counter()
+        self._add_scores(row, session, self._evaluated(frozen))
+        session.traffic.include(frozen.traffic)
+        self._seconds["evaluation"] += time.perf_counter() - clock
+        return None
 
     def _evaluated(self, session: Session[Any]) -> _Evaluation:
         scores = session.evaluate()

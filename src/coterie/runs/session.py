@@ -226,13 +226,16 @@ class Session(Generic[State]):
         self.state = state
         return placement
 
-    def frozen(self) -> Session[State]:
+    def frozen(self, *, travels_with_others: bool = True) -> Session[State]:
         """Return a copy that later steps do not change, to evaluate the state of this moment.
 
         Its traffic has a table of its own.
+
+        Args:
+            travels_with_others: Whether requests of the evaluation travel with those of the next rounds.
         """
         other = copy.copy(self)
-        other._fed = self._fed.frozen()
+        other._fed = self._fed.frozen(travels_with_others=travels_with_others)
         other._received = None if self._received is None else self._received.copy()
         return other
 
