@@ -96,6 +96,11 @@ def build(
             own_mean,
         )
     check_privacy(spec, method, task, len(data.clients))
+    if spec.compression.updates != "none" and spec.attack.name == "noise":
+        raise SpecError(
+            f"attack.name = 'noise' changes models after compression.updates = {spec.compression.updates!r}, and a "
+            "compressed reply cannot carry such a model; use sign-flip, scale or label-flip, or no compression"
+        )
     transport = _transport(run, drifting.data, task)
     if spec.attack.name not in ("none", "label-flip"):
         transport = AttackTransport(transport, spec.attack, attackers, seed.fold("attack"))
@@ -106,7 +111,7 @@ def build(
         averaging.ledger.individual.add(not_covered)
     session = Session(
         method,
-        Server(transport, averaging=averaging),
+        Server(transport, averaging=averaging, compression=spec.compression),
         seed,
         sampler,
         drifting if spec.shift.name != "none" else None,

@@ -20,7 +20,7 @@ from coterie.aggregation import Aggregation
 from coterie.bounds import Bound, check
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError, shown, unknown
-from coterie.federation import Attack, Faults, Privacy
+from coterie.federation import Attack, Compression, Faults, Privacy
 from coterie.methods import method_class, settings_of
 from coterie.models.library import model_options
 from coterie.runs.settings_conversion import convert, parse_setting
@@ -101,6 +101,7 @@ SECTIONS: dict[str, str] = {
     "attack": "simulated malicious clients",
     "aggregation": "rule by which the server averages models",
     "privacy": "clipping of updates, noise on their sums, smallest cluster",
+    "compression": "compression of the updates that clients send",
 }
 
 _FIXED: dict[str, type] = {
@@ -111,6 +112,7 @@ _FIXED: dict[str, type] = {
     "attack": Attack,
     "aggregation": Aggregation,
     "privacy": Privacy,
+    "compression": Compression,
 }
 
 
@@ -128,6 +130,7 @@ class Spec:
     attack: Attack = field(default_factory=Attack)
     aggregation: Aggregation = field(default_factory=Aggregation)
     privacy: Privacy = field(default_factory=Privacy)
+    compression: Compression = field(default_factory=Compression)
 
     @classmethod
     def of(cls, source: SpecLike | None) -> Spec:
