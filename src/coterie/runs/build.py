@@ -96,11 +96,7 @@ def build(
             own_mean,
         )
     check_privacy(spec, method, task, len(data.clients))
-    if spec.compression.updates != "none" and spec.attack.name == "noise":
-        raise SpecError(
-            f"attack.name = 'noise' changes models after compression.updates = {spec.compression.updates!r}, and a "
-            "compressed reply cannot carry such a model; use sign-flip, scale or label-flip, or no compression"
-        )
+    _check_compression(spec)
     transport = _transport(run, drifting.data, task)
     if spec.attack.name not in ("none", "label-flip"):
         transport = AttackTransport(transport, spec.attack, attackers, seed.fold("attack"))
@@ -139,6 +135,21 @@ class CurrentTruth(Mapping[ClientId, int]):
 
     def __len__(self) -> int:
         return 0 if self._drifting.data.truth is None else len(self._drifting.data.clients)
+
+
+def _check_compression(spec: Spec) -> None:
+    """Raise SpecError if updates cannot be compressed in this run, or if most of them would be lost."""
+    updates, rule = spec.compression.updates, spec.aggregation.rule
+    if updates != "none" and spec.attack.name == "noise":
+        raise SpecError(
+            f"attack.name = 'noise' changes models after compression.updates = {updates!r}, and a compressed reply "
+            "cannot carry such a model; use sign-flip, scale or label-flip, or no compression"
+        )
+    if updates == "top-k" and rule in ("median", "trimmed-mean"):
+        raise SpecError(
+            f"aggregation.rule = {rule!r} drops the entries of an update that most clients do not send with "
+            "compression.updates = 'top-k'; use geometric-median, multi-krum or norm-clip, or int8"
+        )
 
 
 def _with_flipped_labels(data: FederatedData, spec: Spec, attackers: Collection[ClientId]) -> FederatedData:
