@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 
-from coterie import codec
+from coterie import codec, tree
+from coterie.clients import Model, Work
+from coterie.federation import Compression, Sequential, ServerState
 from coterie.federation.network import wire
 from coterie.federation.network.channel import Message
+from coterie.federation.network.compressed import rebuilt_batch
+from coterie.federation.prepare import Preparation
+from coterie.models import Task
+from coterie.seeds import Seed
+from coterie.testing import tiny_data
 
 VICTIM = "0"
 COMPRESSIONS = {"int8": {"updates": "int8"}, "top-k": {"updates": "top-k", "fraction": 0.05}}
@@ -84,6 +91,38 @@ def test_replies_are_smaller_by_what_the_ledger_says(pair):
     for name, size in {"int8": 658, "top-k": 264}.items():
         assert up["none"][1] - up[name][1] == 6 * (4 * PARAMETERS - size)
         assert abs((up["none"][0] - up[name][0]) - 6 * (4 * PARAMETERS - size)) < 6 * 300
+
+
+def _train_with_statistics(task, x, y, seed, *, start):
+    moved = {"kernel": start["dense"]["kernel"] + np.arange(6, dtype=np.float32)}
+    return {"params": {"dense": moved, "norm": {"stats": {"variance": start["norm"]["stats"]["variance"] * 0.5}}}}
+
+
+WITH_STATISTICS = Work(
+    "tests.train_with_statistics",
+    takes={"start": Model()},
+    gives={"params": Model(moved=True)},
+    plain=_train_with_statistics,
+    trains=True,
+)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS.values(), ids=COMPRESSIONS)
+def test_running_statistics_are_sent_in_full(compression):
+    start = {
+        "dense": {"kernel": np.linspace(-1, 1, 6, dtype=np.float32)},
+        "norm": {"stats": {"variance": np.array([1e-3, 3.0], np.float32)}},
+    }
+    task = Task("statistics", lambda seed: start, lambda params, x, key: x, tiny_data().shape, 3)
+    transport = Sequential(tiny_data(), task)
+    prepare = Preparation(ServerState(), task, start, compression=Compression(**compression))
+    request = prepare.request(("0",), WITH_STATISTICS, Seed(0), {"start": start})
+    (batch,) = transport.send(request)
+    assert batch.answers["params"]["norm"]["stats"]["variance"].tolist() == [[np.float32(5e-4), 1.5]]
+    sent = wire.pack({"version": wire.VERSION, "nonce": "n", "replies": [wire.reply_part(batch)]})
+    (received,) = wire.replies_of("0", sent, "n", wire.Limits())
+    assert "dense" not in received.answers["params"]
+    assert tree.same(rebuilt_batch(request, received, start).answers["params"], batch.answers["params"])
 
 
 # ------------------------------------------------------------------------------------------------------ hostile replies
