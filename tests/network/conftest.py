@@ -93,7 +93,7 @@ def pair(tmp_path: Path) -> Callable[..., Pair]:
         def session(saved=None, starts: int = 0) -> tuple[Session, Server, Remote]:
             other = build(spec)
             remote = Remote(connection, built.task)
-            server = Server(remote, averaging=other.session.averaging)
+            server = Server(remote, averaging=other.session.averaging, compression=spec.compression)
             made = Session(other.session._method, server, seed, other.session._sampler)
             if saved is not None:
                 made.load(saved)

@@ -206,8 +206,9 @@ Settings = Annotated[
         "--set",
         metavar="SECTION.KEY=VALUE",
         show_default=False,
-        help="Any setting of data, model, method, local, run, shift, faults, attack, aggregation, privacy; repeatable. "
-        "`coterie methods NAME` lists the settings of a method and those that all methods share.",
+        help="Any setting of data, model, method, local, run, shift, faults, attack, aggregation, privacy, "
+        "compression; repeatable. `coterie methods NAME` lists the settings of a method and those that all methods "
+        "share.",
     ),
 ]
 SharedSettings = Annotated[
@@ -216,8 +217,8 @@ SharedSettings = Annotated[
         "--set",
         metavar="SECTION.KEY=VALUE",
         show_default=False,
-        help="Any setting of data, model, local, run, shift, faults, attack, aggregation, privacy, for all methods; "
-        "METHOD.KEY=VALUE for one method; repeatable.",
+        help="Any setting of data, model, local, run, shift, faults, attack, aggregation, privacy, compression, "
+        "for all methods; METHOD.KEY=VALUE for one method; repeatable.",
     ),
 ]
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from coterie.federation.attacks import Attack, AttackTransport
 from coterie.federation.averaging import Averaging
+from coterie.federation.compression import Compression
 from coterie.federation.faults import Faults, FaultTransport
 from coterie.federation.privacy import Privacy
 from coterie.federation.protocol import Adapt, Cached, Cohort, Federation, Mean, PerClient, Replies, Traffic
@@ -26,6 +27,7 @@ __all__ = [
     "Averaging",
     "Cached",
     "Cohort",
+    "Compression",
     "FaultTransport",
     "Faults",
     "Federation",

@@ -64,11 +64,18 @@ class ClientStore:
         key = (work, task, setting.split_all(request.settings)[0])
         if key not in self._blanks:
             self._blanks[key] = tree.host(work.blank(task, **request.settings))
-        blank, stored = self._blanks[key], self._memories.get(work.memory, {})
+        blank = self._blanks[key]
         # A client that does not have the version, because it lost its storage, starts from a blank memory.
-        versions = request.versions
-        found = [stored.get(client, {}).get(versions.get(client, -1), blank) for client in request.clients]
-        return [{name: memory[name] for name in blank} for memory in found]
+        return [{name: (memory or blank)[name] for name in blank} for memory in self._named(request)]
+
+    def residuals(self, request: Request) -> list[Params | None]:
+        """What each client of a request has lost in compression so far; None: nothing, or it lost its storage."""
+        return self._named(request)
+
+    def _named(self, request: Request) -> list[Params | None]:
+        """The version that a request names of the memory of each client; None if the client does not have it."""
+        stored, versions = self._memories.get(request.memory or "", {}), request.versions
+        return [stored.get(client, {}).get(versions.get(client, -1)) for client in request.clients]
 
     def remember(self, request: Request, memory: Bank | list[Params]) -> None:
         """Store the new memory of each client of a request: a bank, or a list with one memory per client.
@@ -76,10 +83,10 @@ class ClientStore:
         Earlier versions that later requests may name are kept: the last accepted one, the one before the round, and if
         `keeps_checkpoints` those in checkpoints of the server.
         """
-        assert request.work.memory is not None
+        assert request.memory is not None
         if not request.writes_memory:
             return
-        stored = self._memories.setdefault(request.work.memory, {})
+        stored = self._memories.setdefault(request.memory, {})
         for place, client in enumerate(request.clients):
             versions = stored.setdefault(client, {})
             wanted = {request.versions.get(client), request.versions_before_round.get(client)}

@@ -122,6 +122,7 @@ class ReplyCollector:
         for client in batch.clients:
             self._seen.add(client)
             del self.lost[client]
+        batch = dataclasses.replace(batch, coded={})  # not needed any more
         if self._reductions and not self._waits:
             self._reduce(batch.clients, batch.answers, batch.samples)
             rest = {name: value for name, value in batch.answers.items() if name not in self._reduced}

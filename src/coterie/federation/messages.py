@@ -10,6 +10,7 @@ import numpy as np
 
 from coterie import tree
 from coterie.clients.work import Work
+from coterie.federation.compression import Compression
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Part
@@ -19,6 +20,9 @@ Answer: TypeAlias = Bank | Array | list[list[Array]]
 
 #: `ReplyBatch.problem` of clients that do not have a cached value; the server sends it to them again.
 MISSING = "missing"
+
+#: Names of client memories with what was lost in compression begin with this.
+RESIDUAL = "residual"
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,10 @@ class Request:
         evaluating: Whether the request is only for evaluation.
         clipped: Names of the answers whose updates the client clips before it sends them.
         max_update_norm: Maximum norm of these updates.
+        compressed: Names of the answers whose updates the client compresses before it sends them, after clipping.
+        compression: How it compresses them.
+        residual: Name of the client memory with what was lost in compression before; empty: nothing is compressed. A
+            work whose answers are compressed has no memory of its own, so that a request has one memory at most.
     """
 
     id: int
@@ -79,6 +87,9 @@ class Request:
     evaluating: bool = False
     clipped: tuple[str, ...] = ()
     max_update_norm: float = 0.0
+    compressed: tuple[str, ...] = ()
+    compression: Compression = field(default_factory=Compression)
+    residual: str = ""
 
     @property
     def steps(self) -> tuple[Request, ...]:
@@ -86,9 +97,14 @@ class Request:
         return (self,) if self.after is None else (self, self.after)
 
     @property
+    def memory(self) -> str | None:
+        """Name of the client memory that the request uses: that of its work, or what compression has lost."""
+        return self.work.memory or self.residual or None
+
+    @property
     def writes_memory(self) -> bool:
         """Whether clients store a new version of their memory."""
-        return self.work.memory is not None and not self.work.recalls and not self.evaluating
+        return self.memory is not None and not self.work.recalls and not self.evaluating
 
     def only(self, clients: Sequence[ClientId]) -> Request:
         """Return the same request for some of its clients."""
@@ -134,6 +150,7 @@ class ReplyBatch:
         answers: Name → values stacked in the order of `clients`; for ragged values a list with one entry per client.
         problem: Reason why there are no answers, or None. `MISSING`: the clients do not have a cached value.
         late: Whether the replies came after the deadline.
+        coded: Name → the compressed form of an answer, which a client on another machine sends instead of the answer.
     """
 
     request: int
@@ -142,14 +159,16 @@ class ReplyBatch:
     answers: Mapping[str, Answer] = field(default_factory=dict)
     problem: str | None = None
     late: bool = False
+    coded: Mapping[str, Bank] = field(default_factory=dict)
 
     def take(self, places: list[int]) -> ReplyBatch:
-        """Return the replies at some positions of this batch."""
+        """Return the replies at some positions of this batch, without compressed forms."""
         return replace(
             self,
             clients=tuple(self.clients[place] for place in places),
             samples=self.samples[places],
             answers={name: take(value, places) for name, value in self.answers.items()},
+            coded={},
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 
 import numpy as np
 
@@ -14,12 +15,13 @@ from coterie.clients.schema import Settings, Values
 from coterie.clients.work import Work
 from coterie.errors import SpecError, unknown
 from coterie.federation.cohort import Cohort
-from coterie.federation.messages import Request
+from coterie.federation.compression import Compression
+from coterie.federation.messages import RESIDUAL, Request
 from coterie.federation.protocol import Adapt, Cached, PerClient, Then
 from coterie.federation.schema_checks import check_sent, first_few
 from coterie.federation.server_state import ServerState
 from coterie.federation.traffic import HASH_BYTES
-from coterie.models import Task
+from coterie.models import Task, trainable
 from coterie.seeds import Seed
 from coterie.types import PARTS, Array, ClientId, Params, Part
 
@@ -34,6 +36,7 @@ class Preparation:
         template: A model of that task.
         evaluating: Whether the requests are only for evaluation.
         scoring: Whether they may use test examples.
+        compression: How clients compress their updates.
     """
 
     state: ServerState
@@ -41,6 +44,7 @@ class Preparation:
     template: Params
     evaluating: bool = False
     scoring: bool = False
+    compression: Compression = field(default_factory=Compression)
 
     def request(
         self,
@@ -70,17 +74,17 @@ class Preparation:
             seed=seed,
             clients=cohort.clients,
             t=cohort.t,
-            versions=self._versions(self.state.versions, work, cohort.clients),
-            versions_before_round=self._versions(self.state.versions_before_round, work, cohort.clients),
-            versions_in_checkpoints=self._versions_in_checkpoints(work, cohort.clients),
             efforts=dict(cohort.efforts),
             deadline=deadline,
             task=self.task,
             evaluating=self.evaluating,
         )
         if after is not None:
-            before = self.request(cohort, after.work, seed, after.sent, deadline=deadline)
-            request = dataclasses.replace(request, after=before)
+            # The answers of the first work stay with the client.
+            before = dataclasses.replace(self, compression=Compression())
+            first = before.request(cohort, after.work, seed, after.sent, deadline=deadline)
+            request = dataclasses.replace(request, after=first)
+        request = self._with_versions(self._with_compression(request))
         request = self._with_sent(request, sent)
         return dataclasses.replace(request, dims=check_sent(request, self.task, self.template))
 
@@ -121,21 +125,42 @@ class Preparation:
                 shared[name] = value
         return dataclasses.replace(request, settings=settings, shared=shared, per_client=per_client, cached=cached)
 
-    def _versions(
-        self, versions: Mapping[str, ClientMap[int]], work: Work, clients: Iterable[ClientId]
-    ) -> dict[ClientId, int]:
-        """Client → accepted version of the memory that a work uses."""
-        known: ClientMap[int] = versions.get(work.memory or "", ClientMap())
-        return {client: known[client] for client in clients if client in known}
+    def _with_compression(self, request: Request) -> Request:
+        """Name the answers that clients compress: none in evaluations, and none that start from their own models."""
+        if request.evaluating or request.after is not None:
+            return request
+        names = self.compression.answers(request.work, self.template)
+        if not names:
+            return request
+        # Tasks have their own residuals: their updates have different sizes.
+        residual = f"{RESIDUAL}/{request.work.name}/{self.task.name}/{tree.size(trainable(self.template))}"
+        return dataclasses.replace(request, compressed=names, compression=self.compression, residual=residual)
 
-    def _versions_in_checkpoints(self, work: Work, clients: Iterable[ClientId]) -> dict[ClientId, tuple[int, ...]]:
-        """Client → versions of the memory that a work uses that a checkpoint of the server names."""
-        named = [self._versions(versions, work, clients) for versions in self.state.checkpoints]
+    def _with_versions(self, request: Request) -> Request:
+        """Add the versions of the client memory that the request uses."""
+        state, name, clients = self.state, request.memory, request.clients
+        if name is None:
+            return request
+        return dataclasses.replace(
+            request,
+            versions=_versions(state.versions, name, clients),
+            versions_before_round=_versions(state.versions_before_round, name, clients),
+            versions_in_checkpoints=self._versions_in_checkpoints(name, clients),
+        )
+
+    def _versions_in_checkpoints(self, name: str, clients: Iterable[ClientId]) -> dict[ClientId, tuple[int, ...]]:
+        """Client → versions of a memory that a checkpoint of the server names."""
         found: dict[ClientId, tuple[int, ...]] = {}
-        for versions in named:
+        for versions in [_versions(versions, name, clients) for versions in self.state.checkpoints]:
             for client, version in versions.items():
                 found[client] = (*found.get(client, ()), version)
         return {client: tuple(sorted(set(versions))) for client, versions in found.items()}
+
+
+def _versions(versions: Mapping[str, ClientMap[int]], name: str, clients: Iterable[ClientId]) -> dict[ClientId, int]:
+    """Client → accepted version of a memory."""
+    known: ClientMap[int] = versions.get(name, ClientMap())
+    return {client: known[client] for client in clients if client in known}
 
 
 def _rows(clients: tuple[ClientId, ...], sent: PerClient, value: str) -> Array:

@@ -23,6 +23,7 @@ from coterie.errors import Diverged, TooFewReplies
 from coterie.federation.averaging import Averaging
 from coterie.federation.cohort import Cohort
 from coterie.federation.collect import NO_REPLY, NOT_FINITE, ReplyCollector
+from coterie.federation.compression import Compression
 from coterie.federation.merging import BatchTransport
 from coterie.federation.messages import MISSING, ReplyBatch, Request
 from coterie.federation.prepare import Preparation
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 #: The plain mean.
 PLAIN = Aggregation()
 
+#: Updates as they are.
+UNCOMPRESSED = Compression()
+
 
 class Server:
     """A federation whose clients are reached over a transport."""
@@ -53,6 +57,7 @@ class Server:
         min_replies: int = 1,
         aggregation: Aggregation = PLAIN,
         averaging: Averaging | None = None,
+        compression: Compression = UNCOMPRESSED,
     ) -> None:
         """Create a server.
 
@@ -61,6 +66,7 @@ class Server:
             min_replies: Minimum number of valid replies to a request; with fewer, TooFewReplies is raised.
             aggregation: Rule by which models are averaged.
             averaging: The rule with clipping and noise, instead of `aggregation`.
+            compression: How clients compress their updates.
         """
         self._transport = transport
         self._min_replies = min_replies
@@ -68,6 +74,7 @@ class Server:
         self._evaluating = self._scoring = False
         self._exchanges = True
         self._averaging = averaging or Averaging(aggregation)
+        self._compression = compression
         self._template: Params = transport.task.init(Seed(0))
 
     @property
@@ -209,7 +216,9 @@ class Server:
         **sent: object,
     ) -> Replies:
         """Ask each client of a cohort to run a `Work`, and collect the valid replies; see `Federation.ask`."""
-        prepare = Preparation(self._state, self.task, self._template, self._evaluating, self._scoring)
+        prepare = Preparation(
+            self._state, self.task, self._template, self._evaluating, self._scoring, self._compression
+        )
         request = prepare.request(cohort, work, seed, sent, part=part, deadline=deadline, after=after)
         second = None if then is None else prepare.second(request, then, seed, part=part, deadline=deadline)
         sampling = cohort.sampling if isinstance(cohort, Cohort) else None

@@ -123,9 +123,9 @@ class ServerState:
 
     def accept(self, request: Request, clients: Sequence[ClientId]) -> None:
         """Record valid replies: these clients have the cached values, and their new memory is accepted."""
-        if request.writes_memory and request.work.memory is not None:
-            versions = self.versions.get(request.work.memory, ClientMap())
-            self.versions[request.work.memory] = versions.set(dict.fromkeys(clients, request.id))
+        if request.writes_memory and request.memory is not None:
+            versions = self.versions.get(request.memory, ClientMap())
+            self.versions[request.memory] = versions.set(dict.fromkeys(clients, request.id))
         for step in request.steps:
             for digest, _ in step.cached.values():
                 self.holdings.setdefault(digest, set()).update(clients)

@@ -1,7 +1,7 @@
 """`SimulatedTransport`: base class of the transports to simulated clients.
 
-Cached values, client memory and `after` are handled here. A backend (sequential.py, vectorized.py) only computes the
-answers of some clients from what they were sent and their memories.
+Cached values, client memory, compression and `after` are handled here. A backend (sequential.py, vectorized.py) only
+computes the answers of some clients from what they were sent and their memories.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from coterie.data.federated import FederatedData
 from coterie.federation.client_store import ClientStore
+from coterie.federation.compressed_replies import compress_answers
 from coterie.federation.messages import MISSING, Answer, ReplyBatch, Request
 from coterie.federation.privacy import clip_answers
 from coterie.models import Task
@@ -90,7 +91,11 @@ class SimulatedTransport(ABC):
         if "memory" in answers:
             self._store.remember(request, cast("Bank | list[Params]", answers.pop("memory")))
         sent = clip_answers(request, request.clients, cast("dict[str, Answer]", answers))
-        return ReplyBatch(request.id, request.clients, samples, sent)
+        if not request.compressed:
+            return ReplyBatch(request.id, request.clients, samples, sent)
+        replies = compress_answers(request, sent, self._store.residuals(request))
+        self._store.remember(request, replies.residuals)
+        return ReplyBatch(request.id, request.clients, samples, replies.answers, coded=replies.coded)
 
     def set_data(self, data: FederatedData) -> None:
         """Replace the clients' examples."""

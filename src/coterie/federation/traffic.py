@@ -11,6 +11,7 @@ from coterie.clients.schema import Schema, purpose_of
 
 if TYPE_CHECKING:
     from coterie.federation.messages import ReplyBatch, Request
+    from coterie.types import Bank
 
 Direction = Literal["down", "up"]
 
@@ -95,11 +96,13 @@ class Traffic:
         self.add(t, "down", control, len(request.versions) * VERSION_BYTES)
 
     def count_replies(self, request: Request, batch: ReplyBatch) -> None:
-        """Add the bytes of replies."""
+        """Add the bytes of replies; of compressed answers what is sent instead of them."""
         gives = request.work.gives
         for name, value in batch.answers.items():
             if name in gives:
-                self.add(request.t, "up", _purpose(gives[name], request), _nbytes(value))
+                compressed = name in request.compressed
+                count = request.compression.nbytes(cast("Bank", value)) if compressed else _nbytes(value)
+                self.add(request.t, "up", _purpose(gives[name], request), count)
 
 
 def _purpose(schema: Schema, request: Request) -> str:

@@ -186,12 +186,13 @@ def _session(
             own_mean,
         )
     check_privacy(spec, method, task, len(about.trainable) + len(about.idle))
+    _check_compression(spec)
     averaging = Averaging(spec.aggregation, spec.privacy, seed.fold("privacy"))
     if not_covered := getattr(method, "not_covered", ""):
         averaging.ledger.individual.add(not_covered)
     return Session(
         method,
-        Server(transport, averaging=averaging, min_replies=spec.network.min_replies),
+        Server(transport, averaging=averaging, compression=spec.compression, min_replies=spec.network.min_replies),
         seed,
         sampler,
         drifting,
@@ -218,6 +219,21 @@ class CurrentTruth(Mapping[ClientId, int]):
 
     def __len__(self) -> int:
         return 0 if self._drifting.data.truth is None else len(self._drifting.data.clients)
+
+
+def _check_compression(spec: Spec) -> None:
+    """Raise SpecError if updates cannot be compressed in this run, or if most of them would be lost."""
+    updates, rule = spec.compression.updates, spec.aggregation.rule
+    if updates != "none" and spec.attack.name == "noise":
+        raise SpecError(
+            f"attack.name = 'noise' changes models after compression.updates = {updates!r}, and a compressed reply "
+            "cannot carry such a model; use sign-flip, scale or label-flip, or no compression"
+        )
+    if updates == "top-k" and rule in ("median", "trimmed-mean"):
+        raise SpecError(
+            f"aggregation.rule = {rule!r} drops the entries of an update that most clients do not send with "
+            "compression.updates = 'top-k'; use geometric-median, multi-krum or norm-clip, or int8"
+        )
 
 
 def _with_flipped_labels(data: FederatedData, spec: Spec, attackers: Collection[ClientId]) -> FederatedData:

@@ -20,7 +20,7 @@ from coterie.aggregation import Aggregation
 from coterie.bounds import Bound, check
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError, shown, unknown
-from coterie.federation import Attack, Faults, Privacy
+from coterie.federation import Attack, Compression, Faults, Privacy
 from coterie.federation.network.settings import NetworkSettings
 from coterie.methods import method_class, settings_of
 from coterie.models.library import model_options
@@ -102,6 +102,7 @@ SECTIONS: dict[str, str] = {
     "attack": "simulated malicious clients",
     "aggregation": "rule by which the server averages models",
     "privacy": "clipping of updates, noise on their sums, smallest cluster",
+    "compression": "compression of the updates that clients send",
     "network": "clients on other machines (coterie serve): how many, deadlines, limits",
 }
 
@@ -113,6 +114,7 @@ _FIXED: dict[str, type] = {
     "attack": Attack,
     "aggregation": Aggregation,
     "privacy": Privacy,
+    "compression": Compression,
     "network": NetworkSettings,
 }
 
@@ -131,6 +133,7 @@ class Spec:
     attack: Attack = field(default_factory=Attack)
     aggregation: Aggregation = field(default_factory=Aggregation)
     privacy: Privacy = field(default_factory=Privacy)
+    compression: Compression = field(default_factory=Compression)
     network: NetworkSettings = field(default_factory=NetworkSettings)
 
     @classmethod

@@ -4,6 +4,7 @@ channel.py   `Channel`: takes messages to clients and brings replies back; in-pr
 wire.py      requests and replies ↔ bytes
 site.py      the client's half: bytes in, bytes out
 remote.py    the server's half: a `Transport` over a channel
+compressed.py the server's half of compressed answers
 roster.py    which key belongs to which client id; who is present
 
 keys.py certificates.py      key pairs of clients; the certificates of a federation and its server

@@ -14,10 +14,12 @@ from coterie.errors import SpecError
 from coterie.federation.messages import MISSING, ReplyBatch, Request
 from coterie.federation.network import wire
 from coterie.federation.network.channel import Channel, Message
+from coterie.federation.network.compressed import rebuilt_batch
 from coterie.federation.network.hello import Greeter
 from coterie.federation.network.wire import Held, Limits, Values, WireError
 from coterie.models import Task, recipe_of
-from coterie.types import ClientId
+from coterie.seeds import Seed
+from coterie.types import ClientId, Params
 
 if TYPE_CHECKING:
     from coterie.data.federated import FederatedData
@@ -66,6 +68,7 @@ class Sent:
         exchanges: Number of exchanges.
         recipes: Hash of a recipe → the clients that have it.
         tasks: Task → hash and encoded recipe; not part of a checkpoint.
+        templates: Task → a model, to check compressed replies; not part of a checkpoint.
     """
 
     down: int = 0
@@ -73,6 +76,7 @@ class Sent:
     exchanges: int = 0
     recipes: dict[str, set[ClientId]] = field(default_factory=dict)
     tasks: dict[Task, tuple[str, bytes]] = field(default_factory=dict)
+    templates: dict[Task, Params] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,7 @@ class Remote:
         """
         messages, nonces = self._messages(requests)
         deadline = max(self._connection.deadline if each.deadline is None else each.deadline for each in requests)
+        by_id = {request.id: request for request in requests}
         received: dict[int, list[ReplyBatch]] = {request.id: [] for request in requests}
         for client, result in self._exchange(messages, nonces, deadline):
             asked = [request for request in requests if client in request.clients] or requests[:1]
@@ -181,7 +186,8 @@ class Remote:
             self._note_recipes(client, asked, result)
             for batch in result:
                 # A reply to a request that was not sent is rejected with the replies to the first one that was.
-                received[batch.request if batch.request in received else asked[0].id].append(batch)
+                request = by_id.get(batch.request, asked[0])
+                received[request.id].append(self._rebuilt(request, batch))
         return [
             sorted(received[request.id], key=lambda batch: (batch.problem != MISSING, batch.clients))
             for request in requests
@@ -281,6 +287,18 @@ class Remote:
                 break  # greetings that have no reply yet are repeated in the next exchange
         for client in sorted(missing):
             members.miss(client)
+
+    def _rebuilt(self, request: Request, batch: ReplyBatch) -> ReplyBatch:
+        """A reply with models instead of compressed updates, or without answers if these are malformed."""
+        if not request.compressed:
+            return batch
+        task = request.task or self._task
+        if task not in self.sent.templates:
+            self.sent.templates[task] = task.init(Seed(0))
+        try:
+            return rebuilt_batch(request, batch, self.sent.templates[task])
+        except WireError as fault:
+            return _no_reply(request, batch.clients[0], f"unreadable: {fault}")
 
     def _note_recipes(self, client: ClientId, asked: Sequence[Request], batches: Sequence[ReplyBatch]) -> None:
         """Record that a client has the recipes of its requests, or that it has lost what it stored."""

@@ -71,8 +71,8 @@ class DiskStore(ClientStore):
         super().remember(request, memory)
         if not request.writes_memory:
             return
-        assert request.work.memory is not None
-        name = request.work.memory
+        assert request.memory is not None
+        name = request.memory
         versions = self._memories[name][self._client]
         content = {"memory": name, "version": request.id, "values": versions[request.id]}
         _write(self._memory_file(name, request.id), codec.encode(content, checksum=True))

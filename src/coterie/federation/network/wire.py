@@ -26,7 +26,8 @@ from coterie import codec, tree
 from coterie.clients.schema import Settings
 from coterie.clients.work import known_work
 from coterie.errors import RecordError, SpecError
-from coterie.federation.messages import ReplyBatch, Request
+from coterie.federation.compression import Compression
+from coterie.federation.messages import RESIDUAL, ReplyBatch, Request
 from coterie.federation.traffic import HASH_BYTES
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Part
@@ -138,6 +139,9 @@ def common_part(request: Request, task: str, values: Values) -> dict[str, object
         "clipped": request.clipped,
         "max_update_norm": float(request.max_update_norm),
         "when": None if request.when is None else {"request": request.when[0], "answer": request.when[1]},
+        "compressed": request.compressed,
+        "compression": _plain(request.compression),
+        "residual": request.residual,
         "after": None if request.after is None else common_part(request.after, task, values),
     }
 
@@ -218,8 +222,19 @@ def _request_for(
         evaluating=bool(common["evaluating"]),
         clipped=tuple(map(str, common["clipped"])),
         max_update_norm=float(common["max_update_norm"]),
+        compressed=tuple(map(str, common["compressed"])),
+        compression=Compression(**common["compression"]),
+        residual=_residual(common),
         after=None if common["after"] is None else _request_for(client, common["after"], own["after"], value),
     )
+
+
+def _residual(common: Mapping[str, Any]) -> str:
+    """The name of the memory of compression; a server must not replace another memory of the client with it."""
+    name = str(common["residual"])
+    if bool(name) != bool(common["compressed"]) or (name and not name.startswith(f"{RESIDUAL}/")):
+        raise WireError("A request cannot be read: it names no valid memory for compression")
+    return name
 
 
 def _plain(settings: object) -> dict[str, object]:
@@ -237,9 +252,10 @@ def _stacked(value: object) -> object:
 
 
 def reply_part(batch: ReplyBatch) -> dict[str, object]:
-    """The reply of one client to one request."""
+    """The reply of one client to one request; compressed answers are sent in their compressed form."""
     (samples,) = np.asarray(batch.samples).tolist()
-    return {"id": batch.request, "samples": samples, "answers": dict(batch.answers), "problem": batch.problem}
+    answers = {**batch.answers, **batch.coded}
+    return {"id": batch.request, "samples": samples, "answers": answers, "problem": batch.problem}
 
 
 def replies_of(client: ClientId, data: bytes, nonce: str, limits: Limits) -> list[ReplyBatch]:
