@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import ssl
+import threading
 from contextlib import suppress
 
 import pytest
@@ -15,7 +16,7 @@ import httpx
 
 from coterie.errors import FederationError
 from coterie.federation.network.channel import Message
-from coterie.federation.network.flower import Control
+from coterie.federation.network.flower import Control, answer_tasks
 from coterie.federation.network.launch import SuperNode
 from coterie.federation.network.wire import WireError
 
@@ -65,6 +66,20 @@ def test_after_its_gate_was_killed_the_deployment_goes_on(deployment, wait_until
     wait_until(lambda: deployment.gate.process.restarts == 1 and deployment.gate.process.is_running)
     deployment.answers.update(a=lambda _: b"still here")
     assert replies(deployment, {"a": Message(b"", b"")})["a"].reply == b"still here"
+
+
+def test_a_client_whose_supernode_was_killed_comes_back_as_itself(deployment, wait_until):
+    node, before = deployment.supernodes["a"].process, deployment.nodes.of("a")
+    os.kill(node.pid, signal.SIGKILL)
+    wait_until(lambda: node.restarts == 1 and node.is_running and "a" in deployment.nodes.of("a"))
+    deployment.answers.update(a=lambda _: b"back again")
+    assert replies(deployment, {"a": Message(b"", b"")})["a"].reply == b"back again"
+    assert deployment.nodes.of("a") == before
+
+
+def test_an_executor_with_another_secret_is_refused_by_its_supernode(deployment):
+    with pytest.raises(FederationError, match="another secret"):
+        answer_tasks(deployment.supernodes["b"].address, lambda _: b"", threading.Event(), secret=b"other")
 
 
 def test_the_nodes_are_known_by_their_keys(deployment):

@@ -6,6 +6,7 @@ Each has a folder of its own, with its log. None outlives the process that start
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from coterie.errors import SpecError
 from coterie.federation.network.gate.config import GateConfig
 from coterie.federation.network.loopback import HOST, answers, free_port, new_certificate, new_secret
 from coterie.federation.network.process import Process
+
+#: How the log of a SuperNode names its node.
+_NODE = re.compile(r"SuperNode ID: (\d+)")
 
 
 class SuperLink:
@@ -148,7 +152,23 @@ class SuperNode:
             lambda: answers(number, tls=False),
             environment=_environment(folder),
             restart=True,
+            before_start=self._declare_offline,
         )
+        self._server, self._private_key, self._root_certificates = server, private_key, root_certificates
+
+    def _declare_offline(self) -> None:
+        """Free the node of an earlier SuperNode in this folder, which may have been killed; its log names the node."""
+        from coterie.federation.network.flower import deactivate_node
+
+        log = self.process.log
+        found = _NODE.findall(log.read_text(encoding="utf-8", errors="replace")) if log.exists() else []
+        if found:
+            deactivate_node(
+                self._server,
+                int(found[-1]),
+                private_key=self._private_key,
+                root_certificates=self._root_certificates,
+            )
 
     def start(self, timeout: float = 60.0) -> None:
         """Start it and wait until its Runtime API answers; it may not have reached the server by then."""

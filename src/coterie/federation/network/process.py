@@ -56,6 +56,7 @@ class Process:
         *,
         environment: Mapping[str, str] | None = None,
         restart: bool = False,
+        before_start: Callable[[], None] | None = None,
     ) -> None:
         """Describe a process; `start` starts it.
 
@@ -66,9 +67,11 @@ class Process:
             is_ready: Whether it does its work.
             environment: Variables in addition to those of this process.
             restart: Whether it is restarted when it ends.
+            before_start: Called before each start.
         """
         self.name, self.log, self.restarts = name, log_file, 0
         self._command, self._is_ready, self._restart = tuple(command), is_ready, restart
+        self._before_start = before_start
         self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
         self._child: subprocess.Popen[bytes] | None = None
         self._stop = threading.Event()
@@ -148,6 +151,8 @@ class Process:
         self._end()
 
     def _spawn(self) -> None:
+        if self._before_start is not None:
+            self._before_start()
         wrapper = (sys.executable, "-I", "-S", "-c", _START, str(os.getpid()))
         with self.log.open("ab") as out:
             self._child = subprocess.Popen(

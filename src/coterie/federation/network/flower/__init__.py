@@ -3,6 +3,7 @@
 channel.py      `FlowerChannel`: a `Channel` over a Flower grid
 nodes.py        `Nodes`: who is connected, by key
 executor.py     `answer_tasks`: the client's side, in a resident process
+node.py         `deactivate_node`: after a SuperNode was killed
 server.py       `server_grid`, `Control`: the server's side, in the process of the run loop
 connection.py   HTTP clients, retries, heartbeats
 content.py      bytes ↔ the content of Flower messages
@@ -18,7 +19,17 @@ except ImportError as fault:
 
 from coterie.federation.network.flower.channel import FlowerChannel
 from coterie.federation.network.flower.executor import answer_tasks
+from coterie.federation.network.flower.node import deactivate_node
 from coterie.federation.network.flower.nodes import ConnectedNode, Grid, Nodes
 from coterie.federation.network.flower.server import Control, server_grid
 
-__all__ = ["ConnectedNode", "Control", "FlowerChannel", "Grid", "Nodes", "answer_tasks", "server_grid"]
+__all__ = [
+    "ConnectedNode",
+    "Control",
+    "FlowerChannel",
+    "Grid",
+    "Nodes",
+    "answer_tasks",
+    "deactivate_node",
+    "server_grid",
+]

@@ -24,6 +24,8 @@ NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
     "RuntimeTokenHttpInterceptor": ("flwr.supercore.interceptors", ("token",)),
     "RuntimeVersionHttpInterceptor": ("flwr.supercore.interceptors", ("component_name",)),
     "SuperExecAuthHttpInterceptor": ("flwr.supercore.interceptors", ("master_secret", "protected_methods")),
+    "FleetHttpClient": ("flwr.supernode.fleet_http_client", ("base_url", "interceptors", "verify", "timeout")),
+    "NodeAuthHttpInterceptor": ("flwr.supernode.node_auth_http_interceptor", ("private_key", "public_key")),
     "HttpGrid": ("flwr.superlink.grid", ("runtime_api_address", "insecure", "root_certificates", "token")),
     "TaskIdentity": ("flwr.supercore.task_identity", ()),
     # Messages ↔ objects
@@ -57,6 +59,7 @@ NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
     "RegisterNodeRequest": ("flwr.proto.control_pb2", ()),
     "UnregisterNodeRequest": ("flwr.proto.control_pb2", ()),
     "ListNodesRequest": ("flwr.proto.control_pb2", ()),
+    "DeactivateNodeRequest": ("flwr.proto.fleet_pb2", ()),
 }
 
 #: Attributes that are relied on: name → attributes.
@@ -75,6 +78,7 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
         "close",
     ),
     "ControlHttpClient": ("from_server_address", "StartRun", "RegisterNode", "UnregisterNode", "ListNodes", "close"),
+    "FleetHttpClient": ("DeactivateNode", "close"),
     "HttpGrid": ("push_messages", "pull_messages", "get_nodes", "set_run", "close", "_runtime_client"),
 }
 

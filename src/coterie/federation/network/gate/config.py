@@ -50,10 +50,10 @@ class GateConfig:
     max_header_bytes: int = 16 << 10
     max_requests: int = 64
     max_connections: int = 512
-    max_connections_per_peer: int = 64
-    requests_per_second: float = 20.0
-    requests_per_second_per_peer: float = 100.0
-    burst: float = 5.0
+    max_connections_per_peer: int = 128
+    requests_per_second: float = 50.0
+    requests_per_second_per_peer: float = 200.0
+    burst: float = 10.0
     header_timeout: float = 10.0
     idle_timeout: float = 20.0
     body_timeout: float = 300.0
