@@ -105,8 +105,6 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNames
             *map(str, (tls.certificate, tls.key, link.address, link.certificate, allowed)),
             host=HOST,
             max_body_bytes=6 << 20,
-            requests_per_second_per_peer=60,
-            burst=2,
         )
         gate = Gate(folder / "gate", config)
         stack.callback(gate.stop)

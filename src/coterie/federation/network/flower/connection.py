@@ -9,12 +9,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
 import httpx
 
+from coterie.errors import SpecError
 from coterie.federation.network.flower.internals import internals
+from coterie.federation.network.loopback import HOST
 
 log = logging.getLogger(__name__)
 
@@ -28,20 +31,20 @@ _ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 class Retry:
     """Repeats calls that fail because the other side cannot be reached, with growing pauses."""
 
-    def __init__(self, seconds: float) -> None:
-        """Repeat calls for this many seconds."""
-        self.seconds = seconds
+    def __init__(self, seconds: float, stop: threading.Event | None = None) -> None:
+        """Repeat calls for this many seconds, or until `stop` is set."""
+        self._seconds = seconds
+        self._stop = threading.Event() if stop is None else stop
 
     def invoke(self, target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function; its last exception is raised after `seconds`, or at once if a repetition cannot help."""
-        end, pause = time.monotonic() + self.seconds, 0.1
+        """Call a function; its last exception is raised when time is up, or at once if a repetition cannot help."""
+        end, pause = time.monotonic() + self._seconds, 0.1
         while True:
             try:
                 return target(*args, **kwargs)
             except httpx.HTTPError as fault:
-                if not is_temporary(fault) or time.monotonic() + pause > end:
+                if not is_temporary(fault) or time.monotonic() + pause > end or self._stop.wait(pause):
                     raise
-            time.sleep(pause)
             pause = min(2 * pause, 5.0)
 
 
@@ -50,6 +53,18 @@ def is_temporary(fault: Exception) -> bool:
     if isinstance(fault, httpx.HTTPStatusError):
         return fault.response.status_code in (429, 502, 503, 504)
     return isinstance(fault, httpx.TransportError) and "certificate" not in str(fault).lower()
+
+
+def check_no_proxy() -> None:
+    """Check that calls to this machine do not go through a proxy. Flower's clients follow the usual variables.
+
+    Raises:
+        SpecError: If they would.
+    """
+    if urllib.request.getproxies().keys() & {"http", "https", "all"} and not urllib.request.proxy_bypass(HOST):
+        raise SpecError(
+            f"An HTTP proxy is set, and calls to {HOST} would go through it. Add {HOST} to the variable NO_PROXY"
+        )
 
 
 def runtime_client(
@@ -70,7 +85,11 @@ def runtime_client(
         token: Token of a task, for calls that concern it.
         secret: Secret that protects the acquisition of tasks.
         retry: Repeats failed calls.
+
+    Raises:
+        SpecError: If the installed flwr is not supported, or if calls would go through a proxy.
     """
+    check_no_proxy()
     flwr = internals()
     interceptors = [flwr.RuntimeVersionHttpInterceptor(component_name=component)]
     if token is not None:

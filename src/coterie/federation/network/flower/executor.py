@@ -67,7 +67,7 @@ def answer_tasks(
             try:
                 task = client.AcquireTask(acquire)
                 if task.HasField("task") and task.token:
-                    _answer_task(address, task.token, answer)
+                    _answer_task(address, task.token, answer, stop)
                     continue
                 waited = pause
                 if on_idle is not None:
@@ -92,9 +92,10 @@ def _check_refused(fault: httpx.HTTPError) -> None:
         ) from fault
 
 
-def _answer_task(address: str, token: str, answer: Callable[[Message], bytes]) -> None:
+def _answer_task(address: str, token: str, answer: Callable[[Message], bytes], stop: threading.Event) -> None:
     """Answer one message."""
-    client = runtime_client(address, "flwr-clientapp", root_certificates=None, token=token, retry=Retry(_RETRY))
+    retry = Retry(_RETRY, stop)
+    client = runtime_client(address, "flwr-clientapp", root_certificates=None, token=token, retry=retry)
     try:
         with Heartbeat(client) as heartbeat:
             task = client.PullTaskInput(internals().PullTaskInputRequest())
@@ -108,10 +109,10 @@ def _answer_task(address: str, token: str, answer: Callable[[Message], bytes]) -
                     context=task.context, sub_status="failed" if problem else "completed", details=problem
                 )
             )
-    except httpx.HTTPStatusError as fault:  # this task only: the server has stopped waiting, or the run has ended
-        log.warning("A message could not be answered: %s", fault)
-    except RuntimeError as fault:
-        log.warning("A message could not be answered: %s", shown(fault))
+    except httpx.TransportError:
+        raise  # the SuperNode does not answer
+    except Exception as fault:  # this message only: the server has stopped waiting, or the run has ended
+        log.warning("A reply could not be handed over: %s", shown(fault))
     finally:
         client.close()
 

@@ -34,10 +34,7 @@ def deactivate_node(server: str, node: int, *, private_key: Path, root_certifica
         key = load_ssh_private_key(Path(private_key).read_bytes(), None)
         client = flwr.FleetHttpClient(
             f"https://{server}",
-            interceptors=[
-                flwr.RuntimeVersionHttpInterceptor(component_name="SuperNode"),
-                flwr.NodeAuthHttpInterceptor(key, key.public_key()),
-            ],
+            interceptors=[flwr.NodeAuthHttpInterceptor(key, key.public_key())],
             verify=ssl.create_default_context(cafile=str(root_certificates)),
             timeout=_TIMEOUT,
         )

@@ -18,7 +18,7 @@ import httpx
 
 from coterie.errors import FederationError, SpecError, shown
 from coterie.federation.network.fingerprint import fingerprint, public_key_pem
-from coterie.federation.network.flower.connection import Heartbeat, Retry, runtime_client
+from coterie.federation.network.flower.connection import Heartbeat, Retry, check_no_proxy, runtime_client
 from coterie.federation.network.flower.internals import internals
 from coterie.federation.network.flower.nodes import Grid
 
@@ -54,6 +54,7 @@ class Control:
             address: Host and port of the SuperLink.
             root_certificates: PEM of its certificate authority; None for HTTP without TLS.
         """
+        check_no_proxy()
         flwr = internals()
         self._client = flwr.ControlHttpClient.from_server_address(
             address,
