@@ -8,7 +8,7 @@ import socket
 import ssl
 import sys
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -247,6 +247,34 @@ def test_too_many_requests_from_one_address_are_refused(deployment, stranger, tm
     finally:
         gate.stop()
     assert codes == [200, 200, 429]
+
+
+def test_connections_that_send_nothing_are_closed_and_one_address_has_only_so_many(deployment, tmp_path):
+    settings = {"header_timeout": 1.0, "max_connections_per_peer": 2, "port": free_port()}
+    gate = Gate(tmp_path, dataclasses.replace(deployment.config, **settings))
+    gate.start()
+    context = ssl.create_default_context(cafile=deployment.tls.ca)
+    with ExitStack() as stack:
+        stack.callback(gate.stop)
+
+        def connect(tls=True):
+            plain = socket.create_connection(("127.0.0.1", settings["port"]), timeout=20)
+            return stack.enter_context(context.wrap_socket(plain, server_hostname="127.0.0.1") if tls else plain)
+
+        silent = connect(tls=False)  # it never starts the TLS handshake
+        slow, other, third = connect(), connect(), connect()
+        assert closed(third)  # before it has sent anything
+        slow.sendall(b"GET /health HTTP/1.1\r\nHost: ")
+        assert closed(slow)
+        assert closed(other)
+        assert closed(silent)
+
+
+def closed(connection):
+    """Whether the other side closes a connection without having sent anything."""
+    with suppress(ConnectionResetError, ssl.SSLError):
+        return connection.recv(1) == b""
+    return True
 
 
 def test_a_gate_whose_port_is_taken_says_so(deployment, tmp_path):

@@ -57,6 +57,8 @@ def test_after_a_killed_superlink_the_next_one_knows_the_keys_and_reaches_the_sa
         link = SuperLink(folder, port=port)
         link.start()
         node.start()
+        with Control(link.address, link.root_certificates) as control:
+            control.start_run()  # as by a server that was killed before it took the task of its run
         with grid_of(link) as grid:
             nodes = Nodes(grid, {"a": key.fingerprint})
             wait_until(lambda: nodes.of("a"), 90)
