@@ -78,6 +78,14 @@ def test_a_program_that_does_not_exist_is_an_error(tmp_path):
         Process("The process", ["/no/such/program"], tmp_path / "log", lambda: False).start(20)
 
 
+def test_a_failure_before_the_start_is_an_error_with_its_text(started):
+    def fails():
+        raise ValueError("no key")
+
+    with pytest.raises(FederationError, match="no key"):
+        started(WAITS, before_start=fails)
+
+
 def test_a_process_that_ignores_sigterm_is_killed(started, monkeypatch):
     monkeypatch.setattr(process, "_GRACE", 0.2)
     one = started("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + WAITS)

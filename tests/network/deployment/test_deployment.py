@@ -87,6 +87,24 @@ def test_an_executor_with_another_secret_is_refused_by_its_supernode(deployment)
         answer_tasks(deployment.supernodes["b"].address, lambda _: b"", threading.Event(), secret=b"other")
 
 
+def test_an_executor_without_messages_is_idle_and_ends_when_it_is_stopped(deployment):
+    stop = threading.Event()
+    node = deployment.supernodes["b"]
+    answer_tasks(node.address, lambda _: b"", stop, stop.set, secret=node.secret)
+    assert stop.is_set()
+
+
+def test_an_executor_without_a_supernode_waits_for_it_until_it_is_stopped():
+    stop = threading.Event()
+    executor = threading.Thread(target=answer_tasks, args=(f"127.0.0.1:{free_port()}", lambda _: b"", stop))
+    executor.start()
+    executor.join(1.0)
+    assert executor.is_alive()
+    stop.set()
+    executor.join(10)
+    assert not executor.is_alive()
+
+
 def test_the_nodes_are_known_by_their_keys(deployment):
     connected = deployment.nodes.connected()
     assert {each.fingerprint for each in connected.values()} == {each.fingerprint for each in deployment.keys.values()}

@@ -134,7 +134,7 @@ class Process:
             born = time.monotonic()
             try:
                 self._spawn()
-            except OSError as fault:
+            except Exception as fault:  # the caller of `start` waits, and reads the log
                 self.log.write_text(f"{fault}\n")
                 started.set()
                 return
