@@ -4,8 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import coterie
+from coterie import tree
 from coterie.errors import DataError, SpecError, TimedOut
 from coterie.federation.network.channel import Delivery, InProcessChannel
 from coterie.federation.network.roster import Roster
@@ -305,6 +307,20 @@ def test_new_rows_in_the_folder_of_a_client_are_noticed_by_flexcfl(federation):
     record = federation.server(spec).start(None, on_round)
     noticed = [row for row in record.rounds if "0" in json.dumps(row.get("flagged", []))]
     assert noticed, record.rounds
+
+
+def test_each_client_gets_the_model_of_its_cluster(federation, tmp_path):
+    server = federation.server(spec_of("ifca", run={"rounds": 2, "clients_per_round": 6}))
+    record = server.start(None)
+    for client, row in record.served["row"].items():
+        folder = federation.folder / client / "runs" / server.run
+        description = json.loads((folder / "model.json").read_text())
+        assert description["cluster"] == row
+        arrays = load_file(folder / "model.safetensors")
+        expected = dict(tree.paths(tree.row(record.served["bank"], row)))
+        assert arrays.keys() == expected.keys()
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, expected[name])
 
 
 def test_a_client_that_has_withdrawn_answers_no_more(federation):

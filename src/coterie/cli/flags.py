@@ -207,7 +207,7 @@ Settings = Annotated[
         metavar="SECTION.KEY=VALUE",
         show_default=False,
         help="Any setting of data, model, method, local, run, shift, faults, attack, aggregation, privacy, "
-        "compression; repeatable. `coterie methods NAME` lists the settings of a method and those that all methods "
+        "compression, network; repeatable. `coterie methods NAME` lists the settings of a method and those that all methods "
         "share.",
     ),
 ]
@@ -218,7 +218,7 @@ SharedSettings = Annotated[
         metavar="SECTION.KEY=VALUE",
         show_default=False,
         help="Any setting of data, model, local, run, shift, faults, attack, aggregation, privacy, compression, "
-        "for all methods; METHOD.KEY=VALUE for one method; repeatable.",
+        "network, for all methods; METHOD.KEY=VALUE for one method; repeatable.",
     ),
 ]
 

@@ -4,7 +4,8 @@ folder/
     consents.json    what its owner has agreed to
     log.jsonl        every request and what was sent in reply; lines are only ever appended
     left             exists once the client has withdrawn
-    runs/RUN/        what it must remember in a run: memories, cached values, its last reply
+    runs/RUN/        what it must remember in a run: memories, cached values, its last reply; and at the end
+                     model.safetensors and model.json, the model that it is served
 """
 
 from __future__ import annotations
@@ -22,18 +23,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from coterie import methods
+import numpy as np
+from safetensors.numpy import save
+
+from coterie import methods, tree
 from coterie.data import from_arrays, load
 from coterie.data.description import ClientFacts
 from coterie.data.federated import FederatedData
 from coterie.data.formats.folder import read_client
 from coterie.errors import DataError, Error, SpecError
 from coterie.federation.network.channel import Message
+from coterie.federation.network.delivery import Delivered
 from coterie.federation.network.site import Answered, Site
+from coterie.federation.network.wire import WireError
 from coterie.models import from_recipe
 from coterie.runs.method_card import Card, measure_card, shipped_card
 from coterie.runs.serving import unfit
 from coterie.runs.spec import method_options
+from coterie.seeds import Seed
+from coterie.types import Array, Params
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +151,7 @@ class Membership:
         options: Mapping[str, Any] | None = None,
         on_answer: Callable[[Answered], None] | None = None,
         on_terms: Callable[[Terms, str], None] | None = None,
+        on_model: Callable[[Path, Mapping[str, Any]], None] | None = None,
         allowed_models: tuple[str, ...] = (),
         threads: int | None = None,
     ) -> None:
@@ -156,6 +165,7 @@ class Membership:
             options: Settings of the data, as in [data] of a spec.
             on_answer: Called after each request.
             on_terms: Called with each greeting and the decision.
+            on_model: Called with the file and the description of a model that the client received.
             allowed_models: Own models that may be imported, as `package.module:function`.
             threads: Threads; None: one per core.
         """
@@ -163,7 +173,7 @@ class Membership:
         self.stop = threading.Event()
         self.refused = ""
         self._source, self._client, self._options = Path(source), client, dict(options or {})
-        self._consent, self._on_answer, self._on_terms = consent, on_answer, on_terms
+        self._consent, self._on_answer, self._on_terms, self._on_model = consent, on_answer, on_terms, on_model
         self._allowed_models = allowed_models
         folder.mkdir(parents=True, exist_ok=True)
         os.chmod(folder, 0o700)
@@ -174,6 +184,7 @@ class Membership:
             folder / RUNS,
             on_hello=self.greeted,
             on_answer=self._log,
+            on_model=self._receive,
             allowed_models=allowed_models,
             allowed_works=(),
             threads=threads,
@@ -259,6 +270,23 @@ class Membership:
         self._stamp, self._data = stamp, data
         self._site.renew(data)
 
+    def _receive(self, model: Delivered) -> None:
+        """Save the model that the client is served, if it is one of its task."""
+        task = from_recipe(model.task, allowed=self._allowed_models)
+        if _shapes(task.init(Seed(0))) != _shapes(model.params):
+            raise WireError("The model at the end of the run is not one of its task")
+        arrays = {path: np.ascontiguousarray(leaf) for path, leaf in tree.paths(model.params)}
+        description = _description(model, arrays)
+        file = self.folder / RUNS / model.run / "model.safetensors"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_suffix(".part")
+        temporary.write_bytes(save(arrays))
+        temporary.replace(file)
+        _write_json(file.with_suffix(".json"), description)
+        self._append({"time": description["received"], "run": model.run, "model": str(file), "cluster": model.cluster})
+        if self._on_model is not None:
+            self._on_model(file, description)
+
     def _log(self, entry: Answered) -> None:
         when = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._append({"time": when, **dataclasses.asdict(entry)})
@@ -309,6 +337,27 @@ def one_client(source: Path, client: str | None, options: Mapping[str, Any]) -> 
             f"{data.clients[0]!r} to {data.clients[-1]!r}"
         )
     return data.only(client or data.clients[0])
+
+
+def _description(model: Delivered, arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """What the JSON file beside a model says."""
+    scale = model.task["normalize"]
+    return {
+        "run": model.run,
+        "model": {"name": model.task["name"], **{key: _listed(v) for key, v in model.task["options"].items()}},
+        **{key: model.about.get(key) for key in ("method", "data", "rounds", "adapted")},
+        "cluster": model.cluster,
+        "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
+        "input_shape": list(model.task["shape"]),
+        "classes": model.task["classes"],
+        # The model takes (x - mean) / deviation of the stored inputs.
+        "normalize": scale and {"mean": np.asarray(scale[0]).tolist(), "deviation": np.asarray(scale[1]).tolist()},
+        "received": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _shapes(params: Params) -> list[tuple[str, tuple[int, ...], str]]:
+    return [(path, np.shape(leaf), str(np.asarray(leaf).dtype)) for path, leaf in tree.paths(params)]
 
 
 def _stamp(source: Path) -> tuple[Any, ...]:

@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coterie import __version__, methods, models
+from coterie import __version__, methods, models, tree
 from coterie.data.description import ClientFacts, DataDescription, combined, difference
 from coterie.errors import SpecError
 from coterie.federation.network.channel import Channel
+from coterie.federation.network.delivery import deliver
 from coterie.federation.network.hello import Greeter
 from coterie.federation.network.remote import Connection, Remote
 from coterie.federation.network.roster import Roster
@@ -29,7 +30,7 @@ from coterie.runs.sampling import LiveSampler
 from coterie.runs.spec import Spec, SpecLike, read_toml
 from coterie.runs.writer import Writer
 from coterie.seeds import Seed
-from coterie.types import ClientId
+from coterie.types import ClientId, Params
 
 #: Seconds after which the reply to a greeting is late.
 GREETING_DEADLINE = 30.0
@@ -91,7 +92,7 @@ class Serving:
         self._roster.begin()
         about = self._described()
         self.spec, self._task = complete(self.spec, about)
-        return run_built(self._built(about, self._task), out, on_round)
+        return self._delivered(run_built(self._built(about, self._task), out, on_round))
 
     def resume(self, path: str | os.PathLike[str], on_round: OnRound | None = None) -> RunRecord:
         """Continue the run in a record, from its last checkpoint.
@@ -116,7 +117,30 @@ class Serving:
             built = self._built(self._described(), self._task)
             self._on_status("waiting for a client")
             self._roster.trainable()
-            return continue_built(built, writer, saved, on_round)
+            record = continue_built(built, writer, saved, on_round)
+        return self._delivered(record)
+
+    def _delivered(self, record: RunRecord) -> RunRecord:
+        """Send each client that is present the model that it is served."""
+        assert self._task is not None
+        served = record.served
+        row, bank = served["row"], served["bank"]
+        self._roster.refresh()
+        models: dict[ClientId, tuple[int | None, Params]] = {}
+        for client in self._roster.present:
+            if client in row:
+                models[client] = int(row[client]), tree.row(bank, int(row[client]))
+            elif served["fallback"] is not None:
+                models[client] = None, served["fallback"]
+        about = {
+            "method": self.spec.method.name,
+            "data": self.spec.data.name,
+            "rounds": record.summary["rounds"],
+            "adapted": bool(served["adapted"]),
+        }
+        got = deliver(self._channel, self.run, recipe_of(self._task), about, models, self.spec.network.deadline)
+        self._on_status(f"{len(got)} of {len(self._roster.clients)} clients have received their models")
+        return record
 
     def _choose_kind(self) -> None:
         """Decide what the data of this run are like: as those of most clients that are there; dismiss the others."""

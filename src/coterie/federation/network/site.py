@@ -24,6 +24,7 @@ from coterie.errors import Error
 from coterie.federation.messages import MISSING, ReplyBatch
 from coterie.federation.network import wire
 from coterie.federation.network.channel import Message
+from coterie.federation.network.delivery import Delivered, delivered
 from coterie.federation.network.store import CACHE_BYTES, DiskStore
 from coterie.federation.network.wire import MissingValue, WireError
 from coterie.federation.sequential import Sequential
@@ -83,6 +84,7 @@ class Site:
         *,
         on_hello: OnHello | None = None,
         on_answer: Callable[[Answered], None] | None = None,
+        on_model: Callable[[Delivered], None] | None = None,
         allowed_models: tuple[str, ...] = (),
         allowed_works: Collection[str] | None = None,
         threads: int | None = None,
@@ -96,6 +98,7 @@ class Site:
             folder: Where it stores what it must remember, in a folder for each run.
             on_hello: Answers greetings; None: they are refused.
             on_answer: Called after each message, once for each of its requests.
+            on_model: Called with the model that the client gets at the end of a run; None: it is dropped.
             allowed_models: Own models that may be imported, as `package.module:function`.
             allowed_works: Names of works that may be run; None: all that this process knows. A work that runs before
                 another one (`after`) sends nothing and is always allowed.
@@ -109,6 +112,7 @@ class Site:
         self._folder = folder
         self._on_hello = on_hello
         self._on_answer = on_answer
+        self._on_model = on_model
         self._allowed_models = allowed_models
         self._allowed_works = None if allowed_works is None else frozenset(allowed_works)
         self._threads = threads
@@ -151,6 +155,13 @@ class Site:
             )
         if common.get("kind") == "hello":
             return self._answer_hello(common, own)
+        if common.get("kind") == "model":
+            model = delivered(common, own)
+            if not _RUN.fullmatch(model.run):
+                raise WireError("A message cannot be read: it names no valid run")
+            if self._on_model is not None:
+                self._on_model(model)
+            return wire.pack({"version": wire.VERSION, "nonce": own["nonce"]})
         store = self._opened(common, own)
         stored = store.last_reply(digest)
         if stored is not None:
