@@ -152,11 +152,10 @@ def test_what_a_client_is_asked_and_answers_is_in_its_log(federation):
     federation.server(spec_of("ifca", run={"rounds": 2, "clients_per_round": 6})).start(None)
     lines = [json.loads(line) for line in (federation.folder / "0" / "log.jsonl").read_text().splitlines()]
     assert lines[0]["consent"] is True
-    works = [line["work"] for line in lines[1:]]
-    assert works.count("fit_closest") == 2
-    assert all(line["sent"] > 0 and len(line["reply"]) == 32 for line in lines[1:])
-    text = (federation.folder / "0" / "log.jsonl").read_text()
-    assert "label" not in text
+    assert lines[-1]["model"].endswith("model.safetensors")
+    asked = lines[1:-1]
+    assert [line["work"] for line in asked].count("fit_closest") == 2
+    assert all(line["sent"] > 0 and len(line["reply"]) == 32 for line in asked)
 
 
 def test_a_work_that_the_owner_has_not_agreed_to_is_not_run(federation):

@@ -15,9 +15,11 @@ from coterie.cli.error_handling import report_errors
 from coterie.cli.estimate import estimate
 from coterie.cli.export import export
 from coterie.cli.flags import Command, Group
+from coterie.cli.join import join, leave
 from coterie.cli.listing import data, methods, models
 from coterie.cli.pni import pni
 from coterie.cli.run import resume, run
+from coterie.cli.serve import serve
 from coterie.cli.suggest_threshold import suggest_threshold
 
 
@@ -234,3 +236,32 @@ app.command(
         ("coterie clients --json | jq '.clients[] | select(.state == \"away\") | .client'", "in a script"),
     ),
 )(report_errors(clients))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie serve spec.toml --clients 4", "wait for four clients, then run"),
+        ("coterie serve --method flexcfl --rounds 50 --clients 4 --port 9443", "without a spec file"),
+        ("coterie serve --resume runs/federation-flexcfl-0", "continue after Ctrl-C or a crash"),
+    ),
+)(report_errors(serve))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        (
+            "coterie join --server fl.example.org:9443 --key hospital-a.key --data hospital-a.npz --dry-run",
+            "check everything, and show what the client would reveal",
+        ),
+        ("coterie join --server fl.example.org:9443 --key hospital-a.key --data hospital-a.npz", "take part"),
+        (
+            "coterie join --server fl.example.org:9443 --key hospital-a.key --data hospital-a.npz --yes --once",
+            "in a script: agree, and end when the model has arrived",
+        ),
+    ),
+)(report_errors(join))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie leave hospital-a-client", "withdraw"),
+        ("coterie leave hospital-a-client --forget", "and delete what was stored for runs"),
+    ),
+)(report_errors(leave))

@@ -207,8 +207,8 @@ Settings = Annotated[
         metavar="SECTION.KEY=VALUE",
         show_default=False,
         help="Any setting of data, model, method, local, run, shift, faults, attack, aggregation, privacy, "
-        "compression, network; repeatable. `coterie methods NAME` lists the settings of a method and those that all methods "
-        "share.",
+        "compression, network; repeatable. `coterie methods NAME` lists the settings of a method and those that all "
+        "methods share.",
     ),
 ]
 SharedSettings = Annotated[

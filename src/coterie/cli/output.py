@@ -37,6 +37,11 @@ def note(text: str) -> None:
     _console(stderr=True).print(f"Note: {message_text(text)}", soft_wrap=True, markup=False, highlight=False)
 
 
+def line(text: str) -> None:
+    """Print a line of a log to stderr."""
+    _console(stderr=True).print(message_text(text), soft_wrap=True, markup=False, highlight=False)
+
+
 def error(text: str, prefix: str = "Error: ") -> None:
     """Print an error message to stderr."""
     from rich.text import Text

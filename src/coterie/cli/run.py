@@ -55,11 +55,11 @@ def run(
             seed=seed,
         )
         made = flags.make_spec(spec, given, settings, clusters)
-        folder = out or _new_folder(made)
+        folder = out or new_folder(made)
         progress.expect(made.run.rounds)
         with _resume_hint(folder):
             record = loop.run(made, out=folder, on_round=progress.step)
-    _print_result(record, as_json=as_json)
+    print_result(record, as_json=as_json)
 
 
 def resume(
@@ -78,10 +78,10 @@ def resume(
         progress.expect(max(1, Spec.of(run / "spec.toml").run.rounds - done))
         with _resume_hint(run):
             record = loop.resume(run, on_round=progress.step)
-    _print_result(record, as_json=as_json)
+    print_result(record, as_json=as_json)
 
 
-def _new_folder(spec: Spec) -> Path:
+def new_folder(spec: Spec) -> Path:
     """runs/DATA-METHOD-SEED; if it exists, with a number appended."""
     data = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(spec.data.name).stem) or "data"
     first = Path("runs") / f"{data}-{spec.method.name}-{spec.run.seed}"
@@ -102,7 +102,8 @@ def _resume_hint(folder: Path) -> Iterator[None]:
         raise KeyboardInterrupt("The run had not started; nothing was saved.") from None
 
 
-def _print_result(record: RunRecord, *, as_json: bool) -> None:
+def print_result(record: RunRecord, *, as_json: bool) -> None:
+    """Print the results of a run."""
     summary = record.summary
     if as_json:
         document({**summary, "path": str(record.path)})

@@ -47,6 +47,9 @@ log = logging.getLogger(__name__)
 
 CONSENTS, LOG, LEFT, RUNS = "consents.json", "log.jsonl", "left", "runs"
 
+#: Seconds in which the last reply reaches the server.
+_LAST_REPLY = 5.0
+
 #: The work with which a run evaluates the models that clients are served.
 _EVALUATION = ("score",)
 
@@ -100,8 +103,8 @@ class Terms:
 
     @property
     def key(self) -> str:
-        """Hash of the terms that matter for consent; the number of rounds does not."""
-        plain = {**dataclasses.asdict(self), "rounds": None, "moments": None}
+        """Hash of the terms that matter for consent. The model and the number of rounds do not."""
+        plain = {key: value for key, value in dataclasses.asdict(self).items() if key not in ("model", "rounds")}
         return hashlib.blake2b(json.dumps(plain, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
     def card(self) -> Card:
@@ -190,6 +193,22 @@ class Membership:
             threads=threads,
         )
 
+    def agree(self, terms: Terms, agreed: bool = True) -> None:
+        """Record that the owner of the client has agreed to terms, or not."""
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        _write_json(self.folder / CONSENTS, {**self._consents(), terms.key: agreed})
+        self._append({"time": when, "consent": agreed, "method": terms.method, "options": dict(terms.options)})
+
+    def has_agreed(self, terms: Terms) -> bool | None:
+        """Whether the owner has agreed to terms; None if it was not asked."""
+        return self._consents().get(terms.key)
+
+    def end_soon(self) -> None:
+        """Set `stop` once the reply that is being written has had time to reach the server."""
+        timer = threading.Timer(_LAST_REPLY, self.stop.set)
+        timer.daemon = True
+        timer.start()
+
     @property
     def facts(self) -> ClientFacts:
         """What the client would state about its data."""
@@ -230,14 +249,11 @@ class Membership:
         if (self.folder / LEFT).exists():
             self.stop.set()
             return "refused", "the client has withdrawn"
-        consents = self._consents()
-        agreed = consents.get(terms.key)
+        agreed = self.has_agreed(terms)
         if agreed is None:
             agreed = self._consent(terms)
             if agreed is not None:
-                when = datetime.now(UTC).isoformat(timespec="seconds")
-                _write_json(self.folder / CONSENTS, {**consents, terms.key: agreed})
-                self._append({"time": when, "consent": agreed, "method": terms.method, "options": dict(terms.options)})
+                self.agree(terms, agreed)
         if self._on_terms is not None:
             self._on_terms(terms, "agreed" if agreed else "waiting" if agreed is None else "refused")
         if agreed is None:

@@ -24,7 +24,7 @@ from coterie.federation.network.wire import Held, Limits
 from coterie.models import Task, recipe_of
 from coterie.runs.build import Built, build_server, server_spec
 from coterie.runs.loop import OnRound, continue_built, run_built
-from coterie.runs.record import RunRecord
+from coterie.runs.record import JsonObject, RunRecord
 from coterie.runs.resolve import complete
 from coterie.runs.sampling import LiveSampler
 from coterie.runs.spec import Spec, SpecLike, read_toml
@@ -92,7 +92,7 @@ class Serving:
         self._roster.begin()
         about = self._described()
         self.spec, self._task = complete(self.spec, about)
-        return self._delivered(run_built(self._built(about, self._task), out, on_round))
+        return self._delivered(run_built(self._built(about, self._task), out, self._following(on_round)))
 
     def resume(self, path: str | os.PathLike[str], on_round: OnRound | None = None) -> RunRecord:
         """Continue the run in a record, from its last checkpoint.
@@ -117,8 +117,18 @@ class Serving:
             built = self._built(self._described(), self._task)
             self._on_status("waiting for a client")
             self._roster.trainable()
-            record = continue_built(built, writer, saved, on_round)
+            record = continue_built(built, writer, saved, self._following(on_round))
         return self._delivered(record)
+
+    def _following(self, on_round: OnRound | None) -> OnRound:
+        """The function to call after each step: it also tells the roster which models clients are served."""
+
+        def follow(row: JsonObject) -> None:
+            self._roster.served(row.get("assignment") or {})
+            if on_round is not None:
+                on_round(row)
+
+        return follow
 
     def _delivered(self, record: RunRecord) -> RunRecord:
         """Send each client that is present the model that it is served."""
@@ -178,16 +188,8 @@ class Serving:
 
     def _greeting(self) -> dict[str, Any]:
         """What clients are told: what they will be asked, so that they can decide whether to take part."""
-        plain = self.spec.to_dict()
-        return {
-            "run": self.run,
-            "coterie": __version__,
-            "data": self.spec.data.name,
-            "rounds": self.spec.run.rounds,
-            "spec": {section: plain[section] for section in _TOLD if section in plain},
-            "task": None if self._task is None else recipe_of(self._task),
-            "moments": self._task is None and self.spec.model.options.get("normalize") == "standard",
-        }
+        task = None if self._task is None else recipe_of(self._task)
+        return {**about_run(self.spec), "run": self.run, "coterie": __version__, "task": task}
 
     def _reason_against(self, client: ClientId, facts: ClientFacts) -> str | None:
         """Why a client with such data cannot take part; None if it can."""
@@ -200,6 +202,17 @@ class Serving:
         if shape and facts.shape != shape:
             return f"its inputs have shape {facts.shape}, data.shape is {shape}"
         return None if self._like is None else difference(self._like, facts)
+
+
+def about_run(spec: Spec) -> dict[str, Any]:
+    """What the owner of a client must know about a run to decide whether to take part."""
+    plain = spec.to_dict()
+    return {
+        "data": spec.data.name,
+        "rounds": spec.run.rounds,
+        "spec": {section: plain[section] for section in _TOLD if section in plain},
+        "moments": spec.model.options.get("normalize") == "standard",
+    }
 
 
 def unfit(facts: ClientFacts, task: Task) -> str | None:

@@ -13,8 +13,10 @@ from typing import Any
 from coterie.errors import FederationError, SpecError, shown
 
 
-def check_admission(server: str, *, private_key: Path, root_certificates: Path, timeout: float = 10.0) -> None:
-    """Check that a server can be reached, is the right one, and admits a key.
+def check_admission(
+    server: str, *, private_key: Path, root_certificates: Path, timeout: float = 10.0
+) -> dict[str, Any]:
+    """Check that a server can be reached, is the right one, and admits a key; returns what its run is about.
 
     Args:
         server: Host and port of its gate.
@@ -36,6 +38,8 @@ def check_admission(server: str, *, private_key: Path, root_certificates: Path, 
         raise FederationError(f"The server {server} does not admit this client: {_text(said.get('reason'))}")
     if not said.get("superlink"):
         raise FederationError(f"The server {server} is not ready: its SuperLink does not answer")
+    about = said.get("about")
+    return about if isinstance(about, dict) else {}
 
 
 def signed_headers(private_key: Path) -> dict[str, str]:
@@ -69,7 +73,7 @@ def _health(server: str, context: ssl.SSLContext, headers: dict[str, str], timeo
     try:
         connection.request("GET", "/health", headers=headers)
         response = connection.getresponse()
-        said = json.loads(response.read(10_000)) if response.status == 200 else None
+        said = json.loads(response.read(100_000)) if response.status == 200 else None
     except ssl.SSLCertVerificationError as fault:
         raise FederationError(
             f"The certificate of {server} was not signed by the given authority, or is for another host: "

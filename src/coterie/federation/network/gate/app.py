@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
@@ -82,7 +83,7 @@ class _Proxy:
         if PUBLIC_KEY in request.headers:
             try:
                 self._keys.check(request.headers)
-                content["admitted"] = True
+                content |= {"admitted": True, "about": json.loads(self.config.about)}
             except Refused as refused:
                 content |= {"admitted": False, "reason": refused.reason}
         return JSONResponse(content)

@@ -22,6 +22,7 @@ class GateConfig:
         upstream: Host and port of the SuperLink.
         upstream_certificate: File with the certificate of the SuperLink.
         allowed_keys: File with the public keys that may pass, one OpenSSH key per line; read again when it changes.
+        about: What the run is about, as JSON; shown to clients whose key is admitted.
         host: Address to listen on.
         max_body_bytes: Largest request.
         max_bytes_in_flight: Largest sum of requests that are being passed on: the SuperLink holds them in memory.
@@ -44,6 +45,7 @@ class GateConfig:
     upstream: str
     upstream_certificate: str
     allowed_keys: str
+    about: str = "{}"
     host: str = "0.0.0.0"
     max_body_bytes: int = 16 << 20
     max_bytes_in_flight: int = 128 << 20
