@@ -7,7 +7,7 @@ import re
 import pytest
 
 COMMANDS = ["run", "compare", "methods", "data", "models", "resume", "export", "estimate", "pni", "suggest-threshold"]
-COMMANDS += ["keys", "keys init", "keys client", "keys renew", "admit", "revoke", "clients"]
+COMMANDS += ["keys", "keys init", "keys client", "keys renew", "admit", "revoke", "clients", "serve", "join", "leave"]
 
 
 def test_help(coterie, golden):
