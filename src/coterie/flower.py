@@ -14,10 +14,9 @@ the clients for training and one for evaluation in a round, while methods such a
 each other. The server app therefore runs Coterie's own loop on Flower's grid.
 
 A Flower app differs from `coterie serve` and `coterie join`. Flower starts a process for each message, and this process
-runs the code of the app that the server ships, so that clients trust whoever may start runs on their SuperLink. Clients
-take part without being asked for consent: who installs the app agrees to it. Names of clients come from the deployment
-(`coterie.federation.network.flower.named_nodes`); that a node is who it says is for Flower to verify, with keys of
-SuperNodes. `examples/flower-app` is a complete app.
+runs the code of the app, which comes from the SuperLink: clients trust everyone who may start runs there. Clients take
+part without a question about consent. Names of clients come from the deployment (federation/network/flower/
+named_nodes.py), and Flower authenticates its nodes, with keys of SuperNodes. `examples/flower-app` is a complete app.
 """
 
 from __future__ import annotations
@@ -237,5 +236,8 @@ def _one_client(loaded: ClientData) -> FederatedData:
             )
         return loaded
     if not isinstance(loaded, tuple | list) or len(loaded) not in (2, 4):
-        raise DataError(f"load_data must return (x, y), (x, y, x_test, y_test) or a FederatedData, got {type(loaded).__name__}")
+        raise DataError(
+            "load_data must return (x, y), (x, y, x_test, y_test) or a FederatedData with one client, got "
+            f"{type(loaded).__name__}"
+        )
     return from_arrays({"client": tuple(loaded)}, source="a Flower client")
