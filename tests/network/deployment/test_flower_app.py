@@ -23,7 +23,7 @@ APP = Path(__file__).parents[3] / "examples" / "flower-app"
 CLIENTS, ROUNDS, SEED = 4, 2, 1
 
 #: Seconds after which a run has failed.
-LIMIT = 300
+LIMIT = 600
 
 
 class Flower:
