@@ -230,13 +230,7 @@ class Membership:
             if decision is not None:
                 word, self.refused = decision
                 return {word: self.refused}
-            facts = ClientFacts.of(self._data, moments=terms.moments)
-            recipe = greeting.get("task")
-            if recipe is not None:
-                problem = unfit(facts, from_recipe(recipe, allowed=self._allowed_models))
-                if problem:
-                    self.refused = f"the data do not fit: {problem}"
-                    return {"refused": self.refused}
+            facts = stated_facts(self._data, greeting, self._allowed_models)
         except Error as fault:
             self.refused = str(fault)
             return {"refused": self.refused}
@@ -288,17 +282,7 @@ class Membership:
 
     def _receive(self, model: Delivered) -> None:
         """Save the model that the client is served, if it is one of its task."""
-        task = from_recipe(model.task, allowed=self._allowed_models)
-        if _shapes(task.init(Seed(0))) != _shapes(model.params):
-            raise WireError("The model at the end of the run is not one of its task")
-        arrays = {path: np.ascontiguousarray(leaf) for path, leaf in tree.paths(model.params)}
-        description = _description(model, arrays)
-        file = self.folder / RUNS / model.run / "model.safetensors"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_suffix(".part")
-        temporary.write_bytes(save(arrays))
-        temporary.replace(file)
-        _write_json(file.with_suffix(".json"), description)
+        file, description = save_model(model, self.folder / RUNS, self._allowed_models)
         self._append({"time": description["received"], "run": model.run, "model": str(file), "cluster": model.cluster})
         if self._on_model is not None:
             self._on_model(file, description)
@@ -313,6 +297,53 @@ class Membership:
         file = self.folder / LOG
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as out:
             out.write(json.dumps(line) + "\n")
+
+
+def stated_facts(data: FederatedData, greeting: Mapping[str, Any], allowed_models: tuple[str, ...] = ()) -> ClientFacts:
+    """What a client states about its data when it takes part in the run of a greeting.
+
+    Args:
+        data: The data of the client.
+        greeting: What the server says about the run.
+        allowed_models: Own models that may be imported, as `package.module:function`.
+
+    Raises:
+        DataError: If the data do not fit the model of the run.
+    """
+    facts = ClientFacts.of(data, moments=bool(greeting.get("moments")))
+    recipe = greeting.get("task")
+    problem = None if recipe is None else unfit(facts, from_recipe(recipe, allowed=allowed_models))
+    if problem:
+        raise DataError(f"the data do not fit: {problem}")
+    return facts
+
+
+def save_model(model: Delivered, runs: Path, allowed_models: tuple[str, ...] = ()) -> tuple[Path, dict[str, Any]]:
+    """Save the model that a client is served.
+
+    Args:
+        model: The model, as the server sent it.
+        runs: Folder with a folder for each run; the model becomes RUN/model.safetensors, described in RUN/model.json.
+        allowed_models: Own models that may be imported, as `package.module:function`.
+
+    Returns:
+        The file, and its description.
+
+    Raises:
+        WireError: If it is not a model of its task.
+    """
+    task = from_recipe(model.task, allowed=allowed_models)
+    if _shapes(task.init(Seed(0))) != _shapes(model.params):
+        raise WireError("The model at the end of the run is not one of its task")
+    arrays = {path: np.ascontiguousarray(leaf) for path, leaf in tree.paths(model.params)}
+    description = _description(model, arrays)
+    file = runs / model.run / "model.safetensors"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_suffix(".part")
+    temporary.write_bytes(save(arrays))
+    temporary.replace(file)
+    _write_json(file.with_suffix(".json"), description)
+    return file, description
 
 
 def leave(folder: Path, *, forget: bool = False) -> int:

@@ -25,6 +25,9 @@ checks that need only one or two short runs.
     places_every_client                       newcomers, rows, fallback model
     keeps_paid_placements                     a newcomer computes what is needed to place it once
 
+`serve_in_process` runs a spec over the network code, with clients in this process: what does a method cost between
+machines?
+
 What the suite cannot know is the paper: weights of a mean, distances, thresholds. Test these by hand-computed numbers.
 """
 
@@ -32,5 +35,6 @@ from __future__ import annotations
 
 from coterie.testing.contract import CHEAP_CHECKS, CHECKS
 from coterie.testing.harness import Harness, tiny_data, tiny_task
+from coterie.testing.network import serve_in_process
 
-__all__ = ["CHEAP_CHECKS", "CHECKS", "Harness", "tiny_data", "tiny_task"]
+__all__ = ["CHEAP_CHECKS", "CHECKS", "Harness", "serve_in_process", "tiny_data", "tiny_task"]

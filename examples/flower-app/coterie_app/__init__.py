@@ -1,0 +1,1 @@
+"""A Flower app that runs Coterie's methods on handwritten digits."""
