@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from coterie.data.federated import FederatedData
-from coterie.errors import Diverged, FederationError
+from coterie.errors import Diverged, FederationError, SpecError
 from coterie.federation.compilation import compilations
 from coterie.federation.merging import Background
 from coterie.methods.protocol import Method
@@ -118,6 +118,10 @@ def resume(
             return RunRecord.read(path)
         # Build before reading the checkpoint: decoding needs the state classes that the method's module defines.
         plain = read_toml(writer.path / "spec.toml")
+        if record.rounds and "network" in record.rounds[0]:
+            raise SpecError(
+                f"The clients of this run are on other machines; continue it with coterie serve --resume {path}"
+            )
         check_same_method(plain, method)
         for section, given in (("model", task), ("data", data)):
             if given is not None:  # spec.toml has only the name of an object

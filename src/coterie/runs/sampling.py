@@ -30,6 +30,9 @@ class ClientSampler(Protocol):
     def joining(self, t: int, *, last: bool = False) -> tuple[ClientId, ...]:
         """Return the newcomers of round t; with `last`, also those of all later rounds."""
 
+    def reachable(self, clients: Sequence[ClientId]) -> tuple[ClientId, ...]:
+        """Return the subset of clients that can be asked now."""
+
 
 @dataclass(frozen=True)
 class Sampler:
@@ -107,6 +110,10 @@ class Sampler:
         """Return the newcomers of round t; with `last`, also those of all later rounds."""
         return tuple(sorted(client for client, joins in self.late.items() if joins == t or (last and joins > t)))
 
+    def reachable(self, clients: Sequence[ClientId]) -> tuple[ClientId, ...]:
+        """Return all clients: simulated ones can always be asked."""
+        return tuple(clients)
+
     def _available(self, t: int) -> Sequence[ClientId]:
         if self.kind != "availability":
             return self.present(self.clients, t) if self.late else self.clients
@@ -119,6 +126,10 @@ class Sampler:
 
 class Population(Protocol):
     """Clients that come and go; the roster of a server implements it."""
+
+    @property
+    def present(self) -> Sequence[ClientId]:
+        """The clients that can be asked now, sorted."""
 
     def trainable(self) -> tuple[ClientId, ...]:
         """The clients that are present and have training examples, sorted; waits until there are enough."""
@@ -162,9 +173,14 @@ class LiveSampler:
         return Cohort(-1, present, self.seed.fold("prepare", step), present)
 
     def present(self, clients: Sequence[ClientId], t: int) -> tuple[ClientId, ...]:
-        """Return all clients: those that are away do not reply."""
+        """Return all clients that have joined, also those that are away."""
         return tuple(clients)
 
     def joining(self, t: int, *, last: bool = False) -> tuple[ClientId, ...]:
         """Return the clients that have joined since the last step."""
         return self.population.newcomers()
+
+    def reachable(self, clients: Sequence[ClientId]) -> tuple[ClientId, ...]:
+        """Return the clients that are present."""
+        present = set(self.population.present)
+        return tuple(client for client in clients if client in present)

@@ -243,9 +243,9 @@ class Session(Generic[State]):
         """Evaluate clients on their test examples with the models that they are served. Evaluation never trains.
 
         Args:
-            clients: Clients to evaluate; None: all that have joined.
+            clients: Clients to evaluate; None: all that have joined and can be asked.
         """
-        requested = self._joined() if clients is None else tuple(clients)
+        requested = self._sampler.reachable(self._joined()) if clients is None else tuple(clients)
         placement = self._served(self._place(requested, self._score_with))
         return self._scored(requested, placement, self._score_with)
 

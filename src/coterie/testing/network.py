@@ -135,6 +135,10 @@ class _Observed:
         """Return the clients that have joined."""
         return self.sampler.present(clients, t)
 
+    def reachable(self, clients: Sequence[ClientId]) -> tuple[ClientId, ...]:
+        """Return the clients that are present."""
+        return self.sampler.reachable(clients)
+
     def joining(self, t: int, *, last: bool = False) -> tuple[ClientId, ...]:
         """Return the clients that have joined since the last step."""
         return self.sampler.joining(t, last=last)
