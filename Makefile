@@ -3,6 +3,11 @@
 BIN := .venv/bin
 RUN_READY := .venv/.run-ready
 DEV_READY := .venv/.dev-ready
+# Flower needs older versions of some packages than the default environment has. It gets an environment of its own, which
+# falls back on the packages of the default one, so that nothing else depends on it.
+NETWORK := .venv-network
+NETWORK_READY := $(NETWORK)/.ready
+DEPLOYMENT := tests/network/deployment
 CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 WORKERS := $(if $(filter 1,$(CORES)),0,$(CORES))
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -33,6 +38,14 @@ $(DEV_READY): $(RUN_READY)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
+$(NETWORK_READY): $(DEV_READY)
+	@test -x $(NETWORK)/bin/python || $(BIN)/python -m venv $(NETWORK)
+	@packages=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+		echo "import site; site.addsitedir('$$packages')" > \
+		"$$($(NETWORK)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/default-environment.pth"
+	$(NETWORK)/bin/python -m pip install --quiet --editable '.[network]'
+	@touch $@
+
 setup: $(DEV_READY) ## create .venv with Coterie and the development tools
 
 run: $(RUN_READY) ## the demonstration: compare seven methods on 40 clients in four true clusters
@@ -48,11 +61,13 @@ check: $(DEV_READY) ## format, lint, types, import contracts, wording
 quick: $(DEV_READY) ## unit tests only, about a minute
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network"
 
-test: check ## check, then all tests but the exhaustive ones (about 7 minutes on two cores, 13 the first time)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive"
+test: check $(NETWORK_READY) ## check, then all tests but the exhaustive ones (about 7 minutes on two cores, 13 the first time)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" --ignore=$(DEPLOYMENT)
+	$(NETWORK)/bin/python -m pytest --durations=10 -m "not exhaustive" $(DEPLOYMENT)
 
-test-all: check ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=30 --seeds 10 --campaign-full
+test-all: check $(NETWORK_READY) ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=30 --seeds 10 --campaign-full --ignore=$(DEPLOYMENT)
+	$(NETWORK)/bin/python -m pytest --durations=30 $(DEPLOYMENT)
 
 campaign: $(DEV_READY) ## the crash, fuzz and fault campaign (ten minutes); writes the table in docs/reliability.md
 	rm -rf build/campaign

@@ -263,5 +263,6 @@ app.command(
     epilog=_examples(
         ("coterie leave hospital-a-client", "withdraw"),
         ("coterie leave hospital-a-client --forget", "and delete what was stored for runs"),
+        ("rm hospital-a-client/left && coterie join …", "take part again"),
     ),
 )(report_errors(leave))

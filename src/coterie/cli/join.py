@@ -189,9 +189,7 @@ def _ask(member: Membership, terms: Terms, *, yes: bool) -> None:
         line(sentence if sentence.endswith(":") else f"  - {sentence}")
     if not yes:
         if not sys.stdin.isatty():
-            raise SpecError(
-                "The input is not a terminal, so you cannot be asked; read the terms with --dry-run and agree with --yes"
-            )
+            raise SpecError("The input is not a terminal, so you cannot be asked; see --dry-run, and agree with --yes")
         yes = typer.confirm("Take part?", err=True)
     member.agree(terms, yes)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie import codec, tree
+from coterie import tree
 from coterie.federation.messages import Request
 from coterie.federation.traffic import HASH_BYTES
 from coterie.types import ClientId
@@ -142,4 +142,17 @@ def _equal(one: object, other: object) -> bool:
 def _hash(value: object) -> str:
     if isinstance(value, str):
         return value
-    return hashlib.blake2b(codec.encode(value), digest_size=HASH_BYTES).hexdigest()
+    digest = hashlib.blake2b(digest_size=HASH_BYTES)
+    _update(digest, value)
+    return digest.hexdigest()
+
+
+def _update(digest: hashlib.blake2b, value: object) -> None:
+    if isinstance(value, Mapping):
+        for key in sorted(value):
+            digest.update(f"{key}/".encode())
+            _update(digest, value[key])
+        return
+    array = np.ascontiguousarray(value)
+    digest.update(f"{array.dtype.str}{array.shape}".encode())
+    digest.update(array.data)

@@ -20,6 +20,7 @@ import numpy as np
 
 from coterie import tree
 from coterie.bounds import check
+from coterie.client_map import ClientMap
 from coterie.clients import Client, LocalSGD, Model, Settings, Values, Work
 from coterie.clients.local_training import OptimizerState, continue_training, lengths, optimizer, plan
 from coterie.codec import state
@@ -110,10 +111,11 @@ recall = Work(
 @state
 @dataclass(frozen=True)
 class State:
-    """The common initial model, and the epochs (or steps) done so far."""
+    """The common initial model, the epochs (or steps) done so far, and the number of each client: its cluster."""
 
     start: Params
     spent: int = 0
+    numbers: ClientMap[int] = field(default_factory=ClientMap)
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,12 @@ class Local:
         # No stragglers: the server does not wait for clients that train alone.
         all_clients = dataclasses.replace(cohort.of(cohort.available), efforts={})
         got = fed.ask(all_clients, fit_own, seed, start=Cached(state.start), local=local)
-        position = {client: i for i, client in enumerate(fed.clients)}  # each client is a cluster of its own
-        return Round(State(state.start, due), {client: position[client] for client in got.clients}, loss_of(got))
+        new = [client for client in all_clients if client not in state.numbers]
+        first = len(state.numbers)
+        numbers = state.numbers.set({client: first + place for place, client in enumerate(new)})
+        return Round(
+            State(state.start, due, numbers), {client: numbers[client] for client in got.clients}, loss_of(got)
+        )
 
     def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Each client's own model, from its memory; the initial model for newcomers."""

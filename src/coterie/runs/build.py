@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -16,7 +16,8 @@ from coterie.data.description import DataDescription
 from coterie.data.federated import FederatedData
 from coterie.errors import SpecError
 from coterie.federation import AttackTransport, Averaging, FaultTransport, Sequential, Server, Vectorized
-from coterie.federation.merging import BatchTransport, MergingTransport
+from coterie.federation.merging import MergingTransport
+from coterie.federation.network.remote import Remote
 from coterie.federation.transport import Transport
 from coterie.methods import build as build_method
 from coterie.methods.protocol import Method
@@ -46,6 +47,7 @@ class Built:
         data: The clients' data at the start of the run; None on a server, which has no examples.
         attackers: Malicious clients, sorted.
         merging: Lets the requests of evaluations travel with those of the next rounds; None: they travel alone.
+        network: Returns what has been sent over the network so far; None in simulation.
     """
 
     spec: Spec
@@ -56,6 +58,7 @@ class Built:
     data: FederatedData | None = None
     attackers: tuple[ClientId, ...] = ()
     merging: MergingTransport | None = None
+    network: Callable[[], Mapping[str, float]] | None = None
 
 
 def build(
@@ -92,9 +95,7 @@ def build(
     return Built(spec, about, task, session, truth, data, tuple(sorted(attackers)))
 
 
-def build_server(
-    spec: Spec, about: DataDescription, task: Task, transport: BatchTransport, sampler: ClientSampler
-) -> Built:
+def build_server(spec: Spec, about: DataDescription, task: Task, transport: Remote, sampler: ClientSampler) -> Built:
     """Create what a server needs whose clients are on other machines; it has no data.
 
     Args:
@@ -106,7 +107,7 @@ def build_server(
     """
     merging = MergingTransport(transport) if spec.network.merge else None
     session = _session(spec, about, task, None, merging or transport, sampler, about.truth)
-    return Built(spec, about, task, session, about.truth, merging=merging)
+    return Built(spec, about, task, session, about.truth, merging=merging, network=transport.sent.counts)
 
 
 def server_spec(spec: Spec) -> Spec:

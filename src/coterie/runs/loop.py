@@ -184,6 +184,7 @@ class _Loop:
         self._on_round = on_round
         self._rows = list(rows)
         self._pending: deque[_Pending] = deque()
+        self._sent: Mapping[str, float] = {}
         self._scores: Scores | None = None
         self._results: ClientResults | None = None
         self._seconds = dict.fromkeys(("setup", "training", "evaluation", "clustering", "compile"), 0.0)
@@ -192,6 +193,8 @@ class _Loop:
             built.session.load(saved["session"])
             self._seconds |= saved["seconds"]
             self._served = saved.get("served", {})
+        if built.network is not None:
+            self._sent = built.network()
         self._started = started - self._seconds.pop("total", 0.0)
         self._seconds["setup"] += time.perf_counter() - started
         self._compiled = compilations().seconds
@@ -250,6 +253,10 @@ class _Loop:
             row["last_newcomers"] = figures.newcomers_row(
                 step.last_newcomers, self._built.truth, self._built.task.classes
             )
+        if self._built.network is not None:
+            now = self._built.network()
+            row["network"] = {key: round(now[key] - self._sent.get(key, 0), 4) for key in now}
+            self._sent = now
         due = step.stage == "train" and session.t % settings.evaluate_every == 0
         evaluation = None
         if due or (step.round is not None and step.round.closes) or self._finished():
@@ -356,6 +363,7 @@ class _Loop:
             else figures.drift_of(self._rows, built.data),
             "privacy": privacy.summary_entry(built.session.averaging),
             "traffic": figures.traffic_of(built.session.traffic),
+            **({} if built.network is None else {"network": dict(built.network())}),
             "rejected_replies": dict(built.session.rejected),
             "lost_replies": built.session.lost,
             "seconds": {key: round(value, 4) for key, value in self._times().items()},

@@ -102,6 +102,12 @@ class _OneByOne(TransportWrapper):
         """Return the same transport with another task."""
         return _OneByOne(self._transport.on(task))
 
+    @property
+    def sent(self) -> Sent:
+        """What was sent so far."""
+        assert isinstance(self._transport, Remote)
+        return self._transport.sent
+
     def send(self, request: Request) -> Iterator[ReplyBatch]:
         """Send a request."""
         return self._transport.send(request)

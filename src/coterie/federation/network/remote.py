@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from coterie.data.federated import FederatedData
 
 #: The numbers in a checkpoint.
-_COUNTS = ("down", "up", "exchanges")
+_COUNTS = ("down", "up", "exchanges", "seconds", "work")
 
 #: Default number of seconds after which a reply is late.
 DEADLINE = 600.0
@@ -66,6 +67,8 @@ class Sent:
         down: Bytes of all messages to clients.
         up: Bytes of all replies.
         exchanges: Number of exchanges.
+        seconds: Duration of all exchanges.
+        work: The part of it in which clients worked: the slowest client of each exchange, as it states.
         recipes: Hash of a recipe → the clients that have it.
         tasks: Task → hash and encoded recipe; not part of a checkpoint.
         templates: Task → a model, to check compressed replies; not part of a checkpoint.
@@ -74,8 +77,15 @@ class Sent:
     down: int = 0
     up: int = 0
     exchanges: int = 0
+    seconds: float = 0.0
+    work: float = 0.0
     recipes: dict[str, set[ClientId]] = field(default_factory=dict)
     tasks: dict[Task, tuple[str, bytes]] = field(default_factory=dict)
+
+    def counts(self) -> dict[str, float]:
+        """All numbers by name."""
+        return {name: getattr(self, name) for name in _COUNTS}
+
     templates: dict[Task, Params] = field(default_factory=dict)
 
 
@@ -149,7 +159,7 @@ class Remote:
         """What was sent so far, the clients, and the task. What clients store stays with them."""
         recipes = {digest: sorted(clients) for digest, clients in self.sent.recipes.items()}
         return {
-            **{name: getattr(self.sent, name) for name in _COUNTS},
+            **self.sent.counts(),
             "recipes": recipes,
             "run": self._connection.run,
             "task": recipe_of(self._task),
@@ -267,6 +277,7 @@ class Remote:
         sent.exchanges += 1
         sent.down += sum(len(each.common) + len(each.own) for each in (*messages.values(), *greetings.values()))
         missing = set(messages)
+        started, work = time.perf_counter(), 0.0
         for client, reply, problem in self._connection.channel.exchange({**messages, **greetings}, deadline):
             sent.up += 0 if reply is None else len(reply)
             if client in greetings and greeter is not None:
@@ -280,13 +291,18 @@ class Remote:
             else:
                 members.see(client)
                 try:
-                    yield client, wire.replies_of(client, reply, nonces.get(client, ""), self._connection.limits)
+                    seconds, batches = wire.replies_of(client, reply, nonces.get(client, ""), self._connection.limits)
+                    work = max(work, seconds)
+                    yield client, batches
                 except WireError as fault:
                     yield client, f"unreadable: {fault}"
             if greetings and not missing:
                 break  # greetings that have no reply yet are repeated in the next exchange
         for client in sorted(missing):
             members.miss(client)
+        elapsed = time.perf_counter() - started
+        sent.seconds += elapsed
+        sent.work += min(work, elapsed)
 
     def _rebuilt(self, request: Request, batch: ReplyBatch) -> ReplyBatch:
         """A reply with models instead of compressed updates, or without answers if these are malformed."""

@@ -172,6 +172,7 @@ class Site:
             {
                 "version": wire.VERSION,
                 "nonce": own["nonce"],
+                "seconds": sum(entry.seconds for _, entry in answered),
                 "replies": [wire.reply_part(batch) for batch, _ in answered],
             }
         )

@@ -6,7 +6,7 @@ Nothing of any other client is in it. Works are named, settings are plain values
 
     common   version, run, backend, requests, values
     own      client, nonce, held, requests, values
-    reply    version, nonce, replies
+    reply    version, nonce, seconds, replies
 
 Values (models, arrays, recipes) are referred to by their hash and sent once per message, however many requests use
 them. Cached values and recipes are sent only to clients that do not have them yet.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -258,8 +259,8 @@ def reply_part(batch: ReplyBatch) -> dict[str, object]:
     return {"id": batch.request, "samples": samples, "answers": answers, "problem": batch.problem}
 
 
-def replies_of(client: ClientId, data: bytes, nonce: str, limits: Limits) -> list[ReplyBatch]:
-    """The server's half: the replies of one client.
+def replies_of(client: ClientId, data: bytes, nonce: str, limits: Limits) -> tuple[float, list[ReplyBatch]]:
+    """The server's half: how long one client worked, in seconds, and its replies.
 
     Args:
         client: The client, as its key says.
@@ -278,7 +279,10 @@ def replies_of(client: ClientId, data: bytes, nonce: str, limits: Limits) -> lis
     replies = content.get("replies")
     if not isinstance(replies, list):
         raise WireError("has no list of replies")
-    return [_batch(client, reply, limits) for reply in replies]
+    seconds = content.get("seconds")
+    if not isinstance(seconds, float) or not 0 <= seconds < math.inf:
+        raise WireError("does not state how long the client worked")
+    return seconds, [_batch(client, reply, limits) for reply in replies]
 
 
 @dataclass(frozen=True)
