@@ -24,6 +24,8 @@ def test_guides_with_code_are_found():
 def test_the_code_of_a_guide_runs(page, monkeypatch):
     """The blocks of a page run one after another, as one module."""
     blocks = BLOCK.findall((FOLDER / f"{page}.md").read_text(encoding="utf-8"))
+    if any("coterie.flower" in block for block in blocks):
+        pytest.importorskip("flwr", reason="needs the extra: pip install 'coterie[network]'")
     module = types.ModuleType(f"how_to_{page.replace('-', '_')}")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look up their module
     for number, block in enumerate(blocks):

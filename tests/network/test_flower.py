@@ -1,6 +1,9 @@
 """Flower apps: run configs, names of nodes, what clients remember, and a whole run on a grid in this process."""
 
+import importlib.util
 import pickle
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,6 +28,7 @@ from coterie.flower import client_app, configured, server_app
 from coterie.runs.spec import Spec
 
 CLIENTS = 4
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-app"
 
 
 @pytest.fixture(autouse=True)
@@ -228,6 +232,27 @@ def test_a_client_whose_data_do_not_fit_is_refused_with_the_reason():
 def test_the_apps_are_those_of_flower():
     assert isinstance(server_app({}), ServerApp)
     assert isinstance(client_app(load_part), ClientApp)
+
+
+def example(name):
+    """A module of examples/flower-app."""
+    spec = importlib.util.spec_from_file_location(f"flower_app_{name}", EXAMPLE / "coterie_app" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_example_runs_with_the_config_of_its_project_file(capsys):
+    config = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    server, client = example("server"), example("client")
+    app, count = client.app, config["clients"]
+    grid = Grid([Node(10 + place, app, partition_id=place, num_partitions=count) for place in range(count)], config)
+    config["rounds"] = 1
+    server.app(grid, SimpleNamespace(run_config=config))
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "waiting for 8 clients"
+    assert [line for line in shown if line.startswith("round 0: accuracy 0.")]
+    assert shown[-1] == "8 of 8 clients have received their models"
 
 
 # ----------------------------------------------------------------------------------------------------------- run config

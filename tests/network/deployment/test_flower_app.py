@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,7 +15,7 @@ pytest.importorskip("flwr", reason="needs the extra: pip install 'coterie[networ
 
 import coterie
 from coterie import codec
-from coterie.federation.network.loopback import HOST, answers, free_port
+from coterie.federation.network.loopback import HOST, answers, free_port, new_certificate
 from coterie.federation.network.process import Process
 
 pytestmark = [pytest.mark.network, pytest.mark.exhaustive]
@@ -33,6 +34,17 @@ class Flower:
         self._folder, self._stack = folder, stack
         self._bin = Path(sys.executable).parent
         self.port = free_port()
+        self.security, self.connection = ("--insecure",), "insecure = true"
+
+    def secure(self) -> None:
+        """Use TLS, and let only registered SuperNodes connect."""
+        self.certificate, key = self._folder / "certificate.pem", self._folder / "key.pem"
+        new_certificate(self.certificate, key)
+        self.security = (
+            *("--ssl-ca-certfile", str(self.certificate), "--ssl-certfile", str(self.certificate)),
+            *("--ssl-keyfile", str(key), "--enable-supernode-auth"),
+        )
+        self.connection = f'root-certificates = "{self.certificate}"'
 
     def _environment(self, name: str) -> dict[str, str]:
         home = self._folder / f"home-{name}"
@@ -45,27 +57,29 @@ class Flower:
             "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
         }
 
-    def start(self, program: str, name: str, port: int, *arguments: str) -> None:
+    def start(self, program: str, name: str, port: int, *arguments: str, tls: bool = False) -> None:
         """Start a program that listens on a port, until the end of the test."""
-        command = [sys.executable, str(self._bin / program), "--insecure", *arguments]
+        command = [sys.executable, str(self._bin / program), *arguments]
         process = Process(
             name,
             [*command, "--host", HOST, "--port", str(port)],
             self._folder / f"{name}.log",
-            lambda: answers(port, tls=False),
+            lambda: answers(port, tls=tls),
             environment=self._environment(name),
         )
         self._stack.callback(process.stop)
         process.start()
 
     def superlink(self, *arguments: str) -> None:
-        self.start("flower-superlink", "superlink", self.port, "--disable-runtime-dependency-installation", *arguments)
+        given = ("--disable-runtime-dependency-installation", *self.security, *arguments)
+        self.start("flower-superlink", "superlink", self.port, *given, tls="--insecure" not in self.security)
 
-    def supernodes(self, count: int) -> None:
+    def supernodes(self, count: int, *security: Sequence[str]) -> None:
         def start(place: int) -> None:
             config = f"partition-id={place} num-partitions={count}"
             link = ("--superlink", f"{HOST}:{self.port}", "--node-config", config)
-            self.start("flower-supernode", f"node-{place}", free_port(), *link)
+            own = security[place] if security else self.security
+            self.start("flower-supernode", f"node-{place}", free_port(), *link, *own)
 
         threads = [threading.Thread(target=start, args=(place,)) for place in range(count)]
         for thread in threads:
@@ -73,19 +87,26 @@ class Flower:
         for thread in threads:
             thread.join()
 
-    def run(self, config: str, *arguments: str) -> str:
-        """`flwr run`, until the run has ended; returns its log."""
+    def flwr(self, *arguments: str) -> str:
+        """Run a `flwr` command to its end; returns what it prints."""
         environment = self._environment("cli")
-        connection = (
-            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "{HOST}:{self.port}"\ninsecure = true\n'
+        (Path(environment["FLWR_HOME"]) / "config.toml").write_text(
+            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "{HOST}:{self.port}"\n{self.connection}\n'
         )
-        (Path(environment["FLWR_HOME"]) / "config.toml").write_text(connection)
-        command = [str(self._bin / "flwr"), "run", str(APP), "here", "--stream", "--run-config", config, *arguments]
         done = subprocess.run(
-            command, env=os.environ | environment, capture_output=True, text=True, timeout=LIMIT, check=False
+            [str(self._bin / "flwr"), *arguments],
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
+
+    def run(self, config: str, *arguments: str) -> str:
+        """`flwr run`, until the run has ended; returns its log."""
+        return self.flwr("run", str(APP), "here", "--stream", "--run-config", config, *arguments)
 
 
 @pytest.fixture
@@ -126,6 +147,23 @@ def test_on_superlink_and_supernodes_the_app_gives_the_result_of_the_simulator(f
     flower.supernodes(CLIENTS)
     log = flower.run(config_of(method, tmp_path / "record"))
     check_result(method, tmp_path / "record", log)
+
+
+def test_clients_have_the_names_under_which_their_nodes_are_registered(flower, tmp_path, new_key):
+    flower.secure()
+    flower.superlink()
+    names, security = [f"clinic-{place}" for place in range(2)], []
+    for name in names:
+        key = new_key()
+        (tmp_path / f"{name}.pub").write_text(key.openssh)
+        flower.flwr("supernode", "register", str(tmp_path / f"{name}.pub"), "here", "--name", name)
+        private = str(key.save(tmp_path / name))
+        security.append(("--root-certificates", str(flower.certificate), "--auth-supernode-private-key", private))
+    flower.supernodes(2, *security)
+    out = tmp_path / "record"
+    log = flower.run(f'method="fedavg" rounds=1 clients=2 out="{out}"')
+    assert (out / "summary.json").is_file(), log
+    assert sorted(coterie.RunRecord.read(out).served["row"]) == names
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'flwr[simulation]'")

@@ -2,6 +2,8 @@
 
 channel.py      `FlowerChannel`: a `Channel` over a Flower grid
 nodes.py        `Nodes`: who is connected, by key
+named_nodes.py  `NamedNodes`: who is connected, by name, for Flower apps (coterie.flower)
+node_state.py   `client_folder`: what a client of a Flower app remembers between messages
 executor.py     `answer_tasks`: the client's side, in a resident process
 node.py         `deactivate_node`: after a SuperNode was killed
 server.py       `server_grid`, `Control`: the server's side, in the process of the run loop
