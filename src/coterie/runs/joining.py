@@ -31,7 +31,7 @@ from coterie.data import from_arrays, load
 from coterie.data.description import ClientFacts
 from coterie.data.federated import FederatedData
 from coterie.data.formats.folder import read_client
-from coterie.errors import DataError, Error, SpecError
+from coterie.errors import DataError, Error, SpecError, unknown
 from coterie.federation.network.channel import Message
 from coterie.federation.network.delivery import Delivered
 from coterie.federation.network.site import Answered, Site
@@ -344,7 +344,13 @@ def one_client(source: Path, client: str | None, options: Mapping[str, Any]) -> 
         client: The client, if there are several.
         options: Settings of the data.
     """
+    if source.suffix and not source.exists():
+        raise DataError(f"There is no file {source}; name the client's data with --data")
     if source.suffix == ".npz" and source.is_file():
+        known = ("classes", "seed", "test_share")
+        for name in options:
+            if name not in known:
+                raise SpecError(unknown("setting", f"data.{name}", [f"data.{each}" for each in known]))
         return from_arrays({source.stem: read_client(source)}, name=source.stem, source="a .npz file", **options)
     data = load(source, **options)
     if client is None and len(data.clients) > 1:

@@ -168,10 +168,10 @@ class Roster:
             entry.last_seen = self._clock()
             entry.replies += 1
 
-    def miss(self, client: ClientId) -> None:
-        """Record that a client has missed a deadline: it is away until it answers a greeting."""
+    def miss(self, client: ClientId, reason: str = "missed a deadline") -> None:
+        """Record that a client has not done what it was asked: it is away until it answers a greeting."""
         if client in self.entries:
-            self._set(self.entries[client], answered=False, problem="missed a deadline")
+            self._set(self.entries[client], answered=False, problem=reason)
 
     def served(self, row: Mapping[ClientId, int]) -> None:
         """Record which model each client is served."""
@@ -214,6 +214,20 @@ class Roster:
                     f"{len(found)} clients with training examples are present after {self._wait:g} seconds, "
                     f"{number} are needed{self._why()}"
                 )
+            self._sleep(PAUSE)
+
+    def wait_for_return(self, seconds: float) -> None:
+        """Wait until all clients that have joined and are still admitted are present, at most so many seconds."""
+        end = self._clock() + seconds
+        while True:
+            self.refresh()
+            if self.greet is not None and self.to_greet:
+                self.greet()
+            admitted = self._admitted()
+            if all(client in self.present for client in self.clients if client in admitted):
+                return
+            if self._clock() >= end:
+                return
             self._sleep(PAUSE)
 
     def _trainable(self) -> tuple[ClientId, ...]:
