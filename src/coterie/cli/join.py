@@ -114,6 +114,7 @@ def join(
         on_answer=show.answered,
         on_terms=show.terms,
         on_model=lambda file, about: show.model(file, about, member if once else None),
+        on_problem=show.line,
         allowed_models=tuple(allow_model or ()),
     )
     facts = member.facts

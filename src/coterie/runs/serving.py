@@ -96,6 +96,8 @@ class Serving:
         self._roster.begin()
         about = self._described()
         self.spec, self._task = complete(self.spec, about)
+        of = "real numbers" if about.classes is None else f"{about.classes:,} classes"
+        self._on_status(f"the data of {len(self._roster.initial)} clients: inputs of shape {about.shape}, {of}")
         return self._delivered(run_built(self._built(about, self._task), out, self._following(on_round)))
 
     def resume(self, path: str | os.PathLike[str], on_round: OnRound | None = None) -> RunRecord:
@@ -195,6 +197,8 @@ class Serving:
 
     def _reason_against(self, client: ClientId, facts: ClientFacts) -> str | None:
         """Why a client with such data cannot take part; None if it can."""
+        if self._greeter.content["moments"] and facts.fit and facts.moments is None:
+            return "it has not stated the sums of its inputs, which model.normalize needs"
         if self._task is not None:
             return unfit(facts, self._task)
         classes = self.spec.data.options["classes"]
@@ -254,4 +258,6 @@ def unfit(facts: ClientFacts, task: Task) -> str | None:
         )
     if (facts.ids is None) != (task.tokens is None):
         return f"its inputs are {'numbers' if facts.ids is None else 'token ids'}, unlike those that the model takes"
+    if facts.ids is not None and task.tokens is not None and facts.ids > task.tokens:
+        return f"it has token ids up to {facts.ids - 1}, the model has {task.tokens} tokens (0 to {task.tokens - 1})"
     return None
