@@ -263,7 +263,7 @@ def test_a_folder_without_a_record_is_not_continued(tmp_path):
 
 
 def test_a_client_that_was_restarted_is_greeted_again_and_takes_part(federation):
-    spec = spec_of("fedavg", run={"rounds": 4, "clients_per_round": 6})
+    spec = spec_of("fedavg", run={"rounds": 8, "clients_per_round": 6})
 
     def on_round(row):
         if row["t"] == 0:

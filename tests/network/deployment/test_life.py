@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.network, pytest.mark.exhaustive]
 
 def settings(method, rounds, clients, record):
     """Flags of `coterie serve`: deadlines are short, so that a killed client is noticed soon."""
-    more = {"run.backend": "sequential", "network.deadline": 15, "network.wait": 120}
+    more = {"run.backend": "sequential", "network.deadline": 30, "network.wait": 120}
     flags = ("--method", method, "--rounds", rounds, "--epochs", 1, "--seed", 1, "--clients", clients, "--out", record)
     flags += ("--clients-per-round", clients)
     return (*flags, *(text for name, value in more.items() for text in ("--set", f"{name}={value}")))
@@ -144,7 +144,7 @@ def test_clients_join_late_withdraw_and_are_revoked_while_a_run_goes_on(commands
     assert "has withdrawn" in joined[leaving].stderr
     made.run("revoke", revoked, "--folder", made.federation)
     server.says(f"{revoked} is away", 60)
-    wait_until(lambda: any("newcomers" in row for row in lines(record)), 90)
+    wait_until(lambda: any(late in (row.get("assignment") or {}) for row in lines(record)), 120)
     states = {client: row["state"] for client, row in made.listed().items()}
     assert states[first] == states[late] == "present"
     assert states[leaving] == states[revoked] == "away"
