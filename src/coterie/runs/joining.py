@@ -32,6 +32,7 @@ from coterie.data.description import ClientFacts
 from coterie.data.federated import FederatedData
 from coterie.data.formats.folder import read_client
 from coterie.errors import DataError, Error, SpecError, message_text, shown, unknown
+from coterie.federation.network import files
 from coterie.federation.network.channel import Message
 from coterie.federation.network.delivery import Delivered
 from coterie.federation.network.site import Answered, Site
@@ -307,10 +308,8 @@ class Membership:
         arrays = {path: np.ascontiguousarray(leaf) for path, leaf in tree.paths(model.params)}
         description = _description(model, arrays)
         file = self.folder / RUNS / model.run / "model.safetensors"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_suffix(".part")
-        temporary.write_bytes(save(arrays))
-        temporary.replace(file)
+        files.create_folder(file.parent)
+        files.write_over(file, save(arrays), files.PRIVATE)
         _write_json(file.with_suffix(".json"), description)
         self._append({"time": description["received"], "run": model.run, "model": str(file), "cluster": model.cluster})
         if self._on_model is not None:
@@ -409,9 +408,7 @@ def _stamp(source: Path) -> tuple[Any, ...]:
 
 
 def _write_json(file: Path, content: Mapping[str, Any]) -> None:
-    temporary = file.with_suffix(".part")
-    temporary.write_text(json.dumps(content, indent=2, default=str) + "\n")
-    temporary.replace(file)
+    files.write_over(file, (json.dumps(content, indent=2, default=str) + "\n").encode(), files.PRIVATE)
 
 
 def _listed(value: Any) -> Any:
