@@ -117,10 +117,11 @@ def serve(
             allowed_keys=str(members.allowed),
             about=json.dumps(about_run(given)),
         )
+        roster, serving = stack.enter_context(_server(given, link, members, say, on_clients))
+        members.keys()  # before the gate is open: Flower refuses keys that it does not know
         gate = Gate(folder / "gate", config)
         stack.callback(gate.stop)
         gate.start()
-        roster, serving = stack.enter_context(_server(given, link, members, say, on_clients))
         stack.enter_context(reported(folder, str(out or resume or ""), roster, members))
         if resume is not None:
             return serving.resume(resume, on_round)

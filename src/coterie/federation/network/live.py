@@ -36,27 +36,29 @@ class LiveAdmissions:
         self.allowed = folder / "allowed_keys"
         self.register: Callable[[str, str], None] | None = None
         self._admissions = Admissions(folder)
-        self._clients: Mapping[ClientId, Admitted] = {}
+        self._clients: Mapping[ClientId, Admitted] = self._admissions.clients()
         self._registered: set[str] = set()
+        self._written: bytes | None = None
         self._lock = threading.Lock()
-        self._read()
 
     def keys(self) -> Mapping[ClientId, str]:
         """Client id → fingerprint of its key."""
         with self._lock:  # the run and the thread of `reported` call it
             if self._admissions.changed():
-                self._read()
-            self._tell_flower()
+                self._clients = self._admissions.clients()
+            self._tell_flower()  # first: a client that passes the gate must be known to Flower
+            self._tell_gate()
             return {client: each.fingerprint for client, each in self._clients.items()}
 
     def truth(self) -> dict[ClientId, int]:
         """Client id → true cluster, where it is known."""
         return {client: each.cluster for client, each in self._clients.items() if each.cluster is not None}
 
-    def _read(self) -> None:
-        self._clients = self._admissions.clients()
-        lines = "".join(f"{each.public_key}\n" for each in self._clients.values())
-        files.write_over(self.allowed, lines.encode(), files.PRIVATE)
+    def _tell_gate(self) -> None:
+        lines = "".join(f"{each.public_key}\n" for each in self._clients.values()).encode()
+        if lines != self._written:
+            files.write_over(self.allowed, lines, files.PRIVATE)
+            self._written = lines
 
     def _tell_flower(self) -> None:
         if self.register is not None:
