@@ -217,12 +217,12 @@ class Command:
     def stderr(self) -> str:
         return self._err.read_text()
 
-    def says(self, text: str, seconds: float = 60.0) -> None:
+    def says(self, text: str, seconds: float = 300.0) -> None:
         """Wait until it has said something on stderr."""
         wait_until(lambda: text in self.stderr or self._process.poll() is not None, seconds)
         assert text in self.stderr, self.stderr
 
-    def wait(self, seconds: float = 90.0) -> int:
+    def wait(self, seconds: float = 600.0) -> int:
         """Wait until it ends; returns its exit code."""
         return self._process.wait(seconds)
 
@@ -325,7 +325,7 @@ class Commands:
             command.end()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], Commands]]:
     """Makes federations of so many clients."""
     with ExitStack() as stack:

@@ -15,10 +15,13 @@ from coterie.runs.record import RunRecord
 
 pytestmark = [pytest.mark.network, pytest.mark.exhaustive]
 
+#: Seconds for what takes a few on a machine with nothing else to do.
+LONG = 300.0
+
 
 def settings(method, rounds, clients, record):
     """Flags of `coterie serve`: deadlines are short, so that a killed client is noticed soon."""
-    more = {"run.backend": "sequential", "network.deadline": 30, "network.wait": 120}
+    more = {"run.backend": "sequential", "network.deadline": 30, "network.wait": 600}
     flags = ("--method", method, "--rounds", rounds, "--epochs", 1, "--seed", 1, "--clients", clients, "--out", record)
     flags += ("--clients-per-round", clients)
     return (*flags, *(text for name, value in more.items() for text in ("--set", f"{name}={value}")))
@@ -52,7 +55,7 @@ def test_flexcfl_between_processes_gives_the_results_of_the_simulator(commands):
     record = made.folder / "record"
     server = made.serve(*settings("flexcfl", 2, 4, record))
     joined = [made.join(client, "--once") for client in made.clients]
-    assert server.wait(240) == 0, server.stderr
+    assert server.wait() == 0, server.stderr
     assert [each.wait() for each in joined] == [0] * 4
     assert_same_results(RunRecord.read(record), simulated(made, "flexcfl", 2))
 
@@ -62,11 +65,11 @@ def test_a_server_killed_in_mid_run_is_resumed_by_the_same_clients_with_the_same
     record = made.folder / "record"
     server = made.serve(*settings("ifca", 5, 3, record))
     joined = [made.join(client, "--once") for client in made.clients]
-    wait_until(lambda: len(lines(record)) >= 2, 120)
+    wait_until(lambda: len(lines(record)) >= 2, LONG)
     server.kill()
     assert len(lines(record)) < 5
     again = made.serve("--resume", record)
-    assert again.wait(240) == 0, again.stderr
+    assert again.wait() == 0, again.stderr
     assert [each.wait() for each in joined] == [0] * 3
     assert "3 of 3 clients have received their models" in again.stderr
     assert_same_results(RunRecord.read(record), simulated(made, "ifca", 5))
@@ -78,11 +81,11 @@ def test_a_client_killed_in_mid_round_is_missed_and_returns_as_itself(commands, 
     record, victim = made.folder / "record", made.clients[0]
     server = made.serve(*settings("flexcfl", 12, 3, record))
     joined = {client: made.join(client, "--once") for client in made.clients}
-    joined[victim].says("fit", 120)
+    joined[victim].says("fit")
     joined[victim].kill()
-    server.says(f"{victim} is away", 120)
+    server.says(f"{victim} is away")
     returned = made.join(victim, "--once")
-    server.wait(400)
+    server.wait()
     assert f"{victim} is present" in server.stderr.partition(f"{victim} is away")[2], server.stderr
     assert returned.wait() == 0
     assert len(list(made.home(victim).glob("runs/*/model.safetensors"))) == 1
@@ -97,10 +100,10 @@ def test_a_gate_that_is_killed_is_restarted_and_the_run_goes_on(commands, wait_u
     record = made.folder / "record"
     server = made.serve(*settings("fedavg", 3, 2, record))
     joined = [made.join(client, "--once") for client in made.clients]
-    server.says("running", 120)
+    server.says("running")
     (gate,) = (pid for pid in server.children() if "network.gate" in command_line(pid))
     os.kill(gate, signal.SIGKILL)
-    assert server.wait(240) == 0, server.stderr
+    assert server.wait() == 0, server.stderr
     assert [each.wait() for each in joined] == [0, 0]
     assert_same_results(RunRecord.read(record), simulated(made, "fedavg", 3))
 
@@ -120,7 +123,7 @@ def test_an_interrupted_server_and_client_say_what_to_do_next_and_leave_no_proce
     assert "The run had not started; nothing was saved." in waiting.stderr
     server = made.serve(*settings("fedavg", 50, 1, record))
     client = made.join(made.clients[0])
-    wait_until(lambda: len(lines(record)) >= 1, 120)
+    wait_until(lambda: len(lines(record)) >= 1, LONG)
     client.send(signal.SIGINT)
     assert client.wait() == 130
     assert "to return, start the same command again" in client.stderr
@@ -136,15 +139,15 @@ def test_clients_join_late_withdraw_and_are_revoked_while_a_run_goes_on(commands
     first, leaving, revoked, late = made.clients
     server = made.serve(*settings("ifca", 60, 3, record))
     joined = {client: made.join(client) for client in (first, leaving, revoked)}
-    server.says("running", 120)
+    server.says("running")
     joined[late] = made.join(late)
-    server.says(f"{late} is present", 120)
+    server.says(f"{late} is present")
     made.run("leave", made.home(leaving))
-    assert joined[leaving].wait(30) == 0
+    assert joined[leaving].wait() == 0
     assert "has withdrawn" in joined[leaving].stderr
     made.run("revoke", revoked, "--folder", made.federation)
-    server.says(f"{revoked} is away", 60)
-    wait_until(lambda: any(late in (row.get("assignment") or {}) for row in lines(record)), 120)
+    server.says(f"{revoked} is away")
+    wait_until(lambda: any(late in (row.get("assignment") or {}) for row in lines(record)), LONG)
     states = {client: row["state"] for client, row in made.listed().items()}
     assert states[first] == states[late] == "present"
     assert states[leaving] == states[revoked] == "away"
@@ -159,13 +162,13 @@ def test_new_rows_in_the_file_of_a_client_are_noticed_by_flexcfl(commands, wait_
     server = made.serve(*settings("flexcfl", 40, 3, record))
     for client in made.clients:
         made.join(client)
-    wait_until(lambda: any(row["stage"] == "train" for row in lines(record)), 180)
+    wait_until(lambda: any(row["stage"] == "train" for row in lines(record)), LONG)
     file = made.data / f"{changed}.npz"
     with np.load(file) as stored:
         arrays = {name: stored[name] for name in stored.files}
     arrays["y"] = np.full_like(arrays["y"], 3)  # all labels change
     np.savez(made.folder / "new.npz", **arrays)
     os.replace(made.folder / "new.npz", file)
-    wait_until(lambda: any(changed in json.dumps(row.get("flagged", [])) for row in lines(record)), 180)
+    wait_until(lambda: any(changed in json.dumps(row.get("flagged", [])) for row in lines(record)), LONG)
     server.send(signal.SIGTERM)
     assert server.wait() == 143
