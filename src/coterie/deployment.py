@@ -121,6 +121,7 @@ def serve(
         members.keys()  # before the gate is open: Flower refuses keys that it does not know
         gate = Gate(folder / "gate", config)
         stack.callback(gate.stop)
+        check_port_is_free(place.host, place.port)  # again: the gate of another server would be taken for this one
         gate.start()
         stack.enter_context(reported(folder, str(out or resume or ""), roster, members))
         if resume is not None:
@@ -198,7 +199,10 @@ def _watched(membership: Membership, node: SuperNode, say: Callable[[str], None]
                 membership.stop.set()
             if node.process.restarts > restarts:
                 restarts = node.process.restarts
-                say(f"the connection was lost and is tried again; details: {node.process.log}")
+                say(
+                    "the connection was lost or refused and is tried again, as when another process uses the same key; "
+                    f"details: {node.process.log}"
+                )
 
     thread = threading.Thread(target=watch, name="client", daemon=True)
     thread.start()

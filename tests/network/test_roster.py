@@ -7,7 +7,7 @@ from coterie.errors import TimedOut
 from coterie.federation.network.roster import Roster
 
 
-class World:
+class Surroundings:
     """Keys that are admitted and connected, and a clock that moves when the roster sleeps."""
 
     def __init__(self, *clients) -> None:
@@ -44,12 +44,12 @@ def states(roster):
 
 
 def test_a_client_is_admitted_then_joining_then_present():
-    world = World("a")
-    world.connected.clear()
-    roster = world.roster()
+    around = Surroundings("a")
+    around.connected.clear()
+    roster = around.roster()
     roster.refresh()
     assert states(roster) == {"a": "admitted"}
-    world.connected.add("key of a")
+    around.connected.add("key of a")
     roster.refresh()
     assert states(roster) == {"a": "joining"}
     roster.join("a", facts())
@@ -58,9 +58,9 @@ def test_a_client_is_admitted_then_joining_then_present():
 
 
 def test_a_revoked_client_is_away_although_its_connection_lasts():
-    world = World("a", "b")
-    roster = joined(world.roster(), "a", "b")
-    del world.admitted["a"]
+    around = Surroundings("a", "b")
+    roster = joined(around.roster(), "a", "b")
+    del around.admitted["a"]
     roster.refresh()
     assert states(roster) == {"a": "away", "b": "present"}
     assert roster.present == ("b",)
@@ -68,28 +68,28 @@ def test_a_revoked_client_is_away_although_its_connection_lasts():
 
 
 def test_another_key_under_the_name_of_a_client_that_has_joined_is_not_this_client():
-    world = World("a")
-    roster = joined(world.roster(), "a")
-    world.admitted["a"] = "another key"
-    world.connected = {"another key"}
+    around = Surroundings("a")
+    roster = joined(around.roster(), "a")
+    around.admitted["a"] = "another key"
+    around.connected = {"another key"}
     roster.refresh()
     assert states(roster) == {"a": "away"}
     assert roster.to_greet == ()
 
 
 def test_another_key_under_the_name_of_a_client_that_has_not_joined_starts_anew():
-    world = World("a")
-    roster = world.roster()
+    around = Surroundings("a")
+    roster = around.roster()
     roster.refresh()
     roster.refuse("a", "its data do not fit")
-    world.admitted["a"] = "another key"
-    world.connected = {"another key"}
+    around.admitted["a"] = "another key"
+    around.connected = {"another key"}
     roster.refresh()
     assert states(roster) == {"a": "joining"}
 
 
 def test_a_client_that_misses_a_deadline_is_away_until_it_answers_a_greeting():
-    roster = joined(World("a", "b").roster(), "a", "b")
+    roster = joined(Surroundings("a", "b").roster(), "a", "b")
     roster.miss("a")
     assert (roster.present, roster.to_greet) == (("b",), ("a",))
     assert roster.entries["a"].problem == "missed a deadline"
@@ -99,7 +99,7 @@ def test_a_client_that_misses_a_deadline_is_away_until_it_answers_a_greeting():
 
 
 def test_a_name_that_is_not_known_is_ignored():
-    roster = joined(World("a").roster(), "a")
+    roster = joined(Surroundings("a").roster(), "a")
     roster.see("stranger")
     roster.miss("stranger")
     roster.served({"stranger": 1, "a": 2})
@@ -108,7 +108,7 @@ def test_a_name_that_is_not_known_is_ignored():
 
 
 def test_a_reason_of_a_client_is_one_short_line_of_printable_characters():
-    roster = World("a").roster()
+    roster = Surroundings("a").roster()
     roster.refresh()
     roster.refuse("a", "no\n12:00:00  b is present \x1b[2J" + "x" * 1000)
     problem = roster.entries["a"].problem
@@ -118,17 +118,17 @@ def test_a_reason_of_a_client_is_one_short_line_of_printable_characters():
 
 
 def test_the_wait_ends_with_the_reasons_when_too_few_clients_come():
-    world = World("a", "b", "c")
-    roster = joined(world.roster(wait=10.0), "a")
+    around = Surroundings("a", "b", "c")
+    roster = joined(around.roster(wait=10.0), "a")
     roster.refuse("b", "refused: I will not")
     with pytest.raises(TimedOut, match=r"^1 clients .* after 10 seconds, 3 are needed \(b: refused: I will not\)$"):
         roster.wait_for(3)
-    assert world.now >= 1010.0
+    assert around.now >= 1010.0
 
 
 def test_a_client_without_training_examples_does_not_count():
-    world = World("a", "b")
-    roster = world.roster(wait=1.0)
+    around = Surroundings("a", "b")
+    roster = around.roster(wait=1.0)
     roster.refresh()
     roster.join("a", facts(fit=0))
     roster.join("b", facts())
@@ -138,10 +138,10 @@ def test_a_client_without_training_examples_does_not_count():
 
 
 def test_clients_of_a_resumed_run_are_away_until_they_answer_although_they_seem_to_be_connected():
-    world = World("a", "b")
-    saved = joined(world.roster(), "a", "b")
+    around = Surroundings("a", "b")
+    saved = joined(around.roster(), "a", "b")
     saved.begin()
-    roster = world.roster()
+    roster = around.roster()
     roster.load(saved.save())
     roster.refresh()
     assert states(roster) == {"a": "away", "b": "away"}
@@ -154,11 +154,11 @@ def test_clients_of_a_resumed_run_are_away_until_they_answer_although_they_seem_
 
 
 def test_a_resumed_run_waits_for_all_clients_that_are_still_admitted():
-    world = World("a", "b", "c")
-    saved = joined(world.roster(), "a", "b", "c")
-    roster = world.roster()
+    around = Surroundings("a", "b", "c")
+    saved = joined(around.roster(), "a", "b", "c")
+    roster = around.roster()
     roster.load(saved.save())
-    del world.admitted["c"]
+    del around.admitted["c"]
     rounds = []
 
     def greet():
@@ -169,24 +169,24 @@ def test_a_resumed_run_waits_for_all_clients_that_are_still_admitted():
     roster.wait_for_return(60.0)
     assert rounds == [("a", "b"), ("b",)]
     assert roster.present == ("a", "b")
-    assert world.now < 1060.0
+    assert around.now < 1060.0
 
 
 def test_a_resumed_run_does_not_wait_for_ever():
-    world = World("a", "b")
-    saved = joined(world.roster(), "a", "b")
-    world.connected = {"key of a"}
-    roster = world.roster()
+    around = Surroundings("a", "b")
+    saved = joined(around.roster(), "a", "b")
+    around.connected = {"key of a"}
+    roster = around.roster()
     roster.load(saved.save())
     roster.greet = lambda: roster.join("a", facts())
     roster.wait_for_return(60.0)
     assert roster.present == ("a",)
-    assert 1060.0 <= world.now < 1062.0
+    assert 1060.0 <= around.now < 1062.0
 
 
 def test_newcomers_are_those_that_join_after_the_beginning_and_each_is_returned_once():
-    world = World("a", "b")
-    roster = joined(world.roster(), "a")
+    around = Surroundings("a", "b")
+    roster = joined(around.roster(), "a")
     roster.begin()
     assert roster.newcomers() == ()
     roster.join("b", facts())
