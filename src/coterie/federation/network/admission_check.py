@@ -81,7 +81,7 @@ def _health(server: str, context: ssl.SSLContext, headers: dict[str, str], timeo
     except ssl.SSLCertVerificationError as fault:
         raise SpecError(
             f"The certificate of {server} was not signed by the given authority, or is for another host: "
-            f"{fault.verify_message.rstrip('.')}. Get ca.crt from the server, and use a host name that its certificate has"
+            f"{fault.verify_message.rstrip('.')}. Get ca.crt from the server, and use a host name in its certificate"
         ) from fault
     except (OSError, http.client.HTTPException, ValueError) as fault:
         why = getattr(fault, "strerror", None) or shown(fault)
