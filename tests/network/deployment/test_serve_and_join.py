@@ -19,6 +19,7 @@ from coterie import tree
 from coterie.errors import SpecError
 from coterie.federation.network.admission_check import check_admission, signed_headers
 from coterie.federation.network.gate.config import GateConfig
+from coterie.federation.network.presence import read_presence
 from coterie.runs.record import RunRecord
 
 pytestmark = pytest.mark.network
@@ -26,7 +27,9 @@ pytestmark = pytest.mark.network
 RUN = {"rounds": 2, "seed": 1, "backend": "sequential"}
 
 
-def test_a_federation_on_the_command_line_gives_the_results_of_the_simulator(commands, new_key, new_authority):
+def test_a_federation_on_the_command_line_gives_the_results_of_the_simulator(
+    commands, new_key, new_authority, wait_until
+):
     made = commands(2)
     record = made.folder / "record"
     server = made.serve(
@@ -37,8 +40,8 @@ def test_a_federation_on_the_command_line_gives_the_results_of_the_simulator(com
     server.says("waiting for 2 clients")
     probe(made, new_key, new_authority)
     server.says("running")
-    listed = made.listed()
-    assert {row["state"] for row in listed.values()} == {"present"}
+    wait_until(lambda: present(made) == set(made.clients))  # the server writes it every two seconds
+    assert {row["state"] for row in made.listed().values()} == {"present"}
     assert server.wait() == 0, server.stderr
     assert "2 of 2 clients have received their models" in server.stderr
     assert [command.wait() for command in joined.values()] == [0, 0]
@@ -52,6 +55,11 @@ def test_a_federation_on_the_command_line_gives_the_results_of_the_simulator(com
         asked = [line["work"] for line in made.log(client) if "work" in line]
         assert asked == ["fit", "fit", "score", "score"]
     assert not made.processes()
+
+
+def present(made):
+    """The clients that are present, as the server has written last."""
+    return {client for client, status in read_presence(made.federation).clients.items() if status.state == "present"}
 
 
 def assert_equal_to_the_simulator(made, record):
