@@ -13,34 +13,41 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from coterie.errors import FederationError, SpecError
 from coterie.federation.network import files
+from coterie.federation.network.address import PORT, check_port_is_free, server_address
 from coterie.federation.network.admission_check import check_admission
-from coterie.federation.network.admissions import Admissions
-from coterie.federation.network.admitted import Admitted
 from coterie.federation.network.gate.config import GateConfig
-from coterie.federation.network.launch import Gate, SuperLink, SuperNode
-from coterie.federation.network.presence import ClientStatus, Presence, write_presence
-from coterie.federation.network.roster import Entry, Roster
+from coterie.federation.network.launch import Gate, SuperLink, SuperNode, check_installed
+from coterie.federation.network.live import LiveAdmissions, reported
+from coterie.federation.network.roster import Roster
 from coterie.runs.build import server_spec
 from coterie.runs.joining import LEFT, Membership
 from coterie.runs.loop import OnRound
 from coterie.runs.record import RunRecord
-from coterie.runs.serving import Serving, about_run
-from coterie.runs.spec import Spec, SpecLike, read_toml
-from coterie.types import ClientId
+from coterie.runs.serving import Serving, about_run, check_resumable
+from coterie.runs.spec import Spec, SpecLike
+from coterie.runs.writer import Writer
 
-#: Default port of a server.
-PORT = 9443
+__all__ = [
+    "PORT",
+    "Place",
+    "check_admission",
+    "check_installed",
+    "client_folder",
+    "join",
+    "serve",
+    "server_address",
+    "wait_for_server",
+]
 
-#: Seconds between two looks at the admissions and two status files.
-_INTERVAL = 2.0
+#: Seconds between two looks whether the owner has withdrawn the client, and whether its SuperNode runs.
+_INTERVAL = 1.0
 
 
 @dataclass(frozen=True)
@@ -85,15 +92,21 @@ def serve(
             raise SpecError(
                 f"{folder / name} is missing; make keys and certificate with: coterie keys init --host NAME"
             )
-    given = Spec.of(spec) if resume is None else Spec.from_dict(read_toml(Path(resume) / "spec.toml"))
-    files.remove_leftovers(folder)
+    check_installed()
+    # Mistakes are found now, not after the clients have come.
+    given = server_spec(Spec.of(spec)) if resume is None else check_resumable(resume)
+    if out is not None:
+        Writer(out).check_empty()
     with contextlib.ExitStack() as stack:
         say = on_status or (lambda _: None)
+        stack.enter_context(files.in_use(folder, "A server"))
+        check_port_is_free(place.host, place.port)
+        files.remove_leftovers(folder)
         say("starting the gate and Flower's SuperLink")
-        members = _Admitted(Admissions(folder), folder / "allowed_keys")
+        members = LiveAdmissions(folder)
         link = SuperLink(folder / "superlink")
-        link.start()
         stack.callback(link.stop)
+        link.start()
         config = GateConfig(
             port=place.port,
             host=place.host,
@@ -102,13 +115,15 @@ def serve(
             upstream=link.address,
             upstream_certificate=str(link.certificate),
             allowed_keys=str(members.allowed),
-            about=json.dumps(about_run(server_spec(given) if resume is None else given)),
+            about=json.dumps(about_run(given)),
         )
-        gate = Gate(folder / "gate", config)
-        gate.start()
-        stack.callback(gate.stop)
         roster, serving = stack.enter_context(_server(given, link, members, say, on_clients))
-        stack.enter_context(_reported(folder, str(out or resume or ""), roster))
+        members.keys()  # before the gate is open: Flower refuses keys that it does not know
+        gate = Gate(folder / "gate", config)
+        stack.callback(gate.stop)
+        check_port_is_free(place.host, place.port)  # again: the gate of another server would be taken for this one
+        gate.start()
+        stack.enter_context(reported(folder, str(out or resume or ""), roster, members))
         if resume is not None:
             return serving.resume(resume, on_round)
         return serving.start(out, on_round)
@@ -118,7 +133,7 @@ def serve(
 def _server(
     spec: Spec,
     link: SuperLink,
-    members: _Admitted,
+    members: LiveAdmissions,
     on_status: Callable[[str], None],
     on_clients: Callable[[Roster], None] | None,
 ) -> Iterator[tuple[Roster, Serving]]:
@@ -142,83 +157,6 @@ def _server(
         yield roster, Serving(spec, FlowerChannel(grid, nodes.of), roster, truth=members.truth(), on_status=on_status)
 
 
-class _Admitted:
-    """The clients that may join, as the folder of the federation says now; the gate and Flower are told of changes."""
-
-    def __init__(self, admissions: Admissions, allowed: Path) -> None:
-        self.allowed = allowed
-        self.register: Callable[[str, str], None] | None = None
-        self._admissions = admissions
-        self._clients: Mapping[ClientId, Admitted] = {}
-        self._registered: set[str] = set()
-        self._read()
-
-    def keys(self) -> Mapping[ClientId, str]:
-        """Client id → fingerprint of its key."""
-        if self._admissions.changed():
-            self._read()
-        self._tell_flower()
-        return {client: each.fingerprint for client, each in self._clients.items()}
-
-    def truth(self) -> dict[ClientId, int]:
-        """Client id → true cluster, where it is known."""
-        return {client: each.cluster for client, each in self._clients.items() if each.cluster is not None}
-
-    def _read(self) -> None:
-        self._clients = self._admissions.clients()
-        lines = "".join(f"{each.public_key}\n" for each in self._clients.values())
-        files.write_over(self.allowed, lines.encode(), files.PRIVATE)
-
-    def _tell_flower(self) -> None:
-        if self.register is not None:
-            for client, each in self._clients.items():
-                if each.fingerprint not in self._registered:
-                    self.register(each.public_key, client)
-                    self._registered.add(each.fingerprint)
-
-
-@contextlib.contextmanager
-def _reported(folder: Path, run: str, roster: Roster) -> Iterator[None]:
-    """Write the status file of the clients while the server runs."""
-    started, ended = datetime.now(UTC), threading.Event()
-
-    def write() -> None:
-        clients = {
-            client: _status(entry) for client, entry in dict(roster.entries).items() if entry.state != "admitted"
-        }
-        presence = Presence(run, started, datetime.now(UTC), _INTERVAL, clients, stopped=ended.is_set())
-        with contextlib.suppress(SpecError):  # a full disk must not end the run
-            write_presence(folder, presence)
-
-    def repeat() -> None:
-        while not ended.wait(_INTERVAL):
-            write()
-
-    write()
-    thread = threading.Thread(target=repeat, name="presence", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        write()
-
-
-def _status(entry: Entry) -> ClientStatus:
-    state = entry.state
-    assert state != "admitted"
-    return ClientStatus(
-        state=state,
-        since=datetime.fromtimestamp(entry.since, UTC),
-        last_seen=None if entry.last_seen is None else datetime.fromtimestamp(entry.last_seen, UTC),
-        answered=entry.replies,
-        examples=None if entry.facts is None else entry.facts.fit,
-        cluster=entry.row,
-        reason="" if state == "present" else entry.problem,
-    )
-
-
 def join(
     server: str,
     membership: Membership,
@@ -239,21 +177,69 @@ def join(
     from coterie.federation.network.flower import answer_tasks
 
     say = on_status or (lambda _: None)
-    if (membership.folder / LEFT).exists():
-        raise SpecError(
-            f"This client has withdrawn (coterie leave). To take part again, remove the file {membership.folder / LEFT}"
-        )
-    node = SuperNode(membership.folder / "supernode", server, private_key=key, root_certificates=certificate)
-    node.start()
-    say(f"connected to {server}")
-    try:
+    address = server_address(server)
+    node = SuperNode(membership.folder / "supernode", address, private_key=key, root_certificates=certificate)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_watched(membership, node, say))
+        stack.callback(node.stop)
+        node.start()
+        say(f"connected to {address}")
         answer_tasks(node.address, membership.answer, membership.stop, secret=node.secret)
+
+
+@contextlib.contextmanager
+def _watched(membership: Membership, node: SuperNode, say: Callable[[str], None]) -> Iterator[None]:
+    """End the client when its owner withdraws it, and say why its SuperNode ends, if it does."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        restarts = 0
+        while not ended.wait(_INTERVAL):
+            if (membership.folder / LEFT).exists():
+                membership.stop.set()
+            if node.process.restarts > restarts:
+                restarts = node.process.restarts
+                say(
+                    "the connection was lost or refused and is tried again, as when another process uses the same key; "
+                    f"details: {node.process.log}"
+                )
+
+    thread = threading.Thread(target=watch, name="client", daemon=True)
+    thread.start()
+    try:
+        yield
     finally:
-        node.stop()
+        ended.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def client_folder(folder: Path) -> Iterator[None]:
+    """Hold the folder of a client, so that no second process takes part with it.
+
+    Args:
+        folder: The folder; it is created if it does not exist.
+
+    Raises:
+        SpecError: If the extra `network` is missing, the client has withdrawn, or another process uses the folder.
+    """
+    check_installed()
+    files.create_folder(folder, 0o700)
+    if (folder / LEFT).exists():
+        raise SpecError(
+            f"This client has withdrawn (coterie leave). To take part again, remove the file {folder / LEFT}"
+        )
+    with files.in_use(folder, "Another coterie join"):
+        yield
 
 
 def wait_for_server(
-    server: str, *, key: Path, certificate: Path, on_wait: Callable[[str], None], pause: float = 5.0
+    server: str,
+    *,
+    key: Path,
+    certificate: Path,
+    on_wait: Callable[[str], None],
+    pause: float = 5.0,
 ) -> dict[str, Any]:
     """Wait until a server answers and admits the client; returns what its run is about (see `Terms.of`).
 

@@ -45,7 +45,7 @@ class Members:
     def see(self, client) -> None:
         self.present = tuple(sorted({*self.present, client}))
 
-    def miss(self, client) -> None:
+    def miss(self, client, reason="") -> None:
         self.missed.append(client)
         self.present = tuple(each for each in self.present if each != client)
 

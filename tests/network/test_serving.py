@@ -8,11 +8,11 @@ from safetensors.numpy import load_file
 
 import coterie
 from coterie import tree
-from coterie.errors import DataError, SpecError, TimedOut
+from coterie.errors import DataError, RecordError, SpecError, TimedOut
 from coterie.federation.network.channel import Delivery, InProcessChannel
 from coterie.federation.network.roster import Roster
 from coterie.runs.joining import Membership, leave
-from coterie.runs.serving import Serving
+from coterie.runs.serving import Serving, check_resumable
 
 RUN = {"rounds": 3, "clients_per_round": 4, "seed": 1, "backend": "sequential"}
 
@@ -236,6 +236,54 @@ def test_a_server_killed_at_any_exchange_resumes_with_the_results_of_an_uninterr
     record = federation.server(spec).resume(tmp_path / "record")
     assert record.summary["accuracy"] == expected.summary["accuracy"]
     assert [compared(row) for row in record.rounds] == [compared(row) for row in expected.rounds]
+
+
+def test_the_models_of_a_finished_run_are_sent_again(federation, tmp_path):
+    federation.server(spec_of("fedavg", run={"rounds": 1})).start(tmp_path / "record")
+    (model,) = (federation.folder / "0" / "runs").glob("*/model.safetensors")
+    sent = model.read_bytes()
+    model.unlink()  # as if the server had been killed before it sent the model
+    record = federation.server(spec_of("fedavg")).resume(tmp_path / "record")
+    assert record.summary["rounds"] == 1
+    assert model.read_bytes() == sent
+
+
+def test_the_record_of_a_simulated_run_is_not_continued_by_a_server(federation, tmp_path):
+    spec = spec_of("fedavg", run={"rounds": 1, "checkpoint_every": 1}, data={"name": str(federation.files)})
+    del spec["network"]
+    coterie.run(spec, out=tmp_path / "record")
+    for attempt in (check_resumable, federation.server(spec_of("fedavg")).resume):
+        with pytest.raises(SpecError, match="record of a simulated run"):
+            attempt(tmp_path / "record")
+
+
+def test_a_folder_without_a_record_is_not_continued(tmp_path):
+    with pytest.raises(RecordError, match="record"):
+        check_resumable(tmp_path)
+
+
+def test_a_client_that_was_restarted_is_greeted_again_and_takes_part(federation):
+    spec = spec_of("fedavg", run={"rounds": 8, "clients_per_round": 6})
+
+    def on_round(row):
+        if row["t"] == 0:
+            federation.start("0")  # the server does not notice: it is connected all the time
+
+    record = federation.server(spec).start(None, on_round)
+    # One message with two requests: the evaluation of a round travels with the next round.
+    assert record.summary["rejected_replies"] == {"not allowed: fit": 1, "not allowed: score": 1}
+    assert federation.roster.entries["0"].state == "present"
+    asked = [json.loads(line) for line in (federation.folder / "0" / "log.jsonl").read_text().splitlines()]
+    assert [line["problem"] for line in asked if line.get("work") == "fit"][-1] is None
+
+
+def test_a_client_that_does_not_state_the_sums_that_the_model_needs_is_refused(federation):
+    member = federation.members["0"]
+    member._site._on_hello = lambda greeting: {"facts": member.facts.to_dict()}  # without sums
+    spec = spec_of("fedavg", clients=5, model={"name": "mclr", "normalize": "standard"}, run={"rounds": 1})
+    record = federation.server(spec).start(None)
+    assert record.summary["clients"] == 5
+    assert "has not stated the sums of its inputs" in federation.roster.entries["0"].problem
 
 
 def test_a_newcomer_is_placed_and_served_at_once(federation):

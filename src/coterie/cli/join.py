@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Mapping
@@ -89,11 +90,12 @@ def join(
     Shows what the server would learn from this client before anything is sent, and asks. Then answers the server's
     requests until it is stopped, and shows each of them. Everything that was asked and answered is in log.jsonl.
     """
-    from coterie.deployment import join as take_part
-    from coterie.deployment import wait_for_server
+    from coterie.deployment import check_admission, check_installed, client_folder, server_address
     from coterie.errors import SpecError
-    from coterie.runs.joining import Membership, Terms
+    from coterie.runs.joining import LEFT, Membership, Terms
 
+    check_installed()
+    address = server_address(server)
     authority = certificate or key.parent / "ca.crt"
     for file, how in (
         (key, "make one with: coterie keys client NAME"),
@@ -102,29 +104,54 @@ def join(
         if not file.is_file():
             raise SpecError(f"There is no file {file}; {how}")
     show = _Shown(quiet or as_json)
+    home = folder or key.with_name(f"{key.stem}-client")
     member = Membership(
         data,
-        folder or key.with_name(f"{key.stem}-client"),
+        home,
         consent=lambda terms: True if yes else None,
         client=client,
         options=_options(settings),
         on_answer=show.answered,
         on_terms=show.terms,
         on_model=lambda file, about: show.model(file, about, member if once else None),
+        on_problem=show.line,
         allowed_models=tuple(allow_model or ()),
     )
     facts = member.facts
     show.line(f"data: {facts.fit:,} training and {facts.test:,} test examples of shape {_shape(facts.shape)}")
-    about = wait_for_server(server, key=key, certificate=authority, on_wait=lambda why: show.line(f"waiting: {why}"))
-    terms = Terms.of(about)
     if dry_run:
-        _report(terms, facts.to_dict(), as_json=as_json)
+        about = check_admission(address, private_key=key, root_certificates=authority)
+        _report(Terms.of(about), facts.to_dict(), as_json=as_json)
         return
+    try:
+        with client_folder(home):
+            _take_part(address, member, show, key=key, authority=authority, yes=yes)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            "The client is away; to return, start the same command again. "
+            f"To withdraw it: coterie leave {shlex.quote(str(home))}"
+        ) from None
+    if (home / LEFT).exists():
+        show.line("this client has withdrawn (coterie leave)")
+
+
+def _take_part(address: str, member: Membership, show: _Shown, *, key: Path, authority: Path, yes: bool) -> None:
+    """Wait for the server, ask the owner, and answer requests until the client is stopped."""
+    from coterie.deployment import join as answer_requests
+    from coterie.deployment import wait_for_server
+    from coterie.errors import SpecError
+    from coterie.runs.joining import CONSENTS, Terms
+
+    about = wait_for_server(address, key=key, certificate=authority, on_wait=lambda why: show.line(f"waiting: {why}"))
+    terms = Terms.of(about)
     if member.has_agreed(terms) is None:
         _ask(member, terms, yes=yes)
     if not member.has_agreed(terms):
-        raise SpecError("You have not agreed to what this client would reveal, so it does not take part")
-    take_part(server, member, key=key, certificate=authority, on_status=show.line)
+        raise SpecError(
+            "You have not agreed to what this client would reveal, so it does not take part. To decide again, remove "
+            f"{member.folder / CONSENTS}"
+        )
+    answer_requests(address, member, key=key, certificate=authority, on_status=show.line)
 
 
 def leave(
@@ -189,7 +216,9 @@ def _ask(member: Membership, terms: Terms, *, yes: bool) -> None:
         line(sentence if sentence.endswith(":") else f"  - {sentence}")
     if not yes:
         if not sys.stdin.isatty():
-            raise SpecError("The input is not a terminal, so you cannot be asked; see --dry-run, and agree with --yes")
+            raise SpecError(
+                "The input is not a terminal, so you cannot be asked; read the terms with --dry-run, agree with --yes"
+            )
         yes = typer.confirm("Take part?", err=True)
     member.agree(terms, yes)
 

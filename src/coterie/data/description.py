@@ -16,8 +16,8 @@ from coterie.data.federated import FederatedData
 from coterie.errors import DataError
 from coterie.types import Array, ClientId
 
-#: Largest number of classes that clients may state.
-MAX_CLASSES = 1 << 20
+#: Largest number of classes, and of tokens, that clients may state: models have rows for each of them.
+MAX_CLASSES, MAX_TOKENS = 1 << 20, 1 << 22
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class ClientFacts:
         """
         try:
             return cls._checked(plain)
-        except (KeyError, TypeError, ValueError) as fault:
+        except (KeyError, TypeError, ValueError, OverflowError) as fault:
             raise DataError(f"The statement about the data cannot be read: {type(fault).__name__}") from fault
 
     @classmethod
@@ -125,22 +125,16 @@ class ClientFacts:
         magnitude = float(plain["magnitude"])
         if not np.isfinite(magnitude) or magnitude < 0:
             raise ValueError("not a magnitude")
-        sums = plain["moments"]
-        moments = None
-        if sums is not None:
-            total, squares = (np.asarray(sums[name], np.float64) for name in ("total", "squares"))
-            if total.shape != shape or squares.shape != shape or not np.isfinite(total).all() or (squares < 0).any():
-                raise ValueError("not sums")
-            moments = Moments(_whole(sums["count"], 0, 1 << 40), total, squares)
+        fit, sums = _whole(plain["fit"], 0, 1 << 40), plain["moments"]
         return cls(
             shape=shape,
             classes=None if plain["classes"] is None else _whole(plain["classes"], 1, MAX_CLASSES),
             integers=bool(plain["integers"]),
             magnitude=magnitude,
-            ids=None if plain["ids"] is None else _whole(plain["ids"], 1, 1 << 30),
-            fit=_whole(plain["fit"], 0, 1 << 40),
+            ids=None if plain["ids"] is None else _whole(plain["ids"], 1, MAX_TOKENS),
+            fit=fit,
             test=_whole(plain["test"], 0, 1 << 40),
-            moments=moments,
+            moments=None if sums is None else _sums(sums, shape, fit),
         )
 
 
@@ -268,6 +262,15 @@ def difference(one: ClientFacts, other: ClientFacts) -> str | None:
 
 def _magnitude(x: Array) -> float:
     return max(abs(float(x.min(initial=0))), abs(float(x.max(initial=0)))) or 1.0
+
+
+def _sums(plain: Mapping[str, Any], shape: tuple[int, ...], count: int) -> Moments:
+    """Sums from another machine over this number of examples."""
+    total, squares = (np.asarray(plain[name], np.float64) for name in ("total", "squares"))
+    finite = np.isfinite(total).all() and np.isfinite(squares).all()
+    if total.shape != shape or squares.shape != shape or not finite or (squares < 0).any():
+        raise ValueError("not sums")
+    return Moments(_whole(plain["count"], count, count), total, squares)
 
 
 def _whole(value: Any, low: int, high: int) -> int:

@@ -31,7 +31,8 @@ from coterie.data import from_arrays, load
 from coterie.data.description import ClientFacts
 from coterie.data.federated import FederatedData
 from coterie.data.formats.folder import read_client
-from coterie.errors import DataError, Error, SpecError
+from coterie.errors import DataError, Error, SpecError, message_text, shown, unknown
+from coterie.federation.network import files
 from coterie.federation.network.channel import Message
 from coterie.federation.network.delivery import Delivered
 from coterie.federation.network.site import Answered, Site
@@ -49,6 +50,9 @@ CONSENTS, LOG, LEFT, RUNS = "consents.json", "log.jsonl", "left", "runs"
 
 #: Seconds in which the last reply reaches the server.
 _LAST_REPLY = 5.0
+
+#: Largest number in the settings of a method that a server may ask for.
+_LARGEST = 100_000
 
 #: The work with which a run evaluates the models that clients are served.
 _EVALUATION = ("score",)
@@ -86,9 +90,11 @@ class Terms:
         try:
             spec = greeting["spec"]
             options = {str(key): value for key, value in spec["method"].items() if key != "name"}
-            name, model = str(spec["method"]["name"]), str(spec["model"]["name"])
+            name, model = str(spec["method"]["name"]), message_text(str(spec["model"]["name"])[:200])
+            if any(isinstance(value, int | float) and abs(value) > _LARGEST for value in options.values()):
+                raise ValueError("a setting is too large")  # the card is measured with it, on this machine
             terms = cls(
-                str(greeting["data"]),
+                message_text(str(greeting["data"])[:200]),
                 name,
                 options,
                 model,
@@ -125,6 +131,7 @@ class Terms:
             "examples, and the largest magnitude of an input"
             + (", and sums and sums of squares of its inputs per feature." if self.moments else ".")
         )
+        lines.append("The server can read every value of a reply, also models of which it needs only sums.")
         lines.append("In each evaluation it states: its number of correct predictions and its loss on test examples.")
         if self.privacy.get("noise_multiplier"):
             lines.append("The server says that it adds noise to sums of updates; the client cannot verify that.")
@@ -155,6 +162,7 @@ class Membership:
         on_answer: Callable[[Answered], None] | None = None,
         on_terms: Callable[[Terms, str], None] | None = None,
         on_model: Callable[[Path, Mapping[str, Any]], None] | None = None,
+        on_problem: Callable[[str], None] | None = None,
         allowed_models: tuple[str, ...] = (),
         threads: int | None = None,
     ) -> None:
@@ -169,6 +177,7 @@ class Membership:
             on_answer: Called after each request.
             on_terms: Called with each greeting and the decision.
             on_model: Called with the file and the description of a model that the client received.
+            on_problem: Called with the reason if a message cannot be answered.
             allowed_models: Own models that may be imported, as `package.module:function`.
             threads: Threads; None: one per core.
         """
@@ -177,6 +186,7 @@ class Membership:
         self.refused = ""
         self._source, self._client, self._options = Path(source), client, dict(options or {})
         self._consent, self._on_answer, self._on_terms, self._on_model = consent, on_answer, on_terms, on_model
+        self._on_problem = on_problem or (lambda _: None)
         self._allowed_models = allowed_models
         folder.mkdir(parents=True, exist_ok=True)
         os.chmod(folder, 0o700)
@@ -220,7 +230,11 @@ class Membership:
             self.stop.set()
             raise SpecError("This client has withdrawn")
         self._renew()
-        return self._site.answer(message)
+        try:
+            return self._site.answer(message)
+        except Exception as fault:  # nothing that is not in the log leaves the client: not even if the disk is full
+            self._on_problem(f"a message was not answered: {shown(str(fault) or type(fault).__name__)}")
+            raise
 
     def greeted(self, greeting: Mapping[str, Any]) -> dict[str, Any]:
         """The reply to a greeting: what the data are like, or why the client does not take part."""
@@ -338,10 +352,8 @@ def save_model(model: Delivered, runs: Path, allowed_models: tuple[str, ...] = (
     arrays = {path: np.ascontiguousarray(leaf) for path, leaf in tree.paths(model.params)}
     description = _description(model, arrays)
     file = runs / model.run / "model.safetensors"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_suffix(".part")
-    temporary.write_bytes(save(arrays))
-    temporary.replace(file)
+    files.create_folder(file.parent)
+    files.write_over(file, save(arrays), files.PRIVATE)
     _write_json(file.with_suffix(".json"), description)
     return file, description
 
@@ -375,7 +387,13 @@ def one_client(source: Path, client: str | None, options: Mapping[str, Any]) -> 
         client: The client, if there are several.
         options: Settings of the data.
     """
+    if source.suffix and not source.exists():
+        raise DataError(f"There is no file {source}; name the client's data with --data")
     if source.suffix == ".npz" and source.is_file():
+        known = ("classes", "seed", "test_share")
+        for name in options:
+            if name not in known:
+                raise SpecError(unknown("setting", f"data.{name}", [f"data.{each}" for each in known]))
         return from_arrays({source.stem: read_client(source)}, name=source.stem, source="a .npz file", **options)
     data = load(source, **options)
     if client is None and len(data.clients) > 1:
@@ -421,9 +439,7 @@ def _stamp(source: Path) -> tuple[Any, ...]:
 
 
 def _write_json(file: Path, content: Mapping[str, Any]) -> None:
-    temporary = file.with_suffix(".part")
-    temporary.write_text(json.dumps(content, indent=2) + "\n")
-    temporary.replace(file)
+    files.write_over(file, (json.dumps(content, indent=2, default=str) + "\n").encode(), files.PRIVATE)
 
 
 def _listed(value: Any) -> Any:

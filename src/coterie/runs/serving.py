@@ -35,6 +35,10 @@ from coterie.types import ClientId, Params
 #: Seconds after which the reply to a greeting is late.
 GREETING_DEADLINE = 30.0
 
+#: Seconds for which a resumed run waits for all its clients: theirs is the longest pause between two connections,
+#: and a run that goes on without them has other results.
+RETURN = 90.0
+
 #: Sections of a spec that clients are told.
 _TOLD = ("method", "model", "local", "privacy", "compression")
 
@@ -92,32 +96,32 @@ class Serving:
         self._roster.begin()
         about = self._described()
         self.spec, self._task = complete(self.spec, about)
+        of = "real numbers" if about.classes is None else f"{about.classes:,} classes"
+        self._on_status(f"the data of {len(self._roster.initial)} clients: inputs of shape {about.shape}, {of}")
         return self._delivered(run_built(self._built(about, self._task), out, self._following(on_round)))
 
     def resume(self, path: str | os.PathLike[str], on_round: OnRound | None = None) -> RunRecord:
         """Continue the run in a record, from its last checkpoint.
 
         Args:
-            path: Folder of the record.
+            path: Folder of the record. If the run is done, its models are sent again.
             on_round: Called after each step with its line of the record.
         """
-        record = RunRecord.read(path)
-        if record.summary.get("status") == "done":
-            return record
         with Writer.reopen(path) as writer:
-            self.spec = Spec.from_dict(read_toml(writer.path / "spec.toml"))
-            methods.method_class(self.spec.method.name)  # its state classes are needed to read the checkpoint
-            saved = writer.saved()
-            if saved is None:
-                raise SpecError(f"{path} has no checkpoint: the run had not begun. Start it again in another folder")
+            self.spec, saved = _resumable(writer)
             remote: Mapping[str, Any] = saved["session"]["federation"]["transport"]
             self.run = remote["run"]
             self._roster.load(remote["members"])
             self._task = models.from_recipe(remote["task"], allowed=(remote["task"]["name"],))
-            built = self._built(self._described(), self._task)
-            self._on_status("waiting for a client")
-            self._roster.trainable()
-            record = continue_built(built, writer, saved, self._following(on_round))
+            self._greeter.content = self._greeting()
+            patience = min(self.spec.network.wait, RETURN)
+            self._on_status(f"waiting for the clients of the run to return, at most {patience:.0f} s")
+            self._roster.wait_for_return(patience)
+            record = RunRecord.read(path)
+            if record.summary.get("status") != "done":
+                self._roster.trainable()
+                built = self._built(self._described(), self._task)
+                record = continue_built(built, writer, saved, self._following(on_round))
         return self._delivered(record)
 
     def _following(self, on_round: OnRound | None) -> OnRound:
@@ -193,6 +197,8 @@ class Serving:
 
     def _reason_against(self, client: ClientId, facts: ClientFacts) -> str | None:
         """Why a client with such data cannot take part; None if it can."""
+        if self._greeter.content["moments"] and facts.fit and facts.moments is None:
+            return "it has not stated the sums of its inputs, which model.normalize needs"
         if self._task is not None:
             return unfit(facts, self._task)
         classes = self.spec.data.options["classes"]
@@ -202,6 +208,30 @@ class Serving:
         if shape and facts.shape != shape:
             return f"its inputs have shape {facts.shape}, data.shape is {shape}"
         return None if self._like is None else difference(self._like, facts)
+
+
+def check_resumable(path: str | os.PathLike[str]) -> Spec:
+    """Check that a record is that of a server's run which can be continued; returns its spec.
+
+    Raises:
+        SpecError: If it cannot be continued.
+        RecordError: If there is no record, it is damaged, or another process is writing it.
+    """
+    RunRecord.read(path)
+    with Writer.reopen(path) as writer:
+        return _resumable(writer)[0]
+
+
+def _resumable(writer: Writer) -> tuple[Spec, dict[str, Any]]:
+    """The spec and the last checkpoint of a server's run."""
+    spec = Spec.from_dict(read_toml(writer.path / "spec.toml"))
+    methods.method_class(spec.method.name)  # its state classes are needed to read the checkpoint
+    saved = writer.saved()
+    if saved is None:
+        raise SpecError(f"{writer.path} has no checkpoint: the run had not begun. Start it again in another folder")
+    if "members" not in saved["session"]["federation"]["transport"]:
+        raise SpecError(f"{writer.path} is the record of a simulated run. To continue it: coterie resume {writer.path}")
+    return spec, saved
 
 
 def about_run(spec: Spec) -> dict[str, Any]:
@@ -228,4 +258,6 @@ def unfit(facts: ClientFacts, task: Task) -> str | None:
         )
     if (facts.ids is None) != (task.tokens is None):
         return f"its inputs are {'numbers' if facts.ids is None else 'token ids'}, unlike those that the model takes"
+    if facts.ids is not None and task.tokens is not None and facts.ids > task.tokens:
+        return f"it has token ids up to {facts.ids - 1}, the model has {task.tokens} tokens (0 to {task.tokens - 1})"
     return None

@@ -63,11 +63,11 @@ class Writer:
         """Begin a record: create the folder, take the lock and write the spec. The folder must be empty or missing."""
         writer = cls(path)
         with explained(writer.path):
-            writer._check_empty()
+            writer.check_empty()
             writer.path.mkdir(parents=True, exist_ok=True)
         with locked(writer.path):
             with explained(writer.path):
-                writer._check_empty()  # again: another process may have been faster
+                writer.check_empty()  # again: another process may have been faster
                 remove_leftovers(writer.path)
                 write_whole(writer.path / ROUNDS, b"")
                 write_whole(writer.path / SPEC, spec_toml.encode())
@@ -83,7 +83,7 @@ class Writer:
                 remove_leftovers(writer.path)
             yield writer
 
-    def _check_empty(self) -> None:
+    def check_empty(self) -> None:
         """Refuse a folder with content. A killed process may have left a lock, temporary files and an empty file."""
         if self.path.exists() and not (self.path.is_dir() and all(map(_left_by_killed, self.path.iterdir()))):
             raise RecordError(

@@ -1,10 +1,14 @@
-"""Keys, certificates, and one real deployment on the loopback interface."""
+"""Keys, certificates, and real deployments on the loopback interface: of echo clients, and of the command line."""
 
 from __future__ import annotations
 
 import base64
 import datetime
 import ipaddress
+import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -12,8 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+import coterie
 from coterie.federation.network.fingerprint import fingerprint
 from coterie.federation.network.loopback import HOST, free_port
 
@@ -187,3 +193,146 @@ def new_key_fixture() -> type[Key]:
 @pytest.fixture(name="new_authority")
 def new_authority_fixture() -> Callable:
     return authority
+
+
+# ------------------------------------------------------------------------------------------------- the command line
+
+
+class Command:
+    """A running `coterie` command, with its output in files."""
+
+    def __init__(self, folder: Path, *arguments: object) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._out, self._err = folder / "stdout", folder / "stderr"
+        command = [sys.executable, "-c", "from coterie.cli import main; main()", *map(str, arguments)]
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        self.pid = self._process.pid
+
+    @property
+    def stdout(self) -> str:
+        return self._out.read_text()
+
+    @property
+    def stderr(self) -> str:
+        return self._err.read_text()
+
+    def says(self, text: str, seconds: float = 300.0) -> None:
+        """Wait until it has said something on stderr."""
+        wait_until(lambda: text in self.stderr or self._process.poll() is not None, seconds)
+        assert text in self.stderr, self.stderr
+
+    def wait(self, seconds: float = 600.0) -> int:
+        """Wait until it ends; returns its exit code."""
+        return self._process.wait(seconds)
+
+    def send(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """Kill it as a power failure would."""
+        self.send(signal.SIGKILL)
+        self.wait()
+
+    def children(self) -> list[int]:
+        """The processes that it has started."""
+        listed = Path(f"/proc/{self.pid}/task").glob("*/children")
+        return [int(child) for file in listed for child in file.read_text().split()]
+
+    def end(self) -> None:
+        """End it if it is still running."""
+        if self._process.poll() is None:
+            self.send(signal.SIGTERM)
+            try:
+                self.wait(20)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+class Commands:
+    """A federation that is made, served and joined with the command line; its clients have a .npz file each."""
+
+    def __init__(self, folder: Path, clients: int) -> None:
+        self.folder, self.data, self.federation = folder, folder / "data", folder / "federation"
+        self.port, self.server, self.running = free_port(), "", list[Command]()
+        self.server = f"{HOST}:{self.port}"
+        self.data.mkdir()
+        examples = coterie.data.load("digits", clients=clients, partition="inverted", clusters=2, seed=1)
+        self.clients = [f"client-{name}" for name in examples.clients]
+        for name, client in zip(examples.clients, self.clients, strict=True):
+            (x, y), (x_test, y_test) = (examples.examples(name, part) for part in ("fit", "test"))
+            np.savez(self.data / f"{client}.npz", x=x, y=y, x_test=x_test, y_test=y_test)
+        self.run("keys", "init", "--host", HOST, "--folder", self.federation)
+        for client in self.clients:
+            self.new_client(client)
+
+    def new_client(self, client: str) -> None:
+        """Make a key and admit it."""
+        self.run("keys", "client", client, "--folder", self.folder / "keys")
+        self.run("admit", self.folder / "keys" / f"{client}.pub", "--folder", self.federation)
+
+    def run(self, *arguments: object, code: int = 0) -> Command:
+        """Run a command to its end."""
+        command = self.start("command", *arguments)
+        assert command.wait() == code, command.stderr
+        return command
+
+    def start(self, name: str, *arguments: object) -> Command:
+        """Start a command."""
+        command = Command(self.folder / "output" / f"{len(self.running)}-{name}", *arguments)
+        self.running.append(command)
+        return command
+
+    def serve(self, *arguments: object, **settings: object) -> Command:
+        """Start `coterie serve`; settings: name → value."""
+        more = [text for name, value in settings.items() for text in ("--set", f"{name.replace('__', '.')}={value}")]
+        place = ("--folder", self.federation, "--host", HOST, "--port", self.port)
+        return self.start("serve", "serve", *arguments, *more, *place)
+
+    def join(self, client: str, *arguments: object) -> Command:
+        """Start `coterie join`."""
+        certificate = ("--ca", self.federation / "ca.crt", "--folder", self.home(client))
+        key, data = self.folder / "keys" / f"{client}.key", self.data / f"{client}.npz"
+        return self.start(
+            client, "join", "--server", self.server, "--key", key, "--data", data, "--yes", *certificate, *arguments
+        )
+
+    def home(self, client: str) -> Path:
+        """The folder of a client."""
+        return self.folder / "homes" / client
+
+    def log(self, client: str) -> list[dict]:
+        """The log of a client."""
+        return [json.loads(line) for line in (self.home(client) / "log.jsonl").read_text().splitlines()]
+
+    def listed(self) -> dict[str, dict]:
+        """What `coterie clients` says: client → its row."""
+        listed = json.loads(self.run("clients", "--folder", self.federation, "--json").stdout)
+        return {row["client"]: row for row in listed["clients"]}
+
+    def processes(self) -> list[str]:
+        """The processes that have something to do with this federation, by their command lines."""
+        found = []
+        for file in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):  # it has ended
+                found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        return [line for line in found if str(self.folder) in line]
+
+    def end(self) -> None:
+        """End everything that is still running, the clients first."""
+        for command in reversed(self.running):
+            command.end()
+
+
+@pytest.fixture
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], Commands]]:
+    """Makes federations of so many clients."""
+    with ExitStack() as stack:
+
+        def create(clients: int) -> Commands:
+            made = Commands(tmp_path_factory.mktemp("commands"), clients)
+            stack.callback(made.end)
+            return made
+
+        yield create

@@ -114,7 +114,7 @@ def test_the_nodes_are_known_by_their_keys(deployment):
 def test_the_gate_says_that_it_and_the_superlink_answer(stranger, deployment, new_key):
     assert stranger.get("/health").json() == {"ok": True, "superlink": True}
     admitted = stranger.get("/health", headers=deployment.keys["a"].headers()).json()
-    assert admitted == {"ok": True, "superlink": True, "admitted": True}
+    assert admitted == {"ok": True, "superlink": True, "admitted": True, "about": {}}
     other = stranger.get("/health", headers=new_key().headers()).json()
     assert other == {"ok": True, "superlink": True, "admitted": False, "reason": "This key is not admitted"}
 
@@ -225,7 +225,7 @@ def test_a_client_learns_before_it_joins_whether_it_can(deployment, new_key, new
     check_admission(deployment.gate.address, private_key=mine, root_certificates=trusted)
     with pytest.raises(FederationError, match="does not admit this client: This key is not admitted"):
         check_admission(deployment.gate.address, private_key=theirs, root_certificates=trusted)
-    with pytest.raises(FederationError, match="not signed by the given authority"):
+    with pytest.raises(SpecError, match="not signed by the given authority"):
         check_admission(deployment.gate.address, private_key=mine, root_certificates=other)
     with pytest.raises(FederationError, match="cannot be reached"):
         check_admission(f"127.0.0.1:{free_port()}", private_key=mine, root_certificates=trusted)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.errors import FederationError, SpecError, shown
+from coterie.federation.network.address import server_address
 
 
 def check_admission(
@@ -25,9 +26,10 @@ def check_admission(
         timeout: Seconds to wait.
 
     Raises:
-        SpecError: If one of the files cannot be used.
+        SpecError: If one of the files cannot be used, or the certificate of the server is not the right one.
         FederationError: With the reason why the client cannot join.
     """
+    server = server_address(server)
     headers = signed_headers(Path(private_key))
     try:
         context = ssl.create_default_context(cafile=str(root_certificates))
@@ -35,7 +37,9 @@ def check_admission(
         raise SpecError(f"The certificate {str(root_certificates)!r} cannot be read: {fault}") from fault
     said = _health(server, context, headers, timeout)
     if not said.get("admitted"):
-        raise FederationError(f"The server {server} does not admit this client: {_text(said.get('reason'))}")
+        reason = _text(said.get("reason"))
+        hint = ". Its administrator can admit it: coterie admit NAME.pub" if "not admitted" in reason else ""
+        raise FederationError(f"The server {server} does not admit this client: {reason}{hint}")
     if not said.get("superlink"):
         raise FederationError(f"The server {server} is not ready: its SuperLink does not answer")
     about = said.get("about")
@@ -75,12 +79,13 @@ def _health(server: str, context: ssl.SSLContext, headers: dict[str, str], timeo
         response = connection.getresponse()
         said = json.loads(response.read(100_000)) if response.status == 200 else None
     except ssl.SSLCertVerificationError as fault:
-        raise FederationError(
+        raise SpecError(
             f"The certificate of {server} was not signed by the given authority, or is for another host: "
-            f"{fault.verify_message}"
+            f"{fault.verify_message.rstrip('.')}. Get ca.crt from the server, and use a host name in its certificate"
         ) from fault
     except (OSError, http.client.HTTPException, ValueError) as fault:
-        raise FederationError(f"The server {server} cannot be reached: {shown(fault)}") from fault
+        why = getattr(fault, "strerror", None) or shown(fault)
+        raise FederationError(f"The server {server} cannot be reached: {why}") from fault
     finally:
         connection.close()
     if not isinstance(said, dict):

@@ -60,6 +60,32 @@ def create_folder(folder: Path, mode: int = 0o777) -> None:
         raise SpecError(f"The folder {folder} cannot be created: {fault.strerror or fault}") from fault
 
 
+@contextlib.contextmanager
+def in_use(folder: Path, what: str) -> Iterator[None]:
+    """Hold the lock of a folder, so that no second process uses it. The operating system releases it in any case.
+
+    Args:
+        folder: The folder, which must exist.
+        what: The process in the error of the second one, such as "A server".
+
+    Raises:
+        SpecError: If another process holds the lock, or the folder cannot be written.
+    """
+    import filelock
+
+    lock = filelock.FileLock(folder / ".in-use", timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout as fault:
+        raise SpecError(f"{what} is running with the folder {folder}. Stop it first, or use another folder") from fault
+    except OSError as fault:
+        raise SpecError(f"The folder {folder} cannot be used: {fault.strerror or fault}") from fault
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files of a killed process; call it only while no other process writes to the folder."""
     for file in folder.glob(".*.part"):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 from coterie.errors import SpecError, shown
 from coterie.federation.network import files
+from coterie.federation.network.fingerprint import fingerprint
 
 #: Type of a public key, as OpenSSH names it.
 KEY_TYPE = "ecdsa-sha2-nistp384"
@@ -177,8 +177,8 @@ def _split(line: str) -> PublicKey:
     start = len(KEY_TYPE).to_bytes(4, "big") + KEY_TYPE.encode()
     if not blob.startswith(start) or base64.b64encode(blob).decode() != encoded:
         raise SpecError("The public key is damaged: its parts do not match. Ask the client to send it again")
-    fingerprint = "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
-    return PublicKey(f"{kind} {encoded}", comment.strip(), fingerprint)
+    text = f"{kind} {encoded}"
+    return PublicKey(text, comment.strip(), fingerprint(text))
 
 
 def _generate(file: Path) -> Any:

@@ -179,6 +179,11 @@ class SuperNode:
         self.process.stop()
 
 
+def check_installed() -> None:
+    """Raise SpecError if Flower is not installed."""
+    _require("flwr")
+
+
 def _environment(folder: Path) -> dict[str, str]:
     """Variables of Flower's processes: nothing is sent to its makers, and nothing is shared with other deployments."""
     return {

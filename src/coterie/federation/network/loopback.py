@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import http.client
 import ipaddress
-import os
 import secrets
 import socket
 import ssl
 from pathlib import Path
 
 from coterie.errors import SpecError
+from coterie.federation.network import files
 
 #: The address on which everything but the gate listens.
 HOST = "127.0.0.1"
@@ -24,17 +24,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-
-
 def new_secret(path: Path) -> bytes:
     """Write a new secret into a file that only its owner can read, and return it."""
     secret = secrets.token_bytes(32)
-    write_private(path, secret)
+    files.write_over(path, secret, files.PRIVATE)
     return secret
 
 
@@ -66,8 +59,9 @@ def new_certificate(certificate: Path, key: Path) -> bytes:
     )
     pem: bytes = built.public_bytes(serialization.Encoding.PEM)
     plain = serialization.NoEncryption()
-    write_private(key, private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain))
-    certificate.write_bytes(pem)
+    content = private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    files.write_over(key, content, files.PRIVATE)
+    files.write_over(certificate, pem, files.PUBLIC)
     return pem
 
 

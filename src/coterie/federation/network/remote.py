@@ -17,7 +17,7 @@ from coterie.federation.network import wire
 from coterie.federation.network.channel import Channel, Message
 from coterie.federation.network.compressed import rebuilt_batch
 from coterie.federation.network.hello import Greeter
-from coterie.federation.network.wire import Held, Limits, Values, WireError
+from coterie.federation.network.wire import NOT_ALLOWED, Held, Limits, Values, WireError
 from coterie.models import Task, recipe_of
 from coterie.seeds import Seed
 from coterie.types import ClientId, Params
@@ -49,8 +49,8 @@ class Members(Protocol):
     def see(self, client: ClientId) -> None:
         """Record that a client has replied."""
 
-    def miss(self, client: ClientId) -> None:
-        """Record that a client has missed a deadline: it is away until it returns."""
+    def miss(self, client: ClientId, reason: str = "missed a deadline") -> None:
+        """Record that a client has not done what it was asked: it is away until it returns."""
 
     def save(self) -> dict[str, Any]:
         """The clients as plain data, for a checkpoint."""
@@ -193,6 +193,9 @@ class Remote:
                 for request in asked:
                     received[request.id].append(_no_reply(request, client, result))
                 continue
+            if any(batch.problem is not None and batch.problem.startswith(NOT_ALLOWED) for batch in result):
+                # It was restarted, and does not know what it has agreed to until it is greeted again.
+                self._connection.members.miss(client, "it must be greeted again")
             self._note_recipes(client, asked, result)
             for batch in result:
                 # A reply to a request that was not sent is rejected with the replies to the first one that was.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from coterie.data.description import ClientFacts
-from coterie.errors import TimedOut
+from coterie.errors import TimedOut, message_text
 from coterie.types import ClientId
 
 State = Literal["admitted", "joining", "refused", "present", "away"]
@@ -154,11 +154,11 @@ class Roster:
 
     def refuse(self, client: ClientId, reason: str) -> None:
         """Record why a client cannot join, or cannot return."""
-        self._set(self.entries[client], problem=reason[:300])
+        self._set(self.entries[client], problem=_one_line(reason))
 
     def dismiss(self, client: ClientId, reason: str) -> None:
         """Record that a client that had joined before the run began cannot take part."""
-        self._set(self.entries[client], facts=None, problem=reason[:300])
+        self._set(self.entries[client], facts=None, problem=_one_line(reason))
 
     def see(self, client: ClientId) -> None:
         """Record that a client has replied."""
@@ -168,10 +168,10 @@ class Roster:
             entry.last_seen = self._clock()
             entry.replies += 1
 
-    def miss(self, client: ClientId) -> None:
-        """Record that a client has missed a deadline: it is away until it answers a greeting."""
+    def miss(self, client: ClientId, reason: str = "missed a deadline") -> None:
+        """Record that a client has not done what it was asked: it is away until it answers a greeting."""
         if client in self.entries:
-            self._set(self.entries[client], answered=False, problem="missed a deadline")
+            self._set(self.entries[client], answered=False, problem=reason)
 
     def served(self, row: Mapping[ClientId, int]) -> None:
         """Record which model each client is served."""
@@ -216,6 +216,20 @@ class Roster:
                 )
             self._sleep(PAUSE)
 
+    def wait_for_return(self, seconds: float) -> None:
+        """Wait until all clients that have joined and are still admitted are present, at most so many seconds."""
+        end = self._clock() + seconds
+        while True:
+            self.refresh()
+            if self.greet is not None and self.to_greet:
+                self.greet()
+            admitted = self._admitted()
+            if all(client in self.present for client in self.clients if client in admitted):
+                return
+            if self._clock() >= end:
+                return
+            self._sleep(PAUSE)
+
     def _trainable(self) -> tuple[ClientId, ...]:
         facts = self.facts(self.present)
         return tuple(client for client in self.present if facts[client].fit)
@@ -244,7 +258,10 @@ class Roster:
         return {"joined": joined, "initial": list(self.initial)}
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Restore what `save` returned; clients that had joined are away until they are connected again."""
+        """Restore what `save` returned; clients that had joined are away until they answer a greeting.
+
+        That they are connected is not enough: the channel takes a client that is gone for connected for a while.
+        """
         self.initial = tuple(saved["initial"])
         for client, about in saved["joined"].items():
             now = self.entries.get(client)
@@ -252,7 +269,8 @@ class Roster:
             if now is not None and now.key == entry.key:
                 entry = now
             facts = ClientFacts.from_dict(about["facts"])
-            entry.facts = entry.facts or facts
+            if entry.facts is None:
+                entry.facts, entry.answered = facts, False
             entry.introduced = about["introduced"]
             self.entries[client] = entry
 
@@ -267,3 +285,8 @@ class Roster:
         """Reasons why clients have not joined, for an error."""
         reasons = [f"{client}: {entry.problem}" for client, entry in sorted(self.entries.items()) if entry.problem]
         return f" ({'; '.join(reasons[:5])})" if reasons else ""
+
+
+def _one_line(reason: str) -> str:
+    """A reason, which may come from a client, as the end of a line in a log."""
+    return message_text(" ".join(reason.split())[:300])

@@ -239,7 +239,7 @@ class Site:
         """The reply to one request. What goes wrong here is reported by its type: a text might contain examples."""
         client = store.data.clients[0]
         if self._allowed_works is not None and part["work"] not in self._allowed_works:
-            return _no_reply(int(part["id"]), client, f"not allowed: {str(part['work'])[:60]}")
+            return _no_reply(int(part["id"]), client, f"{wire.NOT_ALLOWED}: {str(part['work'])[:60]}")
         try:
             request = wire.request_for(client, part, mine, values.get)
             transport = self._transport(store, backend, str(part["task"]), values)

@@ -14,9 +14,7 @@ import hashlib
 import logging
 import os
 import re
-import secrets
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from coterie import codec
@@ -24,6 +22,7 @@ from coterie.data.federated import FederatedData
 from coterie.errors import RecordError
 from coterie.federation.client_store import ClientStore
 from coterie.federation.messages import Request
+from coterie.federation.network import files
 from coterie.federation.network.wire import WireError, hash_of
 from coterie.types import Bank, ClientId, Params
 
@@ -75,7 +74,8 @@ class DiskStore(ClientStore):
         name = request.memory
         versions = self._memories[name][self._client]
         content = {"memory": name, "version": request.id, "values": versions[request.id]}
-        _write(self._memory_file(name, request.id), codec.encode(content, checksum=True))
+        encoded = codec.encode(content, checksum=True)
+        files.write_over(self._memory_file(name, request.id), encoded, files.PRIVATE)
         kept = {self._memory_file(name, version) for version in versions}
         for file in set((self._folder / "memory").glob(f"{_short(name)}.*")) - kept:
             file.unlink(missing_ok=True)
@@ -113,7 +113,7 @@ class DiskStore(ClientStore):
     def store_value(self, digest: str, data: bytes) -> None:
         """Store an encoded value, and remove the least recently used ones if the cache is too large."""
         file = self._value_file(digest)
-        _write(file, data)
+        files.write_over(file, data, files.PRIVATE)
         others = sorted((each for each in file.parent.iterdir() if each != file), key=_last_use)
         size = sum(each.stat().st_size for each in (*others, file))
         for each in others:
@@ -140,7 +140,8 @@ class DiskStore(ClientStore):
 
     def store_reply(self, message: str, reply: bytes) -> None:
         """Store the reply to a message, instead of the one before."""
-        _write(self._folder / "reply", message.encode() + hash_of(reply).encode() + reply)
+        content = message.encode() + hash_of(reply).encode() + reply
+        files.write_over(self._folder / "reply", content, files.PRIVATE)
 
     def forget(self, client: ClientId) -> None:
         """Delete everything that the client stored."""
@@ -151,20 +152,6 @@ class DiskStore(ClientStore):
         (self._folder / "reply").unlink(missing_ok=True)
 
 
-def _write(file: Path, content: bytes) -> None:
-    """Write a file atomically, readable by its owner only."""
-    temporary = file.with_name(f".{file.name}-{secrets.token_hex(8)}.part")
-    try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(file)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
 def _short(name: str) -> str:
     """A file name for the name of a memory."""
     return hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
@@ -172,8 +159,3 @@ def _short(name: str) -> str:
 
 def _last_use(file: Path) -> tuple[int, str]:
     return file.stat().st_mtime_ns, file.name
-
-
-def folders(parent: Path) -> Iterator[Path]:
-    """The storages of all runs in a folder."""
-    return (each for each in sorted(parent.iterdir()) if (each / "memory").is_dir())

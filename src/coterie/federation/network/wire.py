@@ -36,6 +36,9 @@ from coterie.types import Array, Bank, ClientId, Part
 #: Version of the format. Server and clients must have the same.
 VERSION = 1
 
+#: Beginning of the reason why a client does not run a work that its owner has not agreed to.
+NOT_ALLOWED = "not allowed"
+
 #: Default limit for one message after decompression, in bytes.
 MAX_BYTES = 1 << 30
 

@@ -118,6 +118,16 @@ class Control:
             raise FederationError("The SuperLink does not start a run; its log says why")
         return int(started.run_id)
 
+    def stop_runs(self) -> None:
+        """Stop all runs, as after a server was killed.
+
+        Flower does so itself a minute later. Until then a SuperNode that was sent a message of such a run asks for its
+        content again and again, and takes no other message.
+        """
+        for run, about in self._call("ListRuns", internals().ListRunsRequest()).run_dict.items():
+            if about.status.status != "finished":
+                self._call("StopRun", internals().StopRunRequest(run_id=run))
+
     def _call(self, name: str, request: Any) -> Any:
         try:
             return getattr(self._client, name)(request)
@@ -132,7 +142,7 @@ class Control:
 def server_grid(
     address: str, *, root_certificates: bytes | None, secret: bytes | None = None, timeout: float = 30.0
 ) -> Iterator[Grid]:
-    """Start a run on a SuperLink and be its ServerApp; gives the grid of the run.
+    """Start a run on a SuperLink and be its ServerApp; gives the grid of the run. Other runs are stopped.
 
     Args:
         address: Host and port of the SuperLink, which was started with `--isolation process`.
@@ -146,6 +156,7 @@ def server_grid(
     """
     flwr = internals()
     with Control(address, root_certificates) as control:
+        control.stop_runs()
         run = control.start_run()
     token = _acquire(address, run, root_certificates, secret, timeout)
     grid = flwr.HttpGrid(address, insecure=root_certificates is None, root_certificates=root_certificates, token=token)
