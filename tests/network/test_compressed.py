@@ -119,8 +119,9 @@ def test_running_statistics_are_sent_in_full(compression):
     request = prepare.request(("0",), WITH_STATISTICS, Seed(0), {"start": start})
     (batch,) = transport.send(request)
     assert batch.answers["params"]["norm"]["stats"]["variance"].tolist() == [[np.float32(5e-4), 1.5]]
-    sent = wire.pack({"version": wire.VERSION, "nonce": "n", "replies": [wire.reply_part(batch)]})
-    (received,) = wire.replies_of("0", sent, "n", wire.Limits())
+    sent = wire.pack({"version": wire.VERSION, "nonce": "n", "seconds": 0.5, "replies": [wire.reply_part(batch)]})
+    seconds, (received,) = wire.replies_of("0", sent, "n", wire.Limits())
+    assert seconds == 0.5
     assert "dense" not in received.answers["params"]
     assert tree.same(rebuilt_batch(request, received, start).answers["params"], batch.answers["params"])
 
