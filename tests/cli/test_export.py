@@ -40,7 +40,7 @@ def test_an_exported_model_predicts_like_the_record(coterie, run):
     coterie("export", "here", "--client", "6", "-o", "six")
     arrays = load_file("six.safetensors")
     outputs = x.reshape(5, -1) / np.float32(255) @ arrays["dense0/kernel"].T + arrays["dense0/bias"]
-    np.testing.assert_array_equal(outputs.argmax(axis=1), run.predict("6", x))
+    np.testing.assert_array_equal(outputs.argmax(axis=1), run.predict(x, client="6"))
 
 
 def test_one_cluster_is_exported(coterie, run):

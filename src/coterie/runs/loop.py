@@ -391,6 +391,7 @@ class _Loop:
             "unassigned": [client for client in self._scores.requested if client not in placement.row],
             "adapted": placement.adapt is not None,
             "input": described(built.task),
+            "recipe": built.task.recipe,
             "spec": built.spec.to_dict(),
             "source": built.about.source,
             "attackers": list(built.attackers),
