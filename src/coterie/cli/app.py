@@ -133,7 +133,8 @@ app.command(
     epilog=_examples(
         ("coterie export runs/digits-ifca-0", "all models: digits-ifca-0.safetensors and digits-ifca-0.json"),
         ("coterie export runs/digits-ifca-0 --cluster 2 -o two.safetensors", "the model of one cluster"),
-        ("coterie export runs/digits-ifca-0 --client 07", "the model of one client"),
+        ("coterie export runs/digits-ifca-0 --client 07 -o 07.onnx", "the model of one client, for onnxruntime"),
+        ("coterie export runs/digits-ifca-0 --format torch", "all models as a state dict: digits-ifca-0.pt"),
     ),
 )(report_errors(export))
 app.command(

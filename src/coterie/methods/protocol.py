@@ -61,12 +61,15 @@ class Placement:
             to be assigned, and those that did not reply.
         adapt: A work that the client runs first; its result is served instead of the row.
         fallback: The model that the other clients are served: a global or an initial model.
+        evidence: The values on which the clusters of newcomers were decided: `clients`, and one row for each of them
+            with a value per cluster, such as `losses` or `cosines`. Empty if nothing was decided.
     """
 
     bank: Bank
     row: Mapping[ClientId, int]
     adapt: Adapt | None = None
     fallback: Params = dataclasses.field(kw_only=True)
+    evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict, kw_only=True)
 
 
 class Method(Protocol[State]):

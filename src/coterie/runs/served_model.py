@@ -208,7 +208,7 @@ def _one_model(
     path: Path, arrays: dict[str, Array], about: dict[str, Any], cluster: int | None
 ) -> tuple[dict[str, Array], dict[str, Any]]:
     """The arrays and the description of one model of a file that may have several."""
-    about = {key: value for key, value in about.items() if key not in ("arrays", "file")}
+    about = {key: value for key, value in about.items() if key not in ("arrays", "file", "format")}
     several = about.get("models")
     if several is None:
         if cluster is not None and about.get("cluster") != cluster:
