@@ -43,6 +43,37 @@ def model_inputs(x: Any, about: Mapping[str, Any]) -> Array:
     return array
 
 
+def labels_of(y: Any, about: Mapping[str, Any]) -> Array | None:
+    """Labels as class numbers, or targets; class names are looked up.
+
+    Args:
+        y: Labels: class names or numbers, or targets; None: not known.
+        about: What is known about the data of the model (`coterie.runs.model_files.DATA_KEYS`).
+
+    Raises:
+        DataError: If a label is no class.
+    """
+    if y is None:
+        return None
+    labels, names = np.asarray(y), about.get("class_names")
+    if names is None:
+        if labels.dtype.kind in "biuf":
+            return labels
+        try:
+            return labels.astype(np.int64)
+        except ValueError:
+            pass
+        try:
+            return labels.astype(np.float32)
+        except ValueError as fault:
+            raise DataError(f"Labels must be class numbers or targets: {fault}") from fault
+    numbers = {str(name): number for number, name in enumerate(names)}
+    for label in np.unique(labels):
+        if str(label) not in numbers:
+            raise DataError(f"The label {str(label)!r} is not a class of the run; its classes are {_some(names)}")
+    return np.array([numbers[str(label)] for label in labels], np.int64)
+
+
 def is_table(x: Any) -> bool:
     """Whether x has columns with names: a dict, or a data frame."""
     return isinstance(x, Mapping) or hasattr(x, "columns")

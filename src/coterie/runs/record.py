@@ -41,8 +41,11 @@ from coterie.types import Array, Bank, Params
 if TYPE_CHECKING:
     import pandas
 
+    from coterie.methods.protocol import Method
     from coterie.models import Task
     from coterie.runs.client_results import ClientResults
+    from coterie.runs.inspection import ClientInspection
+    from coterie.runs.placing import NewcomerPlacement
     from coterie.runs.served_model import ServedModel
 
 #: A JSON object: a line of `rounds.jsonl`, a summary.
@@ -197,6 +200,42 @@ class RunRecord:
 
         self.models()
         return torch.load(copy.deepcopy(module), self.params_of(chosen(self, client, cluster))).eval()
+
+    def place(
+        self,
+        x: Any,
+        y: Any = None,
+        *,
+        client: str = "newcomer",
+        test_share: float = 0.2,
+        seed: int = 0,
+        method: Method[Any] | None = None,
+        task: Task | None = None,
+    ) -> NewcomerPlacement:
+        """Find the cluster of a newcomer by the rule of the method. The record does not change.
+
+        Args:
+            x: Inputs of the newcomer, as in `ServedModel.predict`.
+            y: Their labels or targets. Methods that place clients without looking at their examples need none.
+            client: Name of the newcomer.
+            test_share: Fraction of the examples that is not used for the decision but for the newcomer's own score.
+            seed: Random seed of that split and of the repetitions, which show how sure the decision is.
+            method: The method object that the run used, if it used one.
+            task: The task that the run used, if it was given to `run` as an object.
+        """
+        from coterie.runs.placing import place_newcomer
+
+        return place_newcomer(self, x, y, client=client, test_share=test_share, seed=seed, method=method, task=task)
+
+    def inspect(self, client: str | None = None) -> list[ClientInspection]:
+        """Return who is in which cluster, since when, with which score, and why.
+
+        Args:
+            client: Only this client; None: all clients.
+        """
+        from coterie.runs.inspection import inspect
+
+        return inspect(self, client)
 
     def client_results(self, step: int | None = None) -> ClientResults:
         """Return the test results of each client in an evaluation: cluster, loss, samples, correct predictions.
