@@ -54,7 +54,11 @@ def predict(
         document({**summary, "path": None if out is None else str(out), **listed})
         return
     shown = facts()
-    by = "" if "clients" not in summary else f" of {plural(summary['clients'], 'client')}, each with its own model"
+    by = (
+        ""
+        if "clients" not in summary
+        else f" of {plural(summary['clients'], 'client')}, each with the model that it is served"
+    )
     shown.add_row("examples", f"{plural(summary['examples'], 'example')}{by}")
     if "predictions" in summary:
         shown.add_row("predictions", ", ".join(f"{name}: {count}" for name, count in summary["predictions"].items()))

@@ -141,6 +141,21 @@ class SRFCA(OneShot):
         return self.refine_rounds or self.rounds // (self.refines + self._always_final)
 
     @property
+    def rounds_note(self) -> str:
+        """Why the run may end before its last round; empty if it does not."""
+        left = self.rounds - self.refines * self.training
+        if not left or self._always_final:
+            return ""
+        rest = "1 round remains" if left == 1 else f"{left} rounds remain"
+        use = (
+            "used only if the last MERGE joins clusters" if self.final == "auto" else "not used (method.final = 'none')"
+        )
+        return (
+            f"srfca has {self.refines} REFINE steps of {self.training} rounds each (method.refines, "
+            f"method.refine_rounds): of run.rounds = {self.rounds}, {rest}, {use}"
+        )
+
+    @property
     def own_mean(self) -> str:
         """A text about the means that do not use the run's aggregation rule; empty if all of them do."""
         return f"those of REFINE are trimmed by method.beta = {self.beta} (0: use the rule)" if self.beta else ""

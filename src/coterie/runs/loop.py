@@ -21,7 +21,7 @@ from coterie.runs import privacy
 from coterie.runs import summary as figures
 from coterie.runs.build import Built, build
 from coterie.runs.client_results import ClientResults
-from coterie.runs.method_settings import check_same_method, spec_of
+from coterie.runs.method_settings import check_objects, check_same_method, spec_of
 from coterie.runs.predict import described
 from coterie.runs.record import FORMAT, JsonObject, RunRecord, read_summary
 from coterie.runs.scoring import Scores
@@ -119,6 +119,7 @@ def resume(
         # Build before reading the checkpoint: decoding needs the state classes that the method's module defines.
         plain = read_toml(writer.path / "spec.toml")
         check_same_method(plain, method)
+        check_objects(plain, writer.path, task=task, data=data)
         for section, given in (("model", task), ("data", data)):
             if given is not None:  # spec.toml has only the name of an object
                 plain.pop(section, None)
