@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coterie.runs.estimate import estimate
     from coterie.runs.loop import resume, run
     from coterie.runs.record import RunRecord
+    from coterie.runs.served_model import ServedModel
     from coterie.runs.spec import Spec
 
     #: Method name → one-line description.
@@ -36,6 +37,7 @@ __all__ = [
     "Comparison",
     "Error",
     "RunRecord",
+    "ServedModel",
     "Spec",
     "aggregation",
     "clustering",
@@ -61,6 +63,7 @@ _DEFINED_IN = {
     "resume": "coterie.runs.loop",
     "run": "coterie.runs.loop",
     "RunRecord": "coterie.runs.record",
+    "ServedModel": "coterie.runs.served_model",
     "Spec": "coterie.runs.spec",
 }
 

@@ -40,7 +40,7 @@ def test_an_exported_model_predicts_like_the_record(coterie, run):
     coterie("export", "here", "--client", "6", "-o", "six")
     arrays = load_file("six.safetensors")
     outputs = x.reshape(5, -1) / np.float32(255) @ arrays["dense0/kernel"].T + arrays["dense0/bias"]
-    np.testing.assert_array_equal(outputs.argmax(axis=1), run.predict("6", x))
+    np.testing.assert_array_equal(outputs.argmax(axis=1), run.predict(x, client="6"))
 
 
 def test_one_cluster_is_exported(coterie, run):
@@ -137,3 +137,56 @@ def test_models_of_clusters_below_the_minimum_size_are_not_exported(coterie, tin
     assert coterie("export", "small", "--client", 0, "-o", "mine").exit_code == 0
     fallback = RunRecord.read("small").served["fallback"]["dense0"]["kernel"]
     np.testing.assert_array_equal(load_file("mine.safetensors")["dense0/kernel"], fallback)
+
+
+def test_an_exported_model_is_read_again(coterie, run):
+    from coterie import ServedModel
+    from coterie.data import load
+
+    x = load("blobs", clients=8, samples=20).x[:5]
+    coterie("export", "here", "--client", "6", "-o", "six")
+    np.testing.assert_array_equal(ServedModel.load("six.safetensors").predict(x), run.predict(x, client="6"))
+    coterie("export", "here")
+    found = ServedModel.load("here.safetensors", cluster=3).predict(x)
+    np.testing.assert_array_equal(found, run.predict(x, cluster=3))
+
+
+def test_numpy_and_torch_files_have_the_arrays_of_the_record(coterie, run):
+    kernel = run.models()["dense0"]["kernel"]
+    assert coterie("export", "here", "-o", "all.npz").exit_code == 0
+    with np.load("all.npz", allow_pickle=False) as arrays:
+        np.testing.assert_array_equal(arrays["2/dense0/kernel"], kernel[2])
+    torch = pytest.importorskip("torch", reason="needs the extra torch")
+    assert coterie("export", "here", "--format", "torch", "--cluster", 1).exit_code == 0
+    np.testing.assert_array_equal(torch.load("here.pt")["dense0.kernel"].numpy(), kernel[1])
+
+
+def test_an_onnx_file_has_one_model(coterie, run):
+    pytest.importorskip("onnx", reason="needs the extra onnx")
+    runtime = pytest.importorskip("onnxruntime", reason="exports are checked by onnxruntime")
+    from coterie.data import load
+
+    done = coterie("export", "here", "-o", "all.onnx")
+    assert done.exit_code == 2
+    assert "An ONNX file has one model, the run has 4; choose --cluster or --client" in done.stderr
+    assert coterie("export", "here", "-o", "one.onnx", "--client", "5").exit_code == 0
+    x = load("blobs", clients=8, samples=20).x[:5]
+    session = runtime.InferenceSession("one.onnx", providers=["CPUExecutionProvider"])
+    found = session.run(["probabilities"], {"input": x.astype(np.float32)})[0]
+    np.testing.assert_allclose(found, run.predict_proba(x, client="5"), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["-o", "model.h5"], "Error: Files that end in '.h5' are not known; use one of .safetensors, .pt, "),
+        (["-o", "a.npz", "--format", "torch"], "Error: A file that ends in '.npz' has the format numpy, not torch"),
+        (["--format", "npz"], "Error: No format 'npz'."),
+    ],
+)
+def test_an_unknown_format_or_ending_is_refused(args, message, coterie, run, tmp_path):
+    before = sorted(tmp_path.iterdir())
+    done = coterie("export", "here", *args)
+    assert done.exit_code == 2
+    assert done.stderr.startswith(message)
+    assert sorted(tmp_path.iterdir()) == before

@@ -17,7 +17,9 @@ PAGES = sorted(file.stem for file in FOLDER.glob("*.md") if BLOCK.search(file.re
 
 
 def test_guides_with_code_are_found():
-    assert {"add-a-method", "add-a-work", "add-a-model", "add-a-data-set", "debug-a-run"} <= set(PAGES)
+    assert {"add-a-method", "add-a-work", "add-a-model", "add-a-data-set", "debug-a-run", "use-the-models"} <= set(
+        PAGES
+    )
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -603,3 +603,18 @@ def test_identically_distributed_clients_are_one_cluster():
         state, _ = finish(SRFCA(rounds=4), vectorized(images, task), seed=seed)
         found.append(tree.rows(state.bank))
     assert found.count(1) >= 3, found
+
+
+@pytest.mark.parametrize(
+    ("settings", "note"),
+    [
+        ({"rounds": 5}, "of run.rounds = 5, 1 round remains, used only if the last MERGE joins clusters"),
+        ({"rounds": 9, "refines": 4, "final": "none"}, "1 round remains, not used (method.final = 'none')"),
+        ({"rounds": 4}, ""),  # 2 · 2
+        ({"rounds": 5, "final": "fedavg"}, ""),  # 1 · 2 and the rest
+    ],
+)
+def test_rounds_that_may_not_be_used_are_announced(settings, note):
+    found = SRFCA(**settings).rounds_note
+    assert note in found
+    assert bool(found) == bool(note)

@@ -55,7 +55,7 @@ def test_the_worst_tenth_is_traced_to_its_clients(record, results):
     data = coterie.data.load("blobs", clients=25, samples=30)
     for place in worst:
         x, y = data.examples(results.clients[place], "test")
-        assert (record.predict(results.clients[place], x) == y).sum() == results.correct[place]
+        assert (record.predict(x, client=results.clients[place]) == y).sum() == results.correct[place]
         assert len(y) == results.total[place]
 
 

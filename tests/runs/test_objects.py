@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from flax import linen
@@ -55,3 +57,21 @@ def test_a_run_with_objects_resumes_if_they_are_given_again(tmp_path):
         coterie.run(RUN, out=tmp_path / "run", on_round=stop, **given)
     resumed = coterie.resume(tmp_path / "run", **given)
     assert [row["loss"] for row in resumed.rounds] == [row["loss"] for row in whole.rounds]
+
+
+def test_resuming_without_the_object_names_the_call_that_continues_the_run(tmp_path):
+    data = coterie.data.load("blobs", clients=4, samples=20)
+    arrays = coterie.data.from_arrays({client: data.examples(client) for client in data.clients}, name="blobs")
+    task = coterie.models.from_functions(
+        lambda key: {"w": np.zeros((64, 4))}, lambda w, x: x.reshape(len(x), -1) @ w["w"], (8, 8), 4, name="mclr"
+    )
+    for name, given in (("task", {"task": task}), ("data", {"data": arrays})):
+        folder = tmp_path / name
+        spec = {"data": {"name": "blobs", "clients": 4, "samples": 20}} if name == "task" else {}
+        coterie.run({**spec, "run": {"rounds": 1}}, out=folder, **given)
+        (folder / "summary.json").unlink()
+        # Both are named like built-in ones; their settings would be those of other models and data.
+        call = re.escape(f"coterie.resume({str(folder)!r}, {name}=...)")
+        with pytest.raises(SpecError, match=call):
+            coterie.resume(folder)
+        assert coterie.resume(folder, **given).summary["rounds"] == 1

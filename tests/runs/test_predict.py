@@ -49,13 +49,13 @@ def test_word_ids_are_replaced_by_the_vectors_of_the_data(reviews, record):
     ids = np.tile(reviews.x, (400, 1))  # more than one batch
     assert ids.shape[1:] == (40,)
     for client in ("0", "1"):
-        wanted = record().predict(client, reviews.inputs(np.arange(len(reviews.x))))
-        np.testing.assert_array_equal(record().predict(client, ids), np.tile(wanted, 400))
+        wanted = record().predict(reviews.inputs(np.arange(len(reviews.x))), client=client)
+        np.testing.assert_array_equal(record().predict(ids, client=client), np.tile(wanted, 400))
 
 
 def test_ids_without_a_vector_are_rejected(reviews, record):
     with pytest.raises(RecordError, match=rf"word vectors for ids 0 to {reviews.tokens - 1}, got ids from 0 to 999"):
-        record().predict("0", np.array([[0] * 39 + [999]]))
+        record().predict(np.array([[0] * 39 + [999]]), client="0")
 
 
 @pytest.mark.parametrize(
@@ -70,19 +70,19 @@ def test_without_the_data_of_the_run_the_error_says_how_to_compute_vectors(recor
     changed = record(spec={**record().served["spec"], "data": data})
     hint = r", and the model takes vectors of shape \(rows, 40, 300\); compute them with data\.inputs\(rows\)"
     with pytest.raises(RecordError, match=text + hint):
-        changed.predict("0", np.zeros((2, 40), np.int64))
+        changed.predict(np.zeros((2, 40), np.int64), client="0")
 
 
 def test_other_vectors_than_those_of_the_run_are_rejected(reviews, record):
     ids = np.zeros((2, 40), np.int64)
-    assert record(source=reviews.source).predict("0", ids).shape == (2,)
+    assert record(source=reviews.source).predict(ids, client="0").shape == (2,)
     with pytest.raises(
         RecordError, match=r"goodreads-sentences has changed from 'words as vectors of glove' to '.*' since the run"
     ):
-        record(source="words as vectors of glove").predict("0", ids)
+        record(source="words as vectors of glove").predict(ids, client="0")
 
 
 @pytest.mark.parametrize("x", [np.zeros((2, 40), np.float32), np.zeros((2, 41), np.int64), np.zeros((2, 3, 40), int)])
 def test_inputs_of_another_shape_are_rejected(record, x):
     with pytest.raises(RecordError, match=r"The model takes inputs of shape \(rows, 40, 300\), got \("):
-        record().predict("0", x)
+        record().predict(x, client="0")

@@ -355,9 +355,9 @@ def test_the_model_of_a_small_cluster_is_neither_served_nor_in_the_record(small_
 def test_a_client_of_a_small_cluster_is_predicted_with_the_fallback_model(small_clusters):
     record, _, small, (client, *_) = small_clusters
     x = np.zeros((2, *record.served["input"]["shape"]), np.uint8)
-    np.testing.assert_array_equal(record.predict(client, x), record.predict(1 - small, x))
+    np.testing.assert_array_equal(record.predict(x, client=client), record.predict(x, cluster=1 - small))
     with pytest.raises(RecordError, match=r"fewer than 6 clients \(privacy\.min_cluster_size\)"):
-        record.predict(small, x)
+        record.predict(x, cluster=small)
     with pytest.raises(RecordError, match="served the fallback model"):
         record.model_of(client)
 

@@ -77,10 +77,10 @@ def test_there_is_one_model_per_cluster(written):
 def test_predictions_for_a_client_use_the_model_of_its_cluster(written):
     x = coterie.data.load("blobs", clients=8, samples=30).x[:40]
     for i in range(8):  # client i is in cluster i mod 4
-        np.testing.assert_array_equal(written.predict(str(i), x), written.predict(i % 4, x))
-    assert written.predict(0, x).shape == (40,)
-    assert any((written.predict(0, x) != written.predict(j, x)).any() for j in range(1, 4))
-    assert written.predict(0, x[:0]).shape == (0,)
+        np.testing.assert_array_equal(written.predict(x, client=str(i)), written.predict(x, cluster=i % 4))
+    assert written.predict(x, cluster=0).shape == (40,)
+    assert any((written.predict(x, cluster=0) != written.predict(x, cluster=j)).any() for j in range(1, 4))
+    assert written.predict(x[:0], cluster=0).shape == (0,)
 
 
 def test_predictions_have_the_accuracy_of_the_summary(written):
@@ -88,24 +88,24 @@ def test_predictions_have_the_accuracy_of_the_summary(written):
     correct = 0
     for i, name in enumerate(data.clients):
         x, y = data.examples(name, "test")
-        correct += int((written.predict(i % 4, x) == y).sum())
+        correct += int((written.predict(x, cluster=i % 4) == y).sum())
     assert correct / data.sizes("test").sum() == pytest.approx(written.summary["accuracy"]["weighted"])
 
 
 def test_an_unknown_client_is_rejected(written):
-    with pytest.raises(RecordError, match=r"No client or cluster '77'\. Did you mean '7'\?"):
-        written.predict("77", np.zeros((1, 8, 8)))
+    with pytest.raises(RecordError, match=r"No client '77'\. Did you mean '7'\?"):
+        written.predict(np.zeros((1, 8, 8)), client="77")
 
 
 def test_inputs_of_another_shape_are_rejected(written):
     with pytest.raises(RecordError, match=r"takes inputs of shape \(rows, 8, 8\), got \(3, 64\)"):
-        written.predict(0, np.zeros((3, 64)))
+        written.predict(np.zeros((3, 64)), cluster=0)
 
 
 def test_models_that_stay_with_the_clients_cannot_predict():
     record = coterie.run({**SPEC, "method": "local"})
     with pytest.raises(RecordError, match="the adapted models are not recorded"):
-        record.predict("0", np.zeros((1, 8, 8)))
+        record.predict(np.zeros((1, 8, 8)), client="0")
 
 
 @pytest.mark.parametrize("name", ["summary.json", "rounds.jsonl", "models.safetensors"])

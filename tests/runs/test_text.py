@@ -37,7 +37,7 @@ def test_the_default_model_for_characters_is_a_character_lstm():
     by_purpose = record.summary["traffic"]["by_purpose"]["train"]
     assert by_purpose == {"down": 2 * 4 * 819_920, "up": 2 * 4 * 819_920}
     ids = np.zeros((3, 80), np.uint8)
-    assert record.predict("A", ids).shape == (3,)
+    assert record.predict(ids, client="A").shape == (3,)
 
 
 @pytest.mark.slow
@@ -48,8 +48,8 @@ def test_the_record_names_the_word_vectors_and_no_vectors_are_sent(caplog):
         "words as random vectors by hash, since glove.6B.300d.txt is not available"
     )
     assert record.summary["traffic"]["by_purpose"]["train"]["up"] == 2 * 4 * 55_041
-    assert record.predict("0", np.zeros((3, 40, 300), np.float32)).shape == (3,)
-    assert record.predict("0", np.zeros((3, 40), np.uint8)).shape == (3,)  # ids are looked up
+    assert record.predict(np.zeros((3, 40, 300), np.float32), client="0").shape == (3,)
+    assert record.predict(np.zeros((3, 40), np.uint8), client="0").shape == (3,)  # ids are looked up
 
 
 @pytest.mark.parametrize(

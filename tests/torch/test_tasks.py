@@ -82,6 +82,21 @@ def test_ifca_finds_one_model_per_true_cluster():
     assert (guessed == y).mean() == 1
 
 
+@pytest.mark.parametrize("task", [CONVERTED, CALLED], ids=["converted", "called"])
+def test_a_module_from_a_record_predicts_like_the_record(task):
+    record = record_of(task, {"name": "ifca", "clusters": 2}, "sequential", rounds=1)
+    x, _ = two_clusters().examples("client 1", "test")
+    given = net()
+    before = {name: value.clone() for name, value in given.state_dict().items()}
+    module = record.torch_module("client 1", module=given)
+    assert not module.training
+    logits = module(torch.from_numpy(x)).detach()
+    model = record.model("client 1", task=task)
+    np.testing.assert_allclose(logits.numpy(), model.outputs(x), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(record.predict(x, client="client 1", task=task), logits.argmax(dim=1).numpy())
+    assert all(torch.equal(value, before[name]) for name, value in given.state_dict().items())  # not changed
+
+
 @pytest.mark.slow
 def test_a_run_with_pytorch_can_be_resumed(tmp_path):
     whole = record_of(CALLED, "fedavg", "sequential", rounds=3)

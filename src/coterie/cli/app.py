@@ -15,9 +15,12 @@ from coterie.cli.error_handling import report_errors
 from coterie.cli.estimate import estimate
 from coterie.cli.export import export
 from coterie.cli.flags import Command, Group
+from coterie.cli.inspect import inspect
 from coterie.cli.join import join, leave
 from coterie.cli.listing import data, methods, models
+from coterie.cli.place import place
 from coterie.cli.pni import pni
+from coterie.cli.predict import predict
 from coterie.cli.run import resume, run
 from coterie.cli.serve import serve
 from coterie.cli.suggest_threshold import suggest_threshold
@@ -133,9 +136,34 @@ app.command(
     epilog=_examples(
         ("coterie export runs/digits-ifca-0", "all models: digits-ifca-0.safetensors and digits-ifca-0.json"),
         ("coterie export runs/digits-ifca-0 --cluster 2 -o two.safetensors", "the model of one cluster"),
-        ("coterie export runs/digits-ifca-0 --client 07", "the model of one client"),
+        ("coterie export runs/digits-ifca-0 --client 07 -o 07.onnx", "the model of one client, for onnxruntime"),
+        ("coterie export runs/digits-ifca-0 --format torch", "all models as a state dict: digits-ifca-0.pt"),
     ),
 )(report_errors(export))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie predict runs/hospitals-ifca-0 --data new.csv -o out.csv", "a column client chooses each model"),
+        ("coterie predict runs/hospitals-ifca-0 --data new.csv --client ward-a --proba", "one model, probabilities"),
+        ("coterie predict runs/hospitals-ifca-0 --data new.npz --cluster 2 --json | jq .accuracy", "in a script"),
+    ),
+)(report_errors(predict))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie place runs/hospitals-ifca-0 --data newcomer.csv", "the cluster of a new client, and how sure it is"),
+        ("coterie place runs/hospitals-ifca-0 --data all.csv --client ward-z", "one client of a table"),
+        ("coterie place runs/hospitals-ifca-0 --data newcomer.npz --json | jq .cluster", "in a script"),
+    ),
+)(report_errors(place))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie inspect runs/digits-ifca-0", "all clients: cluster, since when, score, and why"),
+        ("coterie inspect runs/digits-ifca-0 --client 07", "one client, with the values of all clusters"),
+        ("coterie inspect runs/digits-ifca-0 --csv > clients.csv", "for a spreadsheet"),
+    ),
+)(report_errors(inspect))
 app.command(
     cls=Command,
     epilog=_examples(

@@ -1,25 +1,36 @@
-"""coterie export: write the models of a run to a safetensors file, with a JSON file that describes them."""
+"""coterie export: write the models of a run to a file for other programs, with a JSON file that describes them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from coterie.cli import flags
 from coterie.cli.output import document, note, result, size
 
-if TYPE_CHECKING:
-    from coterie.runs.record import RunRecord
-    from coterie.types import Array
-
 
 def export(
     run: flags.Run,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", show_default=False, help="Output file; default: RUN.safetensors."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            show_default=False,
+            help="Output file; default: RUN with the ending of the format.",
+        ),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            show_default=False,
+            help="safetensors, torch (.pt), onnx or numpy (.npz); default: by the ending of FILE, or safetensors.",
+        ),
     ] = None,
     cluster: Annotated[
         int | None, typer.Option(metavar="N", show_default=False, help="Export only the model of this cluster.")
@@ -32,30 +43,24 @@ def export(
     quiet: flags.Quiet = False,
     debug: flags.Debug = False,
 ) -> None:
-    """Export the models of a run to a safetensors file, with a JSON file that says which client uses which model.
+    """Export the models of a run, with a JSON file that says which client uses which model and what the inputs are.
 
     Arrays are named CLUSTER/LAYER/NAME, such as 0/dense0/kernel; for a single model LAYER/NAME. The model of clients
-    without a cluster is named fallback/LAYER/NAME.
+    without a cluster is named fallback/LAYER/NAME. In the torch format, dots replace the slashes. An ONNX file has one
+    model, which normalizes its inputs and gives logits and probabilities.
     """
-    import json
     import os
 
-    from safetensors.numpy import save
-
-    from coterie.errors import RecordError, SpecError, unknown
+    from coterie.errors import SpecError
+    from coterie.runs import export as exporting
+    from coterie.runs.model_files import write_files
     from coterie.runs.record import RunRecord
-    from coterie.runs.record_files import RECORD_FILES, SPEC, write_whole
+    from coterie.runs.record_files import RECORD_FILES, SPEC
 
-    if cluster is not None and client is not None:
-        raise SpecError("--cluster and --client exclude each other; give one of them")
-    record = RunRecord.read(run)
-    known = [*record.served.get("row", ()), *record.served.get("unassigned", ())]
-    if client is not None and record.served and client not in known:
-        raise RecordError(unknown("client", client, known))
-    arrays, description = _content(record, client if client is not None else cluster)
-    file = out or Path(f"{run.resolve().name}.safetensors")
-    if file.suffix != ".safetensors":
-        file = file.with_name(file.name + ".safetensors")
+    chosen = exporting.export_format(out, form)
+    content, description = exporting.content(RunRecord.read(run), chosen, client=client, cluster=cluster)
+    ending = exporting.ending_of(chosen)
+    file = Path(f"{run.resolve().name}{ending}") if out is None else out if out.suffix else Path(f"{out}{ending}")
     json_file = file.with_suffix(".json")
     for each in (file, json_file):
         if (each.resolve().parent / SPEC).is_file() and each.name in RECORD_FILES:
@@ -63,13 +68,8 @@ def export(
     existing = [each for each in (file, json_file) if os.path.lexists(each)]
     if existing and not force:
         raise SpecError(f"{existing[0]} exists; choose another file with -o, or replace it with --force")
-    description = {"file": file.name, **description}
-    text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
-    for target, content in ((file, save(arrays)), (json_file, text.encode())):
-        try:
-            write_whole(target, content)
-        except OSError as fault:
-            raise SpecError(f"{target} cannot be written: {fault.strerror or fault}") from fault
+    description = {"file": file.name, "format": chosen, **description}
+    write_files(file, content, description)
     if description["adapted"] and not quiet:
         note(
             "Each client of this run has its own model, which is not recorded. This is the model from which they start."
@@ -77,46 +77,8 @@ def export(
     if as_json:
         document({**description, "path": str(file), "description": str(json_file)})
         return
+    arrays = f"{len(description['arrays'])} arrays, " if chosen != "onnx" else ""
     result(
-        f"{file} ({len(arrays)} arrays, {size(file.stat().st_size)})",
+        f"{file} ({arrays}{size(file.stat().st_size)})",
         f"{json_file} (description: clients, shapes, input scaling)",
     )
-
-
-def _content(record: RunRecord, which: str | int | None) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Name → array, and the description. `which`: a client, a cluster, or None for all models."""
-    import numpy as np
-
-    from coterie import tree
-
-    bank, served = record.models(), record.served
-    unassigned = [client for client in served.get("unassigned", ()) if which in (None, client)]
-    if which is None:
-        rows = record.clusters()
-        models = {f"{row}/": tree.row(bank, row) for row in rows}
-        models |= {"fallback/": served["fallback"]} if unassigned else {}
-    else:
-        rows = [] if unassigned else [record.model_of(which)]
-        models = {"": record.params_of(which)}
-    arrays = {
-        f"{name}{path}": np.ascontiguousarray(leaf)
-        for name, model in models.items()
-        for path, leaf in tree.paths(model)
-    }
-    task = served["input"]
-    scale = {key: np.asarray(task[key]).tolist() for key in ("mean", "deviation") if key in task}
-    description = {
-        "model": served["spec"]["model"],
-        "method": served["spec"]["method"]["name"],
-        "data": served["spec"]["data"]["name"],
-        "clusters": [int(row) for row in rows],
-        "clients": {client: int(row) for client, row in served["row"].items() if row in rows},
-        "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
-        "input_shape": list(task["shape"]),
-        "classes": task["classes"],
-        # The model takes (x - mean) / deviation of the stored inputs.
-        "normalize": scale or None,
-        "adapted": bool(served.get("adapted")),
-        "unassigned": unassigned,  # clients that are served the fallback model
-    }
-    return arrays, description

@@ -261,6 +261,15 @@ FederationFolder = Annotated[
 
 # ------------------------------------------------------------------------------------------------------------ arguments
 
+Examples = Annotated[
+    Path,
+    typer.Option(
+        "--data",
+        metavar="FILE",
+        show_default=False,
+        help="Examples: a .csv or .parquet table with the columns of the run's data, or an .npz file with the array x.",
+    ),
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", show_default=False, help="Folder of a record.")]
 MethodName = Annotated[
     str | None,

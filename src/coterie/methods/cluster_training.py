@@ -170,10 +170,11 @@ def place_in_clusters(
     """Serve each client its cluster's model; newcomers join a cluster first, and the state keeps it."""
     asked = list(clients)
     newcomers = [client for client in asked if client not in now.assignment]
-    if newcomers:
-        joined = join(now, fed, newcomers, seed).assignment
-        now = dataclasses.replace(now, assignment=now.assignment.set(joined))
-    return now, placed(now, asked)
+    if not newcomers:
+        return now, placed(now, asked)
+    joined = join(now, fed, newcomers, seed)
+    now = dataclasses.replace(now, assignment=now.assignment.set(joined.assignment))
+    return now, dataclasses.replace(placed(now, asked), evidence=joined.evidence)
 
 
 def placed(now: Clustered, clients: Iterable[ClientId]) -> Placement:

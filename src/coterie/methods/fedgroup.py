@@ -138,12 +138,13 @@ class FedGroup(FedGroupSettings):
         """The model of each client's group. Newcomers pre-train to join a group; others get the auxiliary model."""
         asked = list(clients)
         new = [client for client in asked if client not in state.assignment]
+        evidence: dict[str, object] = {}
         if self.assignment == "random":
             joined = {client: self._random_group(state, client) for client in new}
         else:
-            joined = closest_groups(state, fed, new, seed, self.pretraining)[0] if new else {}
+            joined, evidence = closest_groups(state, fed, new, seed, self.pretraining) if new else ({}, {})
         state = dataclasses.replace(state, assignment=state.assignment.set(joined))
-        return state, placed(state, asked)
+        return state, dataclasses.replace(placed(state, asked), evidence=evidence)
 
     def _form_groups(self, state: State, fed: Federation, cohort: Cohort, seed: Seed) -> Round[State]:
         """Algorithm 3: pre-train the initial clients, cluster their updates, form a group from each cluster."""

@@ -163,7 +163,9 @@ class FedSoft:
         row = dict.fromkeys(got.clients, 0) | state.largest(asked)  # a client without samples has no weights
         fallback = global_model(state.bank, state.largest(state.weights))
         adapt = None if self.serve == "center" else Adapt(recall, {"otherwise": PerClient(state.bank, row)})
-        return state, Placement(state.bank, row, adapt, fallback=fallback)
+        known = [client for client in got.clients if client in state.weights]
+        evidence = {"clients": known, "weights": state.table(known)} if known else {}
+        return state, Placement(state.bank, row, adapt, fallback=fallback, evidence=evidence)
 
     def _weighted(self, state: State, got: Replies) -> State:
         """The state with the new u_k and n_k; clients without samples have no weights."""

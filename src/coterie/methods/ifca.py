@@ -274,6 +274,8 @@ class IFCA:
     def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """The model with the lowest loss on each client's training samples; without a reply, its last choice."""
         bank, asked = state.banks[state.best], list(clients)
-        state = state.with_choices(self.choices(state, bank, fed, asked, seed).by_client("choice"))
+        got = self.choices(state, bank, fed, asked, seed)
+        state = state.with_choices(got.by_client("choice"))
         row = {client: state.assignment[client] for client in asked if client in state.assignment}
-        return state, Placement(bank, row, fallback=global_model(bank, state.assignment))
+        evidence = {"clients": list(got.clients), "losses": got["losses"]} if len(got) else {}
+        return state, Placement(bank, row, fallback=global_model(bank, state.assignment), evidence=evidence)

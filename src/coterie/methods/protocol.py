@@ -61,12 +61,15 @@ class Placement:
             to be assigned, and those that did not reply.
         adapt: A work that the client runs first; its result is served instead of the row.
         fallback: The model that the other clients are served: a global or an initial model.
+        evidence: The values on which the clusters of newcomers were decided: `clients`, and one row for each of them
+            with a value per cluster, such as `losses` or `cosines`. Empty if nothing was decided.
     """
 
     bank: Bank
     row: Mapping[ClientId, int]
     adapt: Adapt | None = None
     fallback: Params = dataclasses.field(kw_only=True)
+    evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict, kw_only=True)
 
 
 class Method(Protocol[State]):
@@ -75,9 +78,10 @@ class Method(Protocol[State]):
     A method that has no setting `clusters` because it finds the number of clusters itself has a class attribute
     `finds_clusters = True`. A method that computes some means by its own rule also has a text `own_mean` that names
     these means; a run with [aggregation] shows it to the user, and a run with noise is refused. A method that averages
-    no models has a class attribute `averages = False`. A text `not_covered` names what a method decides from individual
-    replies beside its clusters: noise does not cover it. In a round, a method asks the clients of the cohort or clients
-    that it draws with `cohort.draw`; one that asks all available clients has a text `asks_all` that says why.
+    no models has a class attribute `averages = False`. One that may end before the last round has a text `rounds_note`
+    that says why. A text `not_covered` names what a method decides from individual replies beside its clusters: noise
+    does not cover it. In a round, a method asks the clients of the cohort or clients that it draws with `cohort.draw`;
+    one that asks all available clients has a text `asks_all` that says why.
     """
 
     def start(self, task: Task, seed: Seed) -> State:

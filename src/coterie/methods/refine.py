@@ -108,8 +108,8 @@ def join(
     fed: Federation,
     newcomers: Clients,
     seed: Seed,
-) -> tuple[dict[ClientId, int], LocalModels]:
-    """The nearest cluster of each newcomer that replies, and the models with theirs, which they train only once.
+) -> tuple[dict[ClientId, int], LocalModels, dict[str, object]]:
+    """The nearest cluster of each newcomer that replies; the models with theirs, which they train only once; distances.
 
     Args:
         settings: The distance and the training alone.
@@ -124,7 +124,7 @@ def join(
     """
     got = fed.ask(newcomers, fit, seed, start=w0, local=settings.init_training, min_replies=0)
     if not len(got):
-        return {}, trained
+        return {}, trained, {}
     by_members, labels = np.zeros((0, len(got))), np.zeros(0, np.int64)  # f_j(w_i), C(j)
     own = np.full((len(got), tree.rows(bank)), np.nan)  # f_i(ω_c)
     scorers: tuple[ClientId, ...] = ()
@@ -137,10 +137,11 @@ def join(
         replied = fed.ask(subset(newcomers, got.clients), losses_of, seed.fold("own"), centers=bank, min_replies=0)
         own[positions(got.clients, replied.clients)] = replied["losses"].reshape(-1, own.shape[1])
         if not len(scored) and not len(replied):
-            return {}, trained
+            return {}, trained, {}
     # Members without a model of their own are not part of the table.
     rows = [i for i, client in enumerate(scorers) if client in set(trained.clients)]
     by = [scorers[i] for i in rows]
     trained = trained.added(settings.distance, got.clients, got["params"], by, by_members[rows])
     distances = clients_to_clusters(settings.distance, bank, got["params"], by_members, labels, own)
-    return dict(zip(got.clients, nearest(distances).tolist(), strict=True)), trained
+    row = dict(zip(got.clients, nearest(distances).tolist(), strict=True))
+    return row, trained, {"clients": list(got.clients), "distances": distances}

@@ -141,6 +141,21 @@ class SRFCA(OneShot):
         return self.refine_rounds or self.rounds // (self.refines + self._always_final)
 
     @property
+    def rounds_note(self) -> str:
+        """Why the run may end before its last round; empty if it does not."""
+        left = self.rounds - self.refines * self.training
+        if not left or self._always_final:
+            return ""
+        rest = "1 round remains" if left == 1 else f"{left} rounds remain"
+        use = (
+            "used only if the last MERGE joins clusters" if self.final == "auto" else "not used (method.final = 'none')"
+        )
+        return (
+            f"srfca has {self.refines} REFINE steps of {self.training} rounds each (method.refines, "
+            f"method.refine_rounds): of run.rounds = {self.rounds}, {rest}, {use}"
+        )
+
+    @property
     def own_mean(self) -> str:
         """A text about the means that do not use the run's aggregation rule; empty if all of them do."""
         return f"those of REFINE are trimmed by method.beta = {self.beta} (0: use the rule)" if self.beta else ""
@@ -183,9 +198,9 @@ class SRFCA(OneShot):
         if now.untrained and now.refined == 0:
             return self._place_own_models(now, now.trained, fed, asked, seed)
         newcomers = [client for client in asked if client not in now.assignment]
-        joined, trained = join(self, now.w0, now.bank, now.assignment, now.trained, fed, newcomers, seed)
+        joined, trained, evidence = join(self, now.w0, now.bank, now.assignment, now.trained, fed, newcomers, seed)
         now = dataclasses.replace(now, assignment=now.assignment.set(joined), trained=trained)
-        return now, placed(now, asked)
+        return now, dataclasses.replace(placed(now, asked), evidence=evidence)
 
     def _place_own_models(
         self, now: State, trained: LocalModels, fed: Federation, clients: list[ClientId], seed: Seed
@@ -212,7 +227,8 @@ class SRFCA(OneShot):
         joined: dict[ClientId, int] = {}
         newcomers = cohort.of(client for client in cohort.active() if client not in now.assignment)
         if final and len(newcomers):
-            joined, trained = join(self, now.w0, now.bank, now.assignment, trained, fed, newcomers, seed.fold("join"))
+            seed_of_joining = seed.fold("join")
+            joined, trained, _ = join(self, now.w0, now.bank, now.assignment, trained, fed, newcomers, seed_of_joining)
         assignment = now.assignment.set(joined)
         now = dataclasses.replace(now, assignment=assignment, trained=trained, rounds=cohort.t + 1)
         label, closes = "final" if final else f"train {now.refined + 1}", self.stage(now) != "train"

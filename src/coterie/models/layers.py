@@ -173,10 +173,14 @@ class Plain:
     Attributes:
         function: Inputs → outputs.
         shaped: Shape of one input → shape of one output.
+        name: Name of the function, for exports to other formats; empty: it has none.
+        value: Number that belongs to the function, such as the side of pooled squares.
     """
 
     function: Callable[[Any], Any]
     shaped: Callable[[Shape], Shape] = lambda shape: shape
+    name: str = ""
+    value: float = 0.0
 
     def init(self, seed: Seed, shape: Shape, scheme: Init) -> tuple[Params, Shape]:
         """No parameters."""
@@ -199,18 +203,22 @@ def _pooled(x: Any, size: int) -> Any:
     return x[:, : high * size, : wide * size].reshape(rows, high, size, wide, size, channels).max(axis=(2, 4))
 
 
-relu = Plain(_relu)
-global_max = Plain(lambda x: x.max(axis=(1, 2)), lambda shape: shape[2:])
+relu = Plain(_relu, name="relu")
+global_max = Plain(lambda x: x.max(axis=(1, 2)), lambda shape: shape[2:], "global max")
 
 
 def pool(size: int = 2) -> Plain:
     """Max pooling over squares; incomplete squares at the edges are dropped."""
-    return Plain(lambda x: _pooled(x, size), lambda shape: (shape[0] // size, shape[1] // size, shape[2]))
+
+    def shaped(shape: Shape) -> Shape:
+        return shape[0] // size, shape[1] // size, shape[2]
+
+    return Plain(lambda x: _pooled(x, size), shaped, "max pooling", size)
 
 
 def scaled(factor: float) -> Plain:
     """Multiplication of the inputs by a constant."""
-    return Plain(lambda x: x * factor)
+    return Plain(lambda x: x * factor, name="scaled", value=factor)
 
 
 @dataclass(frozen=True)

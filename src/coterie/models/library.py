@@ -19,7 +19,7 @@ import numpy as np
 from coterie import tree
 from coterie.errors import SpecError, shown, unknown
 from coterie.models import networks, recurrent
-from coterie.models.layers import Init, initial_bias, initial_kernel
+from coterie.models.layers import Dense, Init, Layer, initial_bias, initial_kernel, relu
 from coterie.models.recipe import built, checked_recipe, factory
 from coterie.models.task import MAX_UNITS, Normalize, Task, check_size
 from coterie.seeds import Seed
@@ -58,7 +58,10 @@ def _dense(
                 h = jnp.maximum(h, 0.0)
         return h
 
-    return Task(name, init, apply, shape, classes, normalize, layers, l2)
+    network: list[tuple[str, Layer]] = []
+    for layer, outputs in zip(layers, sizes[1:], strict=True):
+        network += [(layer, Dense(outputs)), ("", relu)]
+    return Task(name, init, apply, shape, classes, normalize, layers, l2, network=tuple(network[:-1]))
 
 
 def mclr(shape: tuple[int, ...], classes: int | None, *, normalize: Any = None, l2: float = 0.0) -> Task:
@@ -127,7 +130,8 @@ def linear_regression(
         outputs = x.reshape(x.shape[0], -1) @ params["linear"]["kernel"]
         return outputs + params["linear"]["bias"] if bias else outputs
 
-    return Task("linear-regression", init, apply, shape, None, normalize, ("linear",), l2)
+    network = (("linear", Dense(1, bias=bias)),)
+    return Task("linear-regression", init, apply, shape, None, normalize, ("linear",), l2, network=network)
 
 
 def _classes(name: str, classes: int | None) -> int:

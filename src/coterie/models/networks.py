@@ -123,6 +123,7 @@ def layered(
         random=any(isinstance(layer, Dropout) for layer in layers),
         learn=learn if uses_stats else None,
         tokens=tokens,
+        network=tuple(zip(names, layers, strict=True)),
     )
 
 

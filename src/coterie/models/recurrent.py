@@ -22,7 +22,7 @@ def _two_logits(x: Any) -> Any:
 
 
 #: Logits 0 and x of two classes from one output x: their cross-entropy is the binary cross-entropy of σ(x).
-binary_logits = Plain(_two_logits, lambda shape: (2,))
+binary_logits = Plain(_two_logits, lambda shape: (2,), "binary logits")
 
 
 def _on_vectors(

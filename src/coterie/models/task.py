@@ -66,6 +66,8 @@ class Task:
         loss: (outputs, labels or targets) → loss of each example. None: cross-entropy, or half the squared error.
         fault: For models that run in host callbacks: the first exception raised since the last call of `fault`, because
             compiled code reports only its text.
+        network: The layers (`coterie.models.layers`) with their keys in the parameters, from input to output, for
+            exports to other formats; empty if they are not known.
         recipe: The task as plain data, from which clients on other machines build it (`coterie.models.recipe`); None if
             it was not built by name. `dataclasses.replace` drops it.
     """
@@ -83,6 +85,7 @@ class Task:
     tokens: int | None = None
     loss: Callable[[Any, Any], Any] | None = None
     fault: Callable[[], BaseException | None] | None = None
+    network: tuple[tuple[str, Any], ...] = ()
     recipe: dict[str, Any] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:

@@ -186,6 +186,8 @@ def _session(
             spec.method.name,
             own_mean,
         )
+    if rounds_note := getattr(method, "rounds_note", ""):
+        log.warning("%s", rounds_note)
     check_privacy(spec, method, task, len(about.trainable) + len(about.idle))
     _check_compression(spec)
     averaging = Averaging(spec.aggregation, spec.privacy, seed.fold("privacy"))

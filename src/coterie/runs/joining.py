@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save
 
 from coterie import methods, tree
 from coterie.data import from_arrays, load
@@ -39,6 +38,7 @@ from coterie.federation.network.site import Answered, Site
 from coterie.federation.network.wire import WireError
 from coterie.models import from_recipe
 from coterie.runs.method_card import Card, measure_card, shipped_card
+from coterie.runs.model_files import DATA_KEYS, describe, facts_of_recipe, named_arrays, write_model
 from coterie.runs.serving import unfit
 from coterie.runs.spec import method_options
 from coterie.seeds import Seed
@@ -349,12 +349,11 @@ def save_model(model: Delivered, runs: Path, allowed_models: tuple[str, ...] = (
     task = from_recipe(model.task, allowed=allowed_models)
     if _shapes(task.init(Seed(0))) != _shapes(model.params):
         raise WireError("The model at the end of the run is not one of its task")
-    arrays = {path: np.ascontiguousarray(leaf) for path, leaf in tree.paths(model.params)}
+    arrays = named_arrays(model.params)
     description = _description(model, arrays)
     file = runs / model.run / "model.safetensors"
     files.create_folder(file.parent)
-    files.write_over(file, save(arrays), files.PRIVATE)
-    _write_json(file.with_suffix(".json"), description)
+    write_model(file, arrays, description)
     return file, description
 
 
@@ -406,19 +405,12 @@ def one_client(source: Path, client: str | None, options: Mapping[str, Any]) -> 
 
 def _description(model: Delivered, arrays: Mapping[str, Array]) -> dict[str, Any]:
     """What the JSON file beside a model says."""
-    scale = model.task["normalize"]
-    return {
-        "run": model.run,
-        "model": {"name": model.task["name"], **{key: _listed(v) for key, v in model.task["options"].items()}},
-        **{key: model.about.get(key) for key in ("method", "data", "rounds", "adapted")},
-        "cluster": model.cluster,
-        "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
-        "input_shape": list(model.task["shape"]),
-        "classes": model.task["classes"],
-        # The model takes (x - mean) / deviation of the stored inputs.
-        "normalize": scale and {"mean": np.asarray(scale[0]).tolist(), "deviation": np.asarray(scale[1]).tolist()},
-        "received": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    received = datetime.now(UTC).isoformat(timespec="seconds")
+    about = {key: model.about.get(key) for key in ("method", "data", "rounds", "adapted", *DATA_KEYS)}
+    known = {key: value for key, value in about.items() if value is not None or key not in DATA_KEYS}
+    return describe(
+        facts_of_recipe(model.task), arrays, run=model.run, **known, cluster=model.cluster, received=received
+    )
 
 
 def _shapes(params: Params) -> list[tuple[str, tuple[int, ...], str]]:

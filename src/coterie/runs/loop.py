@@ -21,7 +21,7 @@ from coterie.runs import privacy
 from coterie.runs import summary as figures
 from coterie.runs.build import Built, build
 from coterie.runs.client_results import ClientResults
-from coterie.runs.method_settings import check_same_method, spec_of
+from coterie.runs.method_settings import check_objects, check_same_method, spec_of
 from coterie.runs.predict import described
 from coterie.runs.record import FORMAT, JsonObject, RunRecord, read_summary
 from coterie.runs.scoring import Scores
@@ -123,6 +123,7 @@ def resume(
                 f"The clients of this run are on other machines; continue it with coterie serve --resume {path}"
             )
         check_same_method(plain, method)
+        check_objects(plain, writer.path, task=task, data=data)
         for section, given in (("model", task), ("data", data)):
             if given is not None:  # spec.toml has only the name of an object
                 plain.pop(section, None)
@@ -395,6 +396,7 @@ class _Loop:
             "unassigned": [client for client in self._scores.requested if client not in placement.row],
             "adapted": placement.adapt is not None,
             "input": described(built.task),
+            "recipe": built.task.recipe,
             "spec": built.spec.to_dict(),
             "source": built.about.source,
             "attackers": list(built.attackers),

@@ -91,6 +91,26 @@ def check_same_method(recorded: Mapping[str, Any], method: object | None) -> Non
                 )
 
 
+def check_objects(recorded: Mapping[str, Any], path: Path, *, task: object | None, data: object | None) -> None:
+    """Check that a run that began with a task or data object is continued with one.
+
+    Args:
+        recorded: The recorded spec, as read from TOML. A resolved section of a model or data set that is built by name
+            has settings; that of an object has only its name.
+        path: Folder of the record.
+        task: The task to continue with, if there is one.
+        data: The data to continue with, if there are any.
+    """
+    for section, argument, given in (("model", "task", task), ("data", "data", data)):
+        began = recorded.get(section, {})
+        if given is None and set(began) == {"name"}:
+            what = "a task object" if section == "model" else "data in memory"
+            raise SpecError(
+                f"This run began with {what}, {began['name']!r}; continue it in Python, with the same object: "
+                f"coterie.resume({str(path)!r}, {argument}=...)"
+            )
+
+
 _MISSING = object()
 
 

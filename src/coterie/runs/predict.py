@@ -1,20 +1,25 @@
-"""Predictions with recorded models; the task is rebuilt from the record."""
+"""Recorded models that predict: the task is rebuilt from the record, or given by the user."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coterie import data as datasets
-from coterie import models
-from coterie.errors import DataError, RecordError, SpecError
+from coterie.errors import DataError, RecordError, SpecError, unknown
 from coterie.models import Normalize, Task
-from coterie.types import Array, Params
+from coterie.runs.model_files import facts_of_served
+from coterie.runs.served_model import ServedModel, shape_text, task_of_facts
+from coterie.types import Array
 
-_ROWS_PER_BATCH = 512
+if TYPE_CHECKING:
+    from coterie.runs.record import RunRecord
+
+#: How to get the model of a run that used a task object.
+_ADVICE = "record.predict(x, client=…, task=task) or record.model(client, task=task)"
 
 
 def described(task: Task) -> dict[str, Any]:
@@ -26,53 +31,82 @@ def described(task: Task) -> dict[str, Any]:
     return {"shape": list(task.shape), "classes": task.classes, **numbers}
 
 
-def rebuilt(served: Mapping[str, Any]) -> Task:
-    """Rebuild the task of a record."""
-    about, spec = served["input"], served["spec"]["model"]
-    options = {key: value for key, value in spec.items() if key not in ("name", "normalize")}
-    normalize = Normalize(about["mean"], about["deviation"]) if "mean" in about else None
-    try:
-        return models.build(spec["name"], tuple(about["shape"]), about["classes"], normalize=normalize, **options)
-    except SpecError as fault:
+def served_model(
+    record: RunRecord, client: str | None = None, cluster: int | None = None, task: Task | None = None
+) -> ServedModel:
+    """The model of a client or cluster; see `RunRecord.model`."""
+    record.models()  # raises if the run is not finished
+    if record.served.get("adapted"):
         raise RecordError(
-            f"This run used a task object, which cannot be rebuilt; use record.models() with it ({fault})"
-        ) from fault
+            "The clients of this run adapt the model to their own data, and the adapted models are not recorded; "
+            "record.models() holds the model before adaptation"
+        )
+    who = chosen(record, client, cluster)
+    served, task = record.served, rebuilt(record.served, task)
+    spec = served["spec"]
+    about = {
+        **facts_of_served(served),
+        "method": spec.get("method", {}).get("name"),
+        "data": spec["data"]["name"],
+        "cluster": None if who in served.get("unassigned", ()) else record.model_of(who),
+        **({"client": who} if isinstance(who, str) else {}),
+    }
+    return ServedModel(task, record.params_of(who), about, vectors=lambda ids: _vectors(served, task, ids))
 
 
-def predict(served: Mapping[str, Any], params: Params, x: Array) -> Array:
-    """Predict classes, or numbers for regression.
+def chosen(record: RunRecord, client: str | None, cluster: int | None) -> str | int:
+    """The id of the client or the number of the cluster whose model is meant.
+
+    Raises:
+        SpecError: If both or neither are given, while the run has several models.
+        RecordError: If there is no such client.
+    """
+    if client is not None and cluster is not None:
+        raise SpecError("client and cluster exclude each other; give one of them")
+    if client is not None:
+        if not isinstance(client, str):
+            raise SpecError(
+                f"client must be the id of a client, a text, got {client!r}; for a cluster: cluster={client!r}"
+            )
+        known = [*record.served["row"], *record.served.get("unassigned", ())]
+        if client not in known:
+            raise RecordError(unknown("client", client, known[:1000]))
+        return client
+    if cluster is not None:
+        return cluster
+    if len(record.clusters()) == 1:
+        return record.clusters()[0]
+    raise SpecError(f"This run has {len(record.clusters())} models; choose one with client=… or cluster=…")
+
+
+def rebuilt(served: Mapping[str, Any], task: Task | None = None) -> Task:
+    """The task of a record, rebuilt by name.
 
     Args:
         served: The models of a record (`RunRecord.served`).
-        params: The model.
-        x: Inputs in the form in which the data set stores them. Word ids are converted to word vectors if the model
-            takes vectors.
+        task: The task, if the run used a task object.
+
+    Raises:
+        RecordError: If the run used a task object and none is given.
     """
-    task = rebuilt(served)
-    table = None
-    if tuple(x.shape[1:]) != task.shape:
-        if x.dtype.kind not in "iu" or tuple(x.shape[1:]) != task.shape[:-1]:
-            raise RecordError(f"The model takes inputs of shape {_shape(task)}, got {x.shape}")
-        table = _table(served, task)
-        if x.size and not 0 <= int(x.min()) <= int(x.max()) < len(table):
-            raise RecordError(
-                f"The data have word vectors for ids 0 to {len(table) - 1}, got ids from {x.min()} to {x.max()}"
-            )
-    chunks = (x[first : first + _ROWS_PER_BATCH] for first in range(0, len(x), _ROWS_PER_BATCH))
-    parts = [np.asarray(task.outputs(params, chunk if table is None else table[chunk])) for chunk in chunks]
-    raw = np.concatenate(parts) if parts else np.zeros((0, task.classes or 1), np.float32)
-    return raw.argmax(axis=1) if task.classes is not None else raw
+    return task_of_facts(facts_of_served(served), task, _ADVICE)
 
 
-def _shape(task: Task) -> str:
-    return f"(rows, {', '.join(map(str, task.shape))})"
+def _vectors(served: Mapping[str, Any], task: Task, ids: Array) -> Array:
+    """The vectors of word ids."""
+    table = _table(served, task)
+    if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < len(table):
+        raise RecordError(
+            f"The data have word vectors for ids 0 to {len(table) - 1}, got ids from {ids.min()} to {ids.max()}"
+        )
+    return table[ids]
 
 
 def _table(served: Mapping[str, Any], task: Task) -> Array:
     """Word vectors of the run's data. A record does not store them, so the data are loaded again."""
     about = {**served["spec"]["data"]}
     name = about.pop("name")
-    hint = f"the model takes vectors of shape {_shape(task)}; compute them with data.inputs(rows) of the run's data"
+    hint = f"the model takes vectors of shape {shape_text(task)}; compute them with data.inputs(rows) of the run's data"
     try:
         table, shape, source = _loaded(name, **about)
     except (DataError, SpecError) as fault:

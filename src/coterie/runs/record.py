@@ -23,8 +23,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from coterie import tree
 from coterie.errors import RecordError, unknown
 from coterie.runs.record_files import (
@@ -43,7 +41,12 @@ from coterie.types import Array, Bank, Params
 if TYPE_CHECKING:
     import pandas
 
+    from coterie.methods.protocol import Method
+    from coterie.models import Task
     from coterie.runs.client_results import ClientResults
+    from coterie.runs.inspection import ClientInspection
+    from coterie.runs.placing import NewcomerPlacement
+    from coterie.runs.served_model import ServedModel
 
 #: A JSON object: a line of `rounds.jsonl`, a summary.
 JsonObject = dict[str, Any]
@@ -61,8 +64,9 @@ class RunRecord:
         rounds: One dict per step.
         path: The folder; None if the run was not written to disk.
         served: The models, and which client is served which model: `bank`, `row` (client → row), `fallback` (the model
-            of clients without a row), `unassigned` (these clients), `input` (shape, classes, normalization), `spec`,
-            `source` of the data, `attackers` (malicious clients). Empty if the run is not finished.
+            of clients without a row), `unassigned` (these clients), `input` (shape, classes, normalization), `recipe`
+            (the task as plain data; None for a task object), `spec`, `source` of the data, `attackers` (malicious
+            clients). Empty if the run is not finished.
         last_results: Test results of each client in the last evaluation, for a run without a folder; None otherwise.
     """
 
@@ -148,16 +152,90 @@ class RunRecord:
     def _min_cluster_size(self) -> int:
         return int(self.served["spec"].get("privacy", {}).get("min_cluster_size", 0))
 
-    def predict(self, who: str | int, x: Array) -> Array:
-        """Return the predictions of the model of a client or cluster: classes, or numbers for regression."""
-        from coterie.runs.predict import predict
+    def model(self, client: str | None = None, *, cluster: int | None = None, task: Task | None = None) -> ServedModel:
+        """Return the model that a client is served, or the model of a cluster, as an object that predicts.
 
-        if self.served.get("adapted"):
-            raise RecordError(
-                "The clients of this run adapt the model to their own data, and the adapted models are not recorded; "
-                "record.models() holds the model before adaptation"
-            )
-        return predict(self.served, self.params_of(who), np.asarray(x))
+        Args:
+            client: Id of a client.
+            cluster: Number of a cluster. Neither is needed if the run has one model.
+            task: The task that the run used, if it was given to `run` as an object.
+        """
+        from coterie.runs.predict import served_model
+
+        return served_model(self, client, cluster, task)
+
+    def predict(
+        self, x: Any, *, client: str | None = None, cluster: int | None = None, task: Task | None = None
+    ) -> Array:
+        """Return the predictions of the model of a client or cluster: classes, or numbers for regression.
+
+        Args:
+            x: Inputs, as in `ServedModel.predict`.
+            client: Id of a client.
+            cluster: Number of a cluster. Neither is needed if the run has one model.
+            task: The task that the run used, if it was given to `run` as an object.
+        """
+        return self.model(client, cluster=cluster, task=task).predict(x)
+
+    def predict_proba(
+        self, x: Any, *, client: str | None = None, cluster: int | None = None, task: Task | None = None
+    ) -> Array:
+        """Return the probability of each class, (rows, classes); arguments as in `predict`."""
+        return self.model(client, cluster=cluster, task=task).predict_proba(x)
+
+    def torch_module(self, client: str | None = None, *, module: Any, cluster: int | None = None) -> Any:
+        """Return a copy of a PyTorch module with the parameters of the model of a client or cluster.
+
+        The normalization of inputs is part of the task, not of the module: the module takes normalized inputs.
+
+        Args:
+            client: Id of a client.
+            module: The `torch.nn.Module` from which the task was created, or one like it. It is not changed.
+            cluster: Number of a cluster. Neither is needed if the run has one model.
+        """
+        import copy
+
+        from coterie import torch
+        from coterie.runs.predict import chosen
+
+        self.models()
+        return torch.load(copy.deepcopy(module), self.params_of(chosen(self, client, cluster))).eval()
+
+    def place(
+        self,
+        x: Any,
+        y: Any = None,
+        *,
+        client: str = "newcomer",
+        test_share: float = 0.2,
+        seed: int = 0,
+        method: Method[Any] | None = None,
+        task: Task | None = None,
+    ) -> NewcomerPlacement:
+        """Find the cluster of a newcomer by the rule of the method. The record does not change.
+
+        Args:
+            x: Inputs of the newcomer, as in `ServedModel.predict`.
+            y: Their labels or targets. Methods that place clients without looking at their examples need none.
+            client: Name of the newcomer.
+            test_share: Fraction of the examples that is not used for the decision but for the newcomer's own score.
+            seed: Random seed of that split and of the repetitions, which show how sure the decision is.
+            method: The method object that the run used, if it used one.
+            task: The task that the run used, if it was given to `run` as an object.
+        """
+        from coterie.runs.placing import place_newcomer
+
+        return place_newcomer(self, x, y, client=client, test_share=test_share, seed=seed, method=method, task=task)
+
+    def inspect(self, client: str | None = None) -> list[ClientInspection]:
+        """Return who is in which cluster, since when, with which score, and why.
+
+        Args:
+            client: Only this client; None: all clients.
+        """
+        from coterie.runs.inspection import inspect
+
+        return inspect(self, client)
 
     def client_results(self, step: int | None = None) -> ClientResults:
         """Return the test results of each client in an evaluation: cluster, loss, samples, correct predictions.

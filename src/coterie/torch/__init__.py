@@ -3,7 +3,8 @@
     net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 26 * 26, 10))
     task = coterie.torch.task(net, nn.CrossEntropyLoss(), shape=(1, 28, 28), classes=10)
     record = coterie.run({"method": "ifca"}, data=data, task=task)
-    coterie.torch.load(net, record.models(), row=record.model_of("a client"))
+    record.torch_module("a client", module=net)           # the trained model as a PyTorch module
+    record.predict(x, client="a client", task=task)
 
 An `nn.Sequential` of layers that Coterie has is converted and runs as fast as Coterie's own models. Any other module is
 called by the compiled training loop in each step: PyTorch computes its outputs and gradients; everything else is the
