@@ -65,7 +65,7 @@ _DEFINED_IN = {
 }
 
 #: Submodules that the docs name but that are not in `__all__`. A star import of `torch` would hide PyTorch itself.
-_OTHER_MODULES = ("clients", "codec", "errors", "federation", "seeds", "shift", "testing", "torch", "tree")
+_OTHER_MODULES = ("clients", "codec", "errors", "federation", "seeds", "shift", "testing", "torch", "tracking", "tree")
 
 
 def __getattr__(name: str) -> Any:

@@ -40,6 +40,7 @@ def compare(
     jobs: Annotated[int, typer.Option(metavar="N", help="Number of runs at a time, each in its own process.")] = 1,
     settings: flags.SharedSettings = None,
     out: flags.RecordsFolder = None,
+    track: flags.Track = None,
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
     debug: flags.Debug = False,
@@ -64,11 +65,20 @@ def compare(
         )
         specs = _specs(spec, methods, given, settings, clusters)
         _check_counts(seeds=seeds, jobs=jobs)
+        flags.trackers(track)  # a wrong name or a missing extra is reported before the first run
         total = sum(each.run.rounds for each in specs.values()) * seeds
         shown = JobsProgress(progress, len(specs) * seeds, total)
         try:
             with signals.during("run"):
-                found = compare_runs(specs, seeds=seeds, jobs=jobs, out=out, on_step=shown.step, on_job=shown.job)
+                found = compare_runs(
+                    specs,
+                    seeds=seeds,
+                    jobs=jobs,
+                    out=out,
+                    on_step=shown.step,
+                    on_job=shown.job,
+                    observers=None if track is None else lambda job: flags.trackers(track),
+                )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_interrupted(out)) from None
     if as_json:

@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from coterie.errors import message_text, shown
 
 if TYPE_CHECKING:
+    from coterie.runs.observers import Observer
     from coterie.runs.spec import Spec
 
 log = logging.getLogger(__name__)
@@ -230,6 +231,16 @@ Json = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=_PANEL, help="Hide progress and notes.")]
 Debug = Annotated[bool, typer.Option("--debug", rich_help_panel=_PANEL, help="Show the traceback of an error.")]
+Track = Annotated[
+    str | None,
+    typer.Option(
+        "--track",
+        metavar="A,B,…",
+        show_default=False,
+        rich_help_panel=_PANEL,
+        help="Also report to tensorboard, mlflow or wandb, separated by commas; each is an extra.",
+    ),
+]
 RecordFolder = Annotated[
     Path | None,
     typer.Option(
@@ -330,6 +341,15 @@ def values(
         "local.learning_rate": learning_rate,
     }
     return {key: value for key, value in flags.items() if value is not None}
+
+
+def trackers(track: str | None) -> list[Observer]:
+    """The trackers that `--track` names, each created anew."""
+    if track is None:
+        return []
+    from coterie.tracking import named
+
+    return named(track)
 
 
 def parsed(settings: Sequence[str] | None) -> dict[str, object]:

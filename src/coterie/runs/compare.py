@@ -16,7 +16,9 @@ from typing import Literal
 
 from coterie import data as datasets
 from coterie.runs.jobs import Job, carry_out, plan, recorded
+from coterie.runs.observers import Observation, Observer, ending
 from coterie.runs.record import JsonObject, RunRecord
+from coterie.runs.resolve import fill_defaults
 from coterie.runs.significance import add_holm, difference_tests, headline
 from coterie.runs.spec import Spec, SpecLike
 from coterie.runs.summary import number_at
@@ -26,6 +28,8 @@ from coterie.runs.worker_pool import run_in_processes
 OnStep = Callable[[Job, JsonObject], None]
 #: Called when a run starts and when it has finished.
 OnJob = Callable[[Job, Literal["started", "finished"]], None]
+#: Returns the observers of a run.
+ObserversOf = Callable[[Job], Iterable[Observer]]
 
 #: Column of a comparison → path of keys in a summary.
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -119,6 +123,7 @@ def compare(
     out: str | os.PathLike[str] | None = None,
     on_step: OnStep | None = None,
     on_job: OnJob | None = None,
+    observers: ObserversOf | None = None,
 ) -> Comparison:
     """Run several specs on the same cohorts and seeds.
 
@@ -130,17 +135,23 @@ def compare(
             runs are read, unfinished ones are continued, and the others are run.
         on_step: Called after each step of each run, while it runs, with the run and its line of the record.
         on_job: Called when a run starts and when it has finished; a run that was read has only finished.
+        observers: Called for each run that is done or continued; returns objects that follow it, such as those of
+            `coterie.tracking`. They are called in this process, also with several jobs, from the first step on.
     """
     labeled = _labeled(specs)
     planned = plan(labeled, seeds, out)
-    report = _Report(on_step or (lambda job, row: None), on_job or (lambda job, what: None))
+    report = _Report(on_step or (lambda job, row: None), on_job or (lambda job, what: None), observers)
     records: dict[Job, RunRecord] = {}
     for job in planned:
         if (record := recorded(job)) is not None:
             records[job] = record
             report.job(job, "finished")
     missing = [job for job in planned if job not in records]
-    records |= _in_processes(missing, jobs, report) if jobs > 1 and missing else _here(missing, report)
+    try:
+        records |= _in_processes(missing, jobs, report) if jobs > 1 and missing else _here(missing, report)
+    except BaseException as fault:
+        report.broken_off(fault)
+        raise
     groups: dict[str, list[RunRecord]] = {label: [] for label in labeled}
     for job in planned:
         groups[job.label].append(records[job])
@@ -158,8 +169,33 @@ def compare(
 
 @dataclass(frozen=True)
 class _Report:
-    step: OnStep
+    """Reports what happens to runs: to the functions that `compare` was given, and to the observers of each run."""
+
+    on_step: OnStep
     job: OnJob
+    observers: ObserversOf | None = None
+    _following: dict[Job, Observation] = field(default_factory=dict)
+
+    def step(self, job: Job, row: JsonObject) -> None:
+        self._followed(job).on_round(row)
+        self.on_step(job, row)
+
+    def finished(self, job: Job, record: RunRecord) -> None:
+        self._followed(job).on_end(record.summary)
+        del self._following[job]
+        self.job(job, "finished")
+
+    def _followed(self, job: Job) -> Observation:
+        # Created with the first step: before it, the folder must be empty.
+        if job not in self._following:
+            spec = Spec.of(job.folder / "spec.toml") if job.begun and job.folder else fill_defaults(job.spec)
+            self._following[job] = Observation(self.observers(job) if self.observers else (), spec, job.folder)
+        return self._following[job]
+
+    def broken_off(self, fault: BaseException) -> None:
+        """Tell the observers of runs that have not finished that these have ended."""
+        for observation in self._following.values():
+            observation.on_end(ending(fault))
 
 
 def _here(missing: Sequence[Job], report: _Report) -> dict[Job, RunRecord]:
@@ -168,7 +204,7 @@ def _here(missing: Sequence[Job], report: _Report) -> dict[Job, RunRecord]:
     for job in missing:
         report.job(job, "started")
         records[job] = carry_out(job, on_round=partial(report.step, job))
-        report.job(job, "finished")
+        report.finished(job, records[job])
     return records
 
 
@@ -186,7 +222,7 @@ def _in_processes(missing: Sequence[Job], workers: int, report: _Report) -> dict
                 report.job(job, "started")
             else:
                 records[job] = content
-                report.job(job, "finished")
+                report.finished(job, content)
     return records
 
 
