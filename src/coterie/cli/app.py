@@ -19,6 +19,7 @@ from coterie.cli.join import join, leave
 from coterie.cli.listing import data, methods, models
 from coterie.cli.pni import pni
 from coterie.cli.run import resume, run
+from coterie.cli.runs import runs
 from coterie.cli.serve import serve
 from coterie.cli.suggest_threshold import suggest_threshold
 
@@ -128,6 +129,15 @@ app.command(
         ("coterie run --set run.checkpoint_every=1", "a run that loses at most one round if it is killed"),
     ),
 )(report_errors(resume))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie runs", "all records in the folder runs and its subfolders"),
+        ("coterie runs --method ifca --where 'accuracy>0.9' --sort accuracy", "the best runs of one method"),
+        ("coterie runs old --status unfinished,failed --delete", "delete runs that came to nothing, after a question"),
+        ("coterie runs --to-csv runs.csv", "for a spreadsheet; --json for a script"),
+    ),
+)(report_errors(runs))
 app.command(
     cls=Command,
     epilog=_examples(

@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from coterie import data as datasets
+from coterie.errors import RecordError
+from coterie.notebooks import html_table
+from coterie.runs import comparison_tables
 from coterie.runs.jobs import Job, carry_out, plan, recorded
 from coterie.runs.observers import Observation, Observer, ending
 from coterie.runs.record import JsonObject, RunRecord
@@ -23,6 +26,9 @@ from coterie.runs.significance import add_holm, difference_tests, headline
 from coterie.runs.spec import Spec, SpecLike
 from coterie.runs.summary import number_at
 from coterie.runs.worker_pool import run_in_processes
+
+if TYPE_CHECKING:
+    import pandas
 
 #: Called after each step of each run: (the run, line of the record).
 OnStep = Callable[[Job, JsonObject], None]
@@ -80,7 +86,7 @@ def demonstration(methods: Sequence[str] = METHODS) -> dict[str, Spec]:
     }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The result of `compare`.
 
@@ -113,6 +119,35 @@ class Comparison:
             "reference": self.reference,
             "significance": self.significance,
         }
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return the table as a pandas DataFrame, one row per method, with differences and p-values."""
+        try:
+            import pandas
+        except ImportError as fault:
+            raise RecordError("to_frame needs pandas: pip install 'coterie[table]'") from fault
+        return pandas.DataFrame(comparison_tables.rows_with_tests(self)).set_index("method")
+
+    def to_csv(self) -> str:
+        """Return all columns of the table as CSV, with differences and p-values."""
+        return comparison_tables.comma_separated(comparison_tables.rows_with_tests(self))
+
+    def to_markdown(self) -> str:
+        """Return the main columns as a Markdown table, mean ± standard deviation over seeds."""
+        return comparison_tables.markdown(comparison_tables.cells(self))
+
+    def to_latex(self) -> str:
+        """Return the main columns as a LaTeX table for the package booktabs, mean ± standard deviation over seeds."""
+        return comparison_tables.latex(comparison_tables.cells(self))
+
+    def __repr__(self) -> str:
+        """Short: the methods, the number of seeds, and what is compared."""
+        seeds = max((len(group) for group in self.records.values()), default=0)
+        return f"Comparison({', '.join(self.records)}; seeds: {seeds}, headline: {self.headline})"
+
+    def _repr_html_(self) -> str:
+        """The main columns, for notebooks."""
+        return html_table(*comparison_tables.cells(self))
 
 
 def compare(
