@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from coterie.runs.loop import resume, run
     from coterie.runs.record import RunRecord
     from coterie.runs.spec import Spec
+    from coterie.runs.tuning import tune
 
     #: Method name → one-line description.
     METHODS: dict[str, str]
@@ -48,6 +49,7 @@ __all__ = [
     "models",
     "resume",
     "run",
+    "tune",
 ]
 
 #: Name → module that defines it.
@@ -62,10 +64,23 @@ _DEFINED_IN = {
     "run": "coterie.runs.loop",
     "RunRecord": "coterie.runs.record",
     "Spec": "coterie.runs.spec",
+    "tune": "coterie.runs.tuning",
 }
 
 #: Submodules that the docs name but that are not in `__all__`. A star import of `torch` would hide PyTorch itself.
-_OTHER_MODULES = ("clients", "codec", "errors", "federation", "seeds", "shift", "testing", "torch", "tracking", "tree")
+_OTHER_MODULES = (
+    "clients",
+    "codec",
+    "errors",
+    "federation",
+    "seeds",
+    "shift",
+    "testing",
+    "torch",
+    "tracking",
+    "tree",
+    "tuning",
+)
 
 
 def __getattr__(name: str) -> Any:

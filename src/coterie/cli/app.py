@@ -22,6 +22,7 @@ from coterie.cli.run import resume, run
 from coterie.cli.runs import runs
 from coterie.cli.serve import serve
 from coterie.cli.suggest_threshold import suggest_threshold
+from coterie.cli.tune import tune
 
 
 def _examples(*pairs: tuple[str, str]) -> str:
@@ -95,6 +96,17 @@ app.command(
         ),
     ),
 )(report_errors(compare))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        (
+            "coterie tune --method ifca --over local.learning_rate=1e-3..1e-1:log method.clusters=2..8 --trials 30",
+            "two settings at once; best.toml and the test are in runs/tune-digits-ifca",
+        ),
+        ("coterie tune spec.toml --over model.name=mclr,mlp --jobs 2", "choices instead of a range"),
+        ("coterie run runs/tune-digits-ifca/best.toml --seed 101", "use the result"),
+    ),
+)(report_errors(tune))
 app.command(
     cls=Command,
     epilog=_examples(

@@ -115,6 +115,8 @@ def _specs(
     from coterie.runs.compare import DEMONSTRATION_SETTINGS, METHODS, demonstration
     from coterie.runs.spec import SECTIONS
 
+    if methods is not None and file is not None and str(file) in known_methods() and not file.exists():
+        raise SpecError(f"--methods takes names separated by commas, without spaces: --methods {methods},{file}")
     names = [name.strip() for name in methods.split(",") if name.strip()] if methods is not None else list(METHODS)
     if not names:
         raise SpecError("--methods takes method names separated by commas, such as fedavg,ifca")

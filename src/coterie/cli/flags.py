@@ -93,6 +93,8 @@ class Command(TyperCommand):
         """Parse the arguments; an unknown flag raises an error with a suggestion."""
         from coterie.errors import nearest
 
+        args = _repeated(args, "--over")
+        given = list(args)  # the parser removes what it has read
         try:
             return super().parse_args(ctx, args)
         except Exception as fault:
@@ -102,7 +104,22 @@ class Command(TyperCommand):
                 known = {flag.replace("-", "_"): flag for flag in flags}
                 near = nearest(unknown.lstrip("-").replace("-", "_"), known)
                 fault.possibilities = [] if near is None else [f"--{known[near]}"]
+            message = getattr(fault, "message", None)
+            if isinstance(message, str) and "unexpected extra argument" in message and "--methods" in given:
+                vars(fault)["message"] = f"{message}. --methods takes names separated by commas: fedavg,ifca"
             raise
+
+
+def _repeated(args: Sequence[str], flag: str) -> list[str]:
+    """The arguments with the flag before each of the settings that follow it, which the parser would not accept."""
+    result: list[str] = []
+    open_ = False
+    for arg in args:
+        if open_ and "=" in arg and not arg.startswith("-") and result[-1] != flag:
+            result.append(flag)
+        open_ = arg == flag or (open_ and "=" in arg and not arg.startswith("-"))
+        result.append(arg)
+    return result
 
 
 # ---------------------------------------------------------------------------------------------------------- what to run

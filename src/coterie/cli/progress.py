@@ -45,6 +45,7 @@ class ProgressDisplay:
             progress.BarColumn(bar_width=20),
             progress.TextColumn("{task.fields[note]}", markup=False),
             progress.TimeRemainingColumn(),
+            progress.TextColumn("left", style="progress.remaining"),
             console=Console(stderr=True),
             transient=True,
         )

@@ -245,6 +245,20 @@ class FederatedData:
             tokens=self.ids,
         )
 
+    def for_validation(self) -> FederatedData:
+        """The same clients with their validation examples in place of the test examples, and trained on the rest.
+
+        A run on these data sees no test example, and its scores are those of examples that it was not trained on.
+        """
+        places = range(len(self.clients))
+        fit, test = (Index.from_lists([self.rows(place, part) for place in places]) for part in ("rest", "held"))
+        if not len(test.order):
+            raise DataError(
+                f"{self.name} has no validation examples: held_share is {self.held_share}, and clients with one "
+                "training example have none; choose a larger held_share"
+            )
+        return self.rearranged(fit=fit, test=test)
+
     def inputs(self, rows: Any) -> Array:
         """The examples in these rows before any transform; with a table, the vectors of the tokens."""
         stored: Array = self.x[rows]
