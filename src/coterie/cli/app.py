@@ -146,7 +146,7 @@ app.command(
     epilog=_examples(
         ("coterie runs", "all records in the folder runs and its subfolders"),
         ("coterie runs --method ifca --where 'accuracy>0.9' --sort accuracy", "the best runs of one method"),
-        ("coterie runs old --status unfinished,failed --delete", "delete runs that came to nothing, after a question"),
+        ("coterie runs old --status unfinished,failed --delete", "delete unfinished and failed runs, after a question"),
         ("coterie runs --to-csv runs.csv", "for a spreadsheet; --json for a script"),
     ),
 )(report_errors(runs))

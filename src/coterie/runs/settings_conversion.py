@@ -20,7 +20,7 @@ def parse_setting(text: str) -> tuple[str, object]:
     path = path.strip()
     section, dot, key = path.partition(".")
     if not (sign and section and dot and key):
-        hint = _with_section(section, value) if sign and section and not dot else ""
+        hint = with_section(section, value) if sign and section and not dot else ""
         raise SpecError(f"--set takes section.key=value, such as local.learning_rate=0.1, got {shown(text)}{hint}")
     try:
         return path, tomllib.loads(f"value = {value}")["value"]
@@ -28,8 +28,8 @@ def parse_setting(text: str) -> tuple[str, object]:
         return path, value.strip()
 
 
-def _with_section(key: str, value: str) -> str:
-    """A suggestion for a setting that was given without its section."""
+def with_section(key: str, value: str) -> str:
+    """The end of an error message: a suggestion for a setting that was given without its section, or nothing."""
     from coterie.runs.spec import sections_by_setting
 
     sections = sections_by_setting()

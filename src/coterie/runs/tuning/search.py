@@ -16,7 +16,7 @@ from coterie.runs.spec import Spec, SpecLike
 from coterie.runs.tuning.search_space import Dimension, check_space, search_space
 from coterie.runs.tuning.storage import opened, optuna_package
 from coterie.runs.tuning.study import Study
-from coterie.runs.tuning.trials import OnTrial, Trials, trial_rows
+from coterie.runs.tuning.trial_loop import OnTrial, Trials, trial_rows
 
 #: Trials have seeds below this number, tests from it on, as in the figures of the project.
 FIRST_TEST_SEED = 100

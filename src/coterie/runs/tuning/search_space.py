@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from coterie.errors import SpecError, shown
 from coterie.runs.resolve import fill_defaults
-from coterie.runs.settings_conversion import parse_setting
+from coterie.runs.settings_conversion import parse_setting, with_section
 from coterie.runs.spec import Spec
 
 _FORM = "such as 1e-3..1e-1:log, 2..8 or mclr,mlp"
@@ -85,12 +85,11 @@ def check_space(spec: Spec, space: Mapping[str, Dimension]) -> None:
 
 
 def _split(text: str) -> tuple[str, str]:
-    setting, sign, values = text.partition("=")
-    if not sign or not values.strip():
-        raise SpecError(f"--over takes section.key=VALUES, {_FORM}, got {shown(text)}")
-    if "." not in setting:
-        parse_setting(text)  # raises an error that suggests the section
-    return setting.strip(), values
+    setting, sign, values = (part.strip() for part in text.partition("="))
+    if not sign or not values or "." not in setting:
+        hint = with_section(setting, values) if sign and setting and "." not in setting else ""
+        raise SpecError(f"--over takes section.key=VALUES, {_FORM}, got {shown(text)}{hint}")
+    return setting, values
 
 
 def _check_setting(setting: str) -> None:
