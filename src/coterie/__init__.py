@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from coterie.runs.record import RunRecord
     from coterie.runs.served_model import ServedModel
     from coterie.runs.spec import Spec
+    from coterie.runs.tuning import tune
 
     #: Method name → one-line description.
     METHODS: dict[str, str]
@@ -50,6 +51,7 @@ __all__ = [
     "models",
     "resume",
     "run",
+    "tune",
 ]
 
 #: Name → module that defines it.
@@ -65,10 +67,23 @@ _DEFINED_IN = {
     "RunRecord": "coterie.runs.record",
     "ServedModel": "coterie.runs.served_model",
     "Spec": "coterie.runs.spec",
+    "tune": "coterie.runs.tuning",
 }
 
 #: Submodules that the docs name but that are not in `__all__`. A star import of `torch` would hide PyTorch itself.
-_OTHER_MODULES = ("clients", "codec", "errors", "federation", "seeds", "shift", "testing", "torch", "tree")
+_OTHER_MODULES = (
+    "clients",
+    "codec",
+    "errors",
+    "federation",
+    "seeds",
+    "shift",
+    "testing",
+    "torch",
+    "tracking",
+    "tree",
+    "tuning",
+)
 
 
 def __getattr__(name: str) -> Any:

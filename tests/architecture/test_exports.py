@@ -83,7 +83,7 @@ def test_every_exported_name_is_documented(name: str):
 #: The names that users call, by the module that they are called from.
 CALLED_BY_USERS = {
     "coterie": (
-        "DATASETS METHODS MODELS Comparison Error RunRecord Spec compare estimate resume run "
+        "DATASETS METHODS MODELS Comparison Error RunRecord Spec compare estimate resume run tune "
         "aggregation clustering data drift metrics models torch testing"
     ),
     "coterie.clustering": (
@@ -95,6 +95,7 @@ CALLED_BY_USERS = {
     "coterie.data": "DATASETS from_arrays load partition",
     "coterie.drift": "Drift ObservedRound measure",
     "coterie.models": "MODELS Normalize build from_flax from_functions mclr mlp",
+    "coterie.tracking": "MLflow TensorBoard TRACKERS WandB",
     "coterie.testing": "CHECKS Harness tiny_data tiny_task",
 }
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 SLOW_TO_LOAD = {"jax", "jaxlib", "flax", "optax", "flwr", "plotly", "matplotlib", "sklearn", "scipy", "pandas", "torch"}
-SLOW_TO_LOAD |= {"cryptography"}
+SLOW_TO_LOAD |= {"cryptography", "optuna", "mlflow", "wandb", "tensorboardX"}
 COMMAND_LINE = {"typer", "rich", "click"}
 
 

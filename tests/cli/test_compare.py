@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -289,3 +290,20 @@ def test_partial_coverage_has_a_column_and_no_p(coterie, tiny):
     assert found["table"][1]["last_ten_coverage"] < 1
     assert found["significance"]["flexcfl"]["t_test"] is None
     assert "coverage %" not in coterie("compare", *tiny, "--methods", "fedavg", "--rounds", 1).stdout
+
+
+def test_the_table_has_other_forms(coterie, tiny):
+    command = ["compare", *tiny, "--methods", "fedavg,oracle", "--out", "kept"]
+    assert coterie(*command).exit_code == 0  # the records are read again below
+    forms = {form: coterie(*command, "--format", form).stdout for form in ("markdown", "latex", "csv", "json")}
+    assert forms["markdown"].startswith("| method | accuracy % |")
+    assert [line.split(" & ")[0] for line in forms["latex"].splitlines()[4:6]] == ["fedavg", "oracle"]
+    assert [line.split(",")[0] for line in forms["csv"].splitlines()] == ["method", "fedavg", "oracle"]
+    assert json.loads(forms["json"]) == json.loads(coterie(*command, "--json").stdout)
+
+
+def test_a_tracker_follows_each_run(coterie, tiny):
+    pytest.importorskip("tensorboardX", reason="the tracker is an extra: pip install 'coterie[tensorboard]'")
+    done = coterie("compare", *tiny, "--methods", "fedavg,local", "--out", "kept", "--track", "tensorboard")
+    assert done.exit_code == 0, done.stderr
+    assert all(len(list(Path("kept", f"{name}-0", "tensorboard").iterdir())) == 1 for name in ("fedavg", "local"))

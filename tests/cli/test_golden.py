@@ -7,7 +7,7 @@ import re
 import pytest
 
 COMMANDS = ["run", "compare", "methods", "data", "models", "resume", "export", "estimate", "pni", "suggest-threshold"]
-COMMANDS += ["predict", "place", "inspect"]
+COMMANDS += ["predict", "place", "inspect", "runs", "tune"]
 COMMANDS += ["keys", "keys init", "keys client", "keys renew", "admit", "revoke", "clients", "serve", "join", "leave"]
 
 
@@ -107,6 +107,8 @@ WRONG = [
     ("an unknown setting of data", ["run", "--set", "data.cleints=3"], 2),
     ("an unknown setting of a method", ["run", "--method", "ifca", "--set", "method.cluster=3"], 2),
     ("a setting without a value", ["run", "--set", "local"], 2),
+    ("a setting without its section", ["run", "--method", "ifca", "--set", "clusters=3"], 2),
+    ("more clusters than clients", ["run", "--method", "ifca", "--clusters", "41"], 2),
     ("a text for a number", ["run", "--set", "data.clients=many"], 2),
     ("a text for a number of rounds", ["run", "--rounds", "many"], 2),
     ("an unknown choice", ["run", "--set", "run.sampler=best"], 2),
@@ -120,6 +122,12 @@ WRONG = [
     ("a mistyped command", ["rnu"], 2),
     ("a mistyped flag", ["run", "--dta", "digits"], 2),
     ("an unknown method in a comparison", ["compare", "--methods", "fedavg,ifac"], 2),
+    ("methods with a space between them", ["compare", "--methods", "fedavg", "ifca"], 2),
+    ("methods with spaces between them", ["compare", "--methods", "fedavg", "ifca", "local"], 2),
+    ("an unknown format", ["compare", "--format", "tex"], 2),
+    ("two formats", ["compare", "--format", "latex", "--json"], 2),
+    ("an unknown tracker", ["run", "--track", "tensorbord"], 2),
+    ("a list of records in a missing folder", ["runs", "nowhere"], 2),
     ("no method in a comparison", ["compare", "--methods", ","], 2),
     ("a setting of a method that is not compared", ["compare", "--methods", "fedavg", "--set", "ifca.clusters=2"], 2),
     ("a mistyped section in a comparison", ["compare", "--methods", "fedavg", "--set", "locl.epochs=2"], 2),

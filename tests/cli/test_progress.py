@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rich.console import Console
 
 from coterie.cli import progress
 from coterie.cli.jobs_progress import JobsProgress
@@ -69,6 +70,20 @@ def test_rounds_that_were_recorded_earlier_do_not_count_for_the_remaining_time(d
     shown.job(continued, "started")
     shown.step(continued, row(2))  # rounds 0 and 1 were recorded: two of the four are to be done, one is
     assert [line[:3] for line in lines(display)] == [("1 of 2 runs", 1, 2), ("  ifca, seed 0", 3, 4)]
+
+
+def test_the_remaining_time_is_labeled(display):
+    console = Console(width=100, color_system=None)
+
+    def last_words():
+        with console.capture() as shown:
+            console.print(display._progress.get_renderable())
+        return shown.get().split()[-2:]
+
+    assert "left" not in last_words()  # the number of rounds is not known yet
+    display.expect(4)
+    display.step(row(0))
+    assert last_words() == ["-:--:--", "left"]
 
 
 def test_without_a_terminal_nothing_is_shown():

@@ -301,3 +301,20 @@ def test_token_ids_beyond_32_bits_are_rejected():
     x[3, 1] = 2**31
     with pytest.raises(DataError, match=r"token ids, integers 0\.\.2147483647, got int64 from 0 to 2147483648"):
         small(x=x, tokens=2**40)
+
+
+def test_for_validation_trains_on_the_rest_and_tests_on_the_validation_examples():
+    data = small()
+    changed = data.for_validation()
+    # Of the four training examples of a, one is held out; b has one example, which stays; c has none.
+    assert changed.sizes("fit").tolist() == [3, 1, 0]
+    assert changed.sizes("test").tolist() == [1, 0, 0]
+    for place in range(3):
+        assert changed.rows(place, "fit").tolist() == data.rows(place, "rest").tolist()
+        assert changed.rows(place, "test").tolist() == data.rows(place, "held").tolist()
+    assert not {5, 6} & {*changed.fit.order, *changed.test.order}, "the test examples are not used"
+
+
+def test_data_without_validation_examples_cannot_be_validated():
+    with pytest.raises(DataError, match=r"small has no validation examples: held_share is 0\.0"):
+        small(held_share=0.0).for_validation()

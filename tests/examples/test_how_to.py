@@ -13,6 +13,8 @@ from coterie.data.catalog import Dataset
 
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+#: Page → package of the extra that its code needs.
+EXTRAS = {"tune": "optuna"}
 PAGES = sorted(file.stem for file in FOLDER.glob("*.md") if BLOCK.search(file.read_text(encoding="utf-8")))
 
 
@@ -25,6 +27,8 @@ def test_guides_with_code_are_found():
 @pytest.mark.parametrize("page", PAGES)
 def test_the_code_of_a_guide_runs(page, monkeypatch):
     """The blocks of a page run one after another, as one module."""
+    if page in EXTRAS:
+        pytest.importorskip(EXTRAS[page], reason=f"the extra {EXTRAS[page]} is not installed")
     blocks = BLOCK.findall((FOLDER / f"{page}.md").read_text(encoding="utf-8"))
     if any("coterie.flower" in block for block in blocks):
         pytest.importorskip("flwr", reason="needs the extra: pip install 'coterie[network]'")

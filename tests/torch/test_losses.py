@@ -108,3 +108,9 @@ def test_a_module_with_a_custom_loss_is_not_converted():
 def test_an_invalid_loss_is_rejected(loss, classes, text):
     with pytest.raises(SpecError, match=text):
         task_of(loss, classes)
+
+
+@pytest.mark.parametrize("loss", [nn.BCEWithLogitsLoss(), nn.BCELoss(), nn.functional.binary_cross_entropy_with_logits])
+def test_a_binary_loss_for_one_output_is_an_error_that_says_what_to_use(loss):
+    with pytest.raises(SpecError, match=r"Two classes need two outputs: .* nn\.CrossEntropyLoss\(\) with classes=2"):
+        coterie.torch.task(nn.Sequential(nn.Linear(1, 1)), loss, shape=(1,), classes=2)

@@ -22,8 +22,10 @@ from coterie.cli.place import place
 from coterie.cli.pni import pni
 from coterie.cli.predict import predict
 from coterie.cli.run import resume, run
+from coterie.cli.runs import runs
 from coterie.cli.serve import serve
 from coterie.cli.suggest_threshold import suggest_threshold
+from coterie.cli.tune import tune
 
 
 def _examples(*pairs: tuple[str, str]) -> str:
@@ -100,6 +102,17 @@ app.command(
 app.command(
     cls=Command,
     epilog=_examples(
+        (
+            "coterie tune --method ifca --over local.learning_rate=1e-3..1e-1:log method.clusters=2..8 --trials 30",
+            "two settings at once; best.toml and the test are in runs/tune-digits-ifca",
+        ),
+        ("coterie tune spec.toml --over model.name=mclr,mlp --jobs 2", "choices instead of a range"),
+        ("coterie run runs/tune-digits-ifca/best.toml --seed 101", "use the result"),
+    ),
+)(report_errors(tune))
+app.command(
+    cls=Command,
+    epilog=_examples(
         ("coterie methods", "list all methods"),
         ("coterie methods ifca", "paper, equations, settings, traffic, what the server sees"),
         ("coterie methods ifca --set method.clusters=8", "traffic with other settings"),
@@ -131,6 +144,15 @@ app.command(
         ("coterie run --set run.checkpoint_every=1", "a run that loses at most one round if it is killed"),
     ),
 )(report_errors(resume))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie runs", "all records in the folder runs and its subfolders"),
+        ("coterie runs --method ifca --where 'accuracy>0.9' --sort accuracy", "the best runs of one method"),
+        ("coterie runs old --status unfinished,failed --delete", "delete unfinished and failed runs, after a question"),
+        ("coterie runs --to-csv runs.csv", "for a spreadsheet; --json for a script"),
+    ),
+)(report_errors(runs))
 app.command(
     cls=Command,
     epilog=_examples(

@@ -15,7 +15,7 @@ from coterie.cli import flags, signals
 from coterie.cli.compare_table import drift_table, legend, main_table
 from coterie.cli.conclusion import conclusion
 from coterie.cli.jobs_progress import JobsProgress
-from coterie.cli.output import document, result
+from coterie.cli.output import document, result, text
 from coterie.cli.progress import ProgressDisplay
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,16 @@ def compare(
     jobs: Annotated[int, typer.Option(metavar="N", help="Number of runs at a time, each in its own process.")] = 1,
     settings: flags.SharedSettings = None,
     out: flags.RecordsFolder = None,
+    track: flags.Track = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            rich_help_panel="Output",
+            help="Form of the table: table, markdown, latex, csv or json; all but table print nothing else.",
+        ),
+    ] = "table",
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
     debug: flags.Debug = False,
@@ -51,6 +61,7 @@ def compare(
     """
     with ProgressDisplay(silent=quiet) as progress:
         from coterie.runs.compare import compare as compare_runs
+        from coterie.runs.comparison_tables import FORMATS
 
         given = flags.values(
             data=data,
@@ -62,17 +73,30 @@ def compare(
             learning_rate=learning_rate,
             seed=seed,
         )
+        form = _known_format(form, as_json=as_json)
         specs = _specs(spec, methods, given, settings, clusters)
         _check_counts(seeds=seeds, jobs=jobs)
+        flags.trackers(track)  # a wrong name or a missing extra is reported before the first run
         total = sum(each.run.rounds for each in specs.values()) * seeds
         shown = JobsProgress(progress, len(specs) * seeds, total)
         try:
             with signals.during("run"):
-                found = compare_runs(specs, seeds=seeds, jobs=jobs, out=out, on_step=shown.step, on_job=shown.job)
+                found = compare_runs(
+                    specs,
+                    seeds=seeds,
+                    jobs=jobs,
+                    out=out,
+                    on_step=shown.step,
+                    on_job=shown.job,
+                    observers=None if track is None else lambda job: flags.trackers(track),
+                )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_interrupted(out)) from None
-    if as_json:
+    if form == "json":
         document({**found.to_dict(), "conclusion": conclusion(found), "path": None if out is None else str(out)})
+        return
+    if form != "table":
+        text(FORMATS[form](found))
         return
     where = [] if out is None else [f"Records: {out}"]
     result(main_table(found), *drift_table(found), *legend(found), "", conclusion(found), *where)
@@ -91,6 +115,8 @@ def _specs(
     from coterie.runs.compare import DEMONSTRATION_SETTINGS, METHODS, demonstration
     from coterie.runs.spec import SECTIONS
 
+    if methods is not None and file is not None and str(file) in known_methods() and not file.exists():
+        raise SpecError(f"--methods takes names separated by commas, without spaces: --methods {methods},{file}")
     names = [name.strip() for name in methods.split(",") if name.strip()] if methods is not None else list(METHODS)
     if not names:
         raise SpecError("--methods takes method names separated by commas, such as fedavg,ifca")
@@ -123,6 +149,18 @@ def _specs(
     for name, value in flags.clusters_of(list(specs), clusters).items():
         changes[name].setdefault("method.clusters", value)
     return {name: spec.with_values({**given, **shared, **changes[name]}) for name, spec in specs.items()}
+
+
+def _known_format(form: str, *, as_json: bool) -> str:
+    from coterie.errors import SpecError, unknown
+    from coterie.runs.comparison_tables import FORMATS
+
+    known = ("table", *FORMATS, "json")
+    if form not in known:
+        raise SpecError(unknown("format", form, known))
+    if as_json and form not in ("table", "json"):
+        raise SpecError(f"--json and --format {form} exclude each other; give one of them")
+    return "json" if as_json else form
 
 
 #: Maximum number of seeds or jobs.

@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from coterie.errors import message_text, shown
 
 if TYPE_CHECKING:
+    from coterie.runs.observers import Observer
     from coterie.runs.spec import Spec
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,8 @@ class Command(TyperCommand):
         """Parse the arguments; an unknown flag raises an error with a suggestion."""
         from coterie.errors import nearest
 
+        args = _repeated(args, "--over")
+        given = list(args)  # the parser removes what it has read
         try:
             return super().parse_args(ctx, args)
         except Exception as fault:
@@ -101,7 +104,22 @@ class Command(TyperCommand):
                 known = {flag.replace("-", "_"): flag for flag in flags}
                 near = nearest(unknown.lstrip("-").replace("-", "_"), known)
                 fault.possibilities = [] if near is None else [f"--{known[near]}"]
+            message = getattr(fault, "message", None)
+            if isinstance(message, str) and "unexpected extra argument" in message and "--methods" in given:
+                vars(fault)["message"] = f"{message}. --methods takes names separated by commas: fedavg,ifca"
             raise
+
+
+def _repeated(args: Sequence[str], flag: str) -> list[str]:
+    """The arguments with the flag before each of the settings that follow it, which the parser would not accept."""
+    result: list[str] = []
+    open_ = False
+    for arg in args:
+        if open_ and "=" in arg and not arg.startswith("-") and result[-1] != flag:
+            result.append(flag)
+        open_ = arg == flag or (open_ and "=" in arg and not arg.startswith("-"))
+        result.append(arg)
+    return result
 
 
 # ---------------------------------------------------------------------------------------------------------- what to run
@@ -230,6 +248,16 @@ Json = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=_PANEL, help="Hide progress and notes.")]
 Debug = Annotated[bool, typer.Option("--debug", rich_help_panel=_PANEL, help="Show the traceback of an error.")]
+Track = Annotated[
+    str | None,
+    typer.Option(
+        "--track",
+        metavar="A,B,…",
+        show_default=False,
+        rich_help_panel=_PANEL,
+        help="Also report to tensorboard, mlflow or wandb, separated by commas; each is an extra.",
+    ),
+]
 RecordFolder = Annotated[
     Path | None,
     typer.Option(
@@ -339,6 +367,15 @@ def values(
         "local.learning_rate": learning_rate,
     }
     return {key: value for key, value in flags.items() if value is not None}
+
+
+def trackers(track: str | None) -> list[Observer]:
+    """The trackers that `--track` names, each created anew."""
+    if track is None:
+        return []
+    from coterie.tracking import named
+
+    return named(track)
 
 
 def parsed(settings: Sequence[str] | None) -> dict[str, object]:

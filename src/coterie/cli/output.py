@@ -32,6 +32,11 @@ def document(value: object) -> None:
     sys.stdout.write(json.dumps(finite(value), indent=2, ensure_ascii=False) + "\n")
 
 
+def text(value: str) -> None:
+    """Print a text as it is."""
+    sys.stdout.write(value)
+
+
 def note(text: str) -> None:
     """Print a note to stderr."""
     _console(stderr=True).print(f"Note: {message_text(text)}", soft_wrap=True, markup=False, highlight=False)

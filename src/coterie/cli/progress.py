@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.cli.output import percent, size
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, TaskID, TimeRemainingColumn
 
 
 class ProgressDisplay:
@@ -44,7 +44,7 @@ class ProgressDisplay:
             progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(bar_width=20),
             progress.TextColumn("{task.fields[note]}", markup=False),
-            progress.TimeRemainingColumn(),
+            _remaining_column(),
             console=Console(stderr=True),
             transient=True,
         )
@@ -112,6 +112,19 @@ class ProgressDisplay:
         """Remove a line."""
         if self._progress is not None and line is not None:
             self._progress.remove_task(line)
+
+
+def _remaining_column() -> TimeRemainingColumn:
+    """The remaining time, labeled; empty while it is not known how much there is to do."""
+    from rich.progress import Task, TimeRemainingColumn
+    from rich.text import Text
+
+    class Remaining(TimeRemainingColumn):
+        def render(self, task: Task) -> Text:
+            shown = super().render(task)
+            return shown.append(" left") if shown.plain else shown
+
+    return Remaining()
 
 
 def traffic(row: Mapping[str, Any]) -> int:

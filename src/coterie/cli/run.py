@@ -35,6 +35,7 @@ def run(
     seed: flags.Seed = None,
     settings: flags.Settings = None,
     out: flags.RecordFolder = None,
+    track: flags.Track = None,
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
     debug: flags.Debug = False,
@@ -55,15 +56,17 @@ def run(
             seed=seed,
         )
         made = flags.make_spec(spec, given, settings, clusters)
+        observers = flags.trackers(track)
         folder = out or new_folder(made)
         progress.expect(made.run.rounds)
         with _resume_hint(folder):
-            record = loop.run(made, out=folder, on_round=progress.step)
+            record = loop.run(made, out=folder, on_round=progress.step, observers=observers)
     print_result(record, as_json=as_json)
 
 
 def resume(
     run: flags.Run,
+    track: flags.Track = None,
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
     debug: flags.Debug = False,
@@ -76,8 +79,9 @@ def resume(
 
         done = sum(1 for row in RunRecord.read(run).rounds if row.get("stage") == "train")
         progress.expect(max(1, Spec.of(run / "spec.toml").run.rounds - done))
+        observers = flags.trackers(track)
         with _resume_hint(run):
-            record = loop.resume(run, on_round=progress.step)
+            record = loop.resume(run, on_round=progress.step, observers=observers)
     print_result(record, as_json=as_json)
 
 

@@ -32,6 +32,7 @@ from coterie.data.checks import (
     fits_int32,
 )
 from coterie.errors import DataError, unknown
+from coterie.notebooks import html_facts
 from coterie.seeds import Seed
 from coterie.types import PARTS, Array, ClientId, Part
 
@@ -92,7 +93,7 @@ class Index:
         return np.repeat(np.arange(len(self)), self.sizes())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FederatedData:
     """The examples of all clients.
 
@@ -244,6 +245,20 @@ class FederatedData:
             tokens=self.ids,
         )
 
+    def for_validation(self) -> FederatedData:
+        """The same clients with their validation examples in place of the test examples, and trained on the rest.
+
+        A run on these data sees no test example, and its scores are those of examples that it was not trained on.
+        """
+        places = range(len(self.clients))
+        fit, test = (Index.from_lists([self.rows(place, part) for place in places]) for part in ("rest", "held"))
+        if not len(test.order):
+            raise DataError(
+                f"{self.name} has no validation examples: held_share is {self.held_share}, and clients with one "
+                "training example have none; choose a larger held_share"
+            )
+        return self.rearranged(fit=fit, test=test)
+
     def inputs(self, rows: Any) -> Array:
         """The examples in these rows before any transform; with a table, the vectors of the tokens."""
         stored: Array = self.x[rows]
@@ -262,6 +277,27 @@ class FederatedData:
     def ids(self) -> int | None:
         """Number of tokens if models see token ids; None otherwise."""
         return self.tokens if self.table is None else None
+
+    def __repr__(self) -> str:
+        """Short: name, numbers of clients and examples, shape and classes."""
+        facts = ", ".join(f"{name} {value}" for name, value in self._facts())
+        return f"FederatedData({self.name!r}: {facts})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table, for notebooks."""
+        return html_facts(self.name, self._facts())
+
+    def _facts(self) -> list[tuple[str, object]]:
+        facts: list[tuple[str, object]] = [
+            ("clients", len(self.clients)),
+            ("training examples", len(self.fit.order)),
+            ("test examples", len(self.test.order)),
+            ("input shape", self.shape),
+            ("classes", "none (regression)" if self.classes is None else self.classes),
+        ]
+        if self.truth is not None:
+            facts.append(("true clusters", len(np.unique(self.truth))))
+        return facts
 
     def describe(self) -> dict[str, Any]:
         """Return a summary: numbers of clients, examples and classes, and their distribution over clients."""

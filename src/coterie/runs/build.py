@@ -19,6 +19,7 @@ from coterie.federation import AttackTransport, Averaging, FaultTransport, Seque
 from coterie.federation.merging import MergingTransport
 from coterie.federation.network.remote import Remote
 from coterie.federation.transport import Transport
+from coterie.methods import METHODS
 from coterie.methods import build as build_method
 from coterie.methods.protocol import Method
 from coterie.models import Task
@@ -26,7 +27,7 @@ from coterie.runs.privacy import check_privacy
 from coterie.runs.resolve import fill_defaults, resolve
 from coterie.runs.sampling import ClientSampler, Sampler
 from coterie.runs.session import Session
-from coterie.runs.spec import Named, RunSettings, Spec
+from coterie.runs.spec import Named, RunSettings, Spec, method_options
 from coterie.seeds import Seed
 from coterie.shift import DriftingData
 from coterie.types import ClientId
@@ -77,6 +78,7 @@ def build(
     spec, data, task, about = resolved.spec, resolved.data, resolved.task, resolved.about
     if about.idle:
         log.warning("%d clients have no training examples; they are evaluated but never sampled", len(about.idle))
+    _check_clusters(spec, len(about.trainable))
     run, seed = spec.run, Seed(spec.run.seed)
     newcomers = _newcomers(run, about.trainable, seed)
     sampler = Sampler(about.trainable, run.clients_per_round, seed, run.sampler, run.stragglers, newcomers)
@@ -93,6 +95,25 @@ def build(
     drift = drifting if spec.shift.name != "none" else None
     session = _session(spec, about, task, method, transport, sampler, truth, drift)
     return Built(spec, about, task, session, truth, data, tuple(sorted(attackers)))
+
+
+def _check_clusters(spec: Spec, clients: int) -> None:
+    """Raise SpecError if a run has more clusters than clients that train; for the method's default, log a warning."""
+    clusters = spec.method.options.get("clusters")
+    if not isinstance(clusters, int) or clusters <= clients:
+        return
+    who = "the number of clients that have training examples"
+    # The default does not know the federation: a comparison of many methods on three clients should not end with it.
+    if spec.method.name in METHODS and clusters == method_options(spec.method.name)["clusters"]:
+        log.warning(
+            "%s has %d clusters by default, more than %d, %s; set method.clusters (--clusters)",
+            spec.method.name,
+            clusters,
+            clients,
+            who,
+        )
+        return
+    raise SpecError(f"method.clusters must be at most {clients}, {who}, got {clusters}; give fewer (--clusters)")
 
 
 def build_server(spec: Spec, about: DataDescription, task: Task, transport: Remote, sampler: ClientSampler) -> Built:

@@ -12,20 +12,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from coterie import data as datasets
+from coterie.errors import RecordError
+from coterie.notebooks import html_table
+from coterie.runs import comparison_tables
 from coterie.runs.jobs import Job, carry_out, plan, recorded
+from coterie.runs.observers import Observation, Observer, ending
 from coterie.runs.record import JsonObject, RunRecord
+from coterie.runs.resolve import fill_defaults
 from coterie.runs.significance import add_holm, difference_tests, headline
 from coterie.runs.spec import Spec, SpecLike
 from coterie.runs.summary import number_at
 from coterie.runs.worker_pool import run_in_processes
 
+if TYPE_CHECKING:
+    import pandas
+
 #: Called after each step of each run: (the run, line of the record).
 OnStep = Callable[[Job, JsonObject], None]
 #: Called when a run starts and when it has finished.
 OnJob = Callable[[Job, Literal["started", "finished"]], None]
+#: Returns the observers of a run.
+ObserversOf = Callable[[Job], Iterable[Observer]]
 
 #: Column of a comparison → path of keys in a summary.
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -76,7 +86,7 @@ def demonstration(methods: Sequence[str] = METHODS) -> dict[str, Spec]:
     }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The result of `compare`.
 
@@ -110,6 +120,35 @@ class Comparison:
             "significance": self.significance,
         }
 
+    def to_frame(self) -> pandas.DataFrame:
+        """Return the table as a pandas DataFrame, one row per method, with differences and p-values."""
+        try:
+            import pandas
+        except ImportError as fault:
+            raise RecordError("to_frame needs pandas: pip install 'coterie[table]'") from fault
+        return pandas.DataFrame(comparison_tables.rows_with_tests(self)).set_index("method")
+
+    def to_csv(self) -> str:
+        """Return all columns of the table as CSV, with differences and p-values."""
+        return comparison_tables.comma_separated(comparison_tables.rows_with_tests(self))
+
+    def to_markdown(self) -> str:
+        """Return the main columns as a Markdown table, mean ± standard deviation over seeds."""
+        return comparison_tables.markdown(comparison_tables.cells(self))
+
+    def to_latex(self) -> str:
+        """Return the main columns as a LaTeX table for the package booktabs, mean ± standard deviation over seeds."""
+        return comparison_tables.latex(comparison_tables.cells(self))
+
+    def __repr__(self) -> str:
+        """Short: the methods, the number of seeds, and what is compared."""
+        seeds = max((len(group) for group in self.records.values()), default=0)
+        return f"Comparison({', '.join(self.records)}; seeds: {seeds}, headline: {self.headline})"
+
+    def _repr_html_(self) -> str:
+        """The main columns, for notebooks."""
+        return html_table(*comparison_tables.cells(self))
+
 
 def compare(
     specs: Iterable[SpecLike] | Mapping[str, SpecLike],
@@ -119,6 +158,7 @@ def compare(
     out: str | os.PathLike[str] | None = None,
     on_step: OnStep | None = None,
     on_job: OnJob | None = None,
+    observers: ObserversOf | None = None,
 ) -> Comparison:
     """Run several specs on the same cohorts and seeds.
 
@@ -130,17 +170,23 @@ def compare(
             runs are read, unfinished ones are continued, and the others are run.
         on_step: Called after each step of each run, while it runs, with the run and its line of the record.
         on_job: Called when a run starts and when it has finished; a run that was read has only finished.
+        observers: Called for each run that is done or continued; returns objects that follow it, such as those of
+            `coterie.tracking`. They are called in this process, also with several jobs, from the first step on.
     """
     labeled = _labeled(specs)
     planned = plan(labeled, seeds, out)
-    report = _Report(on_step or (lambda job, row: None), on_job or (lambda job, what: None))
+    report = _Report(on_step or (lambda job, row: None), on_job or (lambda job, what: None), observers)
     records: dict[Job, RunRecord] = {}
     for job in planned:
         if (record := recorded(job)) is not None:
             records[job] = record
             report.job(job, "finished")
     missing = [job for job in planned if job not in records]
-    records |= _in_processes(missing, jobs, report) if jobs > 1 and missing else _here(missing, report)
+    try:
+        records |= _in_processes(missing, jobs, report) if jobs > 1 and missing else _here(missing, report)
+    except BaseException as fault:
+        report.broken_off(fault)
+        raise
     groups: dict[str, list[RunRecord]] = {label: [] for label in labeled}
     for job in planned:
         groups[job.label].append(records[job])
@@ -158,8 +204,33 @@ def compare(
 
 @dataclass(frozen=True)
 class _Report:
-    step: OnStep
+    """Reports what happens to runs: to the functions that `compare` was given, and to the observers of each run."""
+
+    on_step: OnStep
     job: OnJob
+    observers: ObserversOf | None = None
+    _following: dict[Job, Observation] = field(default_factory=dict)
+
+    def step(self, job: Job, row: JsonObject) -> None:
+        self._followed(job).on_round(row)
+        self.on_step(job, row)
+
+    def finished(self, job: Job, record: RunRecord) -> None:
+        self._followed(job).on_end(record.summary)
+        del self._following[job]
+        self.job(job, "finished")
+
+    def _followed(self, job: Job) -> Observation:
+        # Created with the first step: before it, the folder must be empty.
+        if job not in self._following:
+            spec = Spec.of(job.folder / "spec.toml") if job.begun and job.folder else fill_defaults(job.spec)
+            self._following[job] = Observation(self.observers(job) if self.observers else (), spec, job.folder)
+        return self._following[job]
+
+    def broken_off(self, fault: BaseException) -> None:
+        """Tell the observers of runs that have not finished that these have ended."""
+        for observation in self._following.values():
+            observation.on_end(ending(fault))
 
 
 def _here(missing: Sequence[Job], report: _Report) -> dict[Job, RunRecord]:
@@ -168,7 +239,7 @@ def _here(missing: Sequence[Job], report: _Report) -> dict[Job, RunRecord]:
     for job in missing:
         report.job(job, "started")
         records[job] = carry_out(job, on_round=partial(report.step, job))
-        report.job(job, "finished")
+        report.finished(job, records[job])
     return records
 
 
@@ -186,7 +257,7 @@ def _in_processes(missing: Sequence[Job], workers: int, report: _Report) -> dict
                 report.job(job, "started")
             else:
                 records[job] = content
-                report.job(job, "finished")
+                report.finished(job, content)
     return records
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coterie import data as datasets
+from coterie.data.federated import FederatedData
 from coterie.errors import FederationError, RecordError, SpecError
 from coterie.runs.loop import OnRound, resume, run
 from coterie.runs.record import RunRecord
@@ -25,11 +27,14 @@ class Job:
         label: Label of the spec, usually the name of the method.
         spec: What to run.
         folder: Folder of the record; None: nothing is written.
+        validation: Whether to train without the validation examples and to evaluate on these instead of the test
+            examples.
     """
 
     label: str
     spec: Spec
     folder: Path | None = None
+    validation: bool = False
 
     @property
     def seed(self) -> int:
@@ -83,9 +88,15 @@ def carry_out(job: Job, on_round: OnRound | None = None) -> RunRecord:
     try:
         if job.begun and job.folder is not None:
             return resume(job.folder, on_round=on_round)
-        return run(job.spec, out=job.folder, on_round=on_round)
+        data = _validation_data(job.spec) if job.validation else None
+        return run(job.spec, out=job.folder, on_round=on_round, data=data)
     except FederationError as fault:
         raise type(fault)(f"{job.label}: {fault}") from fault
+
+
+def _validation_data(spec: Spec) -> FederatedData:
+    part = fill_defaults(spec).data
+    return datasets.load(part.name, **part.options).for_validation()
 
 
 def _check_same_spec(job: Job) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from coterie.runs import summary as figures
 from coterie.runs.build import Built, build
 from coterie.runs.client_results import ClientResults
 from coterie.runs.method_settings import check_objects, check_same_method, spec_of
+from coterie.runs.observers import Observer, OnRound, check_observers, observing
 from coterie.runs.predict import described
 from coterie.runs.record import FORMAT, JsonObject, RunRecord, read_summary
 from coterie.runs.scoring import Scores
@@ -29,8 +31,7 @@ from coterie.runs.session import Session, Step
 from coterie.runs.spec import SpecLike, read_toml
 from coterie.runs.writer import Writer
 
-#: Called after each step with its line of the record.
-OnRound = Callable[[JsonObject], None]
+__all__ = ["OnRound", "continue_built", "resume", "run", "run_built"]
 
 
 def run(
@@ -41,6 +42,7 @@ def run(
     method: Method[Any] | None = None,
     task: Task | None = None,
     data: FederatedData | None = None,
+    observers: Iterable[Observer] = (),
 ) -> RunRecord:
     """Run a spec.
 
@@ -52,9 +54,13 @@ def run(
             the spec must be absent or equal to them. The record holds the settings of the object.
         task: A task that replaces the model of the spec.
         data: Data that replace those of the spec.
+        observers: Objects that follow the run, such as those of `coterie.tracking`. If one fails, a warning is logged
+            and the run continues.
     """
     started = time.perf_counter()
-    return run_built(build(spec_of(spec, method), method=method, task=task, data=data), out, on_round, started)
+    given = check_observers(observers)
+    built = build(spec_of(spec, method), method=method, task=task, data=data)
+    return run_built(built, out, on_round, started, given)
 
 
 def run_built(
@@ -62,6 +68,7 @@ def run_built(
     out: str | os.PathLike[str] | None = None,
     on_round: OnRound | None = None,
     started: float | None = None,
+    observers: Sequence[Observer] = (),
 ) -> RunRecord:
     """Run what was built.
 
@@ -70,12 +77,17 @@ def run_built(
         out: Folder for the record; None: nothing is written.
         on_round: Called after each step with its line of the record.
         started: When the call began; None: now.
+        observers: Objects that follow the run.
     """
     started = time.perf_counter() if started is None else started
     if out is None:
-        return _Loop(built, None, on_round, started).run()
-    with Writer.create(out, built.spec.to_toml()) as writer:
-        return _Loop(built, writer, on_round, started).run()
+        with observing(observers, built.spec, None, on_round) as (step, end):
+            return end(_Loop(built, None, step, started).run())
+    with (
+        Writer.create(out, built.spec.to_toml()) as writer,
+        observing(observers, built.spec, Path(out), on_round) as (step, end),
+    ):
+        return end(_Loop(built, writer, step, started).run())
 
 
 def continue_built(
@@ -99,6 +111,7 @@ def resume(
     method: Method[Any] | None = None,
     task: Task | None = None,
     data: FederatedData | None = None,
+    observers: Iterable[Observer] = (),
 ) -> RunRecord:
     """Continue a run from its last checkpoint. Its results are those of a run that was not interrupted.
 
@@ -108,8 +121,10 @@ def resume(
         method: The method object that was given to `run`, if there was one, or another with the same settings.
         task: The task that was given to `run`, if there was one.
         data: The data that were given to `run`, if there were any.
+        observers: Objects that follow the rest of the run.
     """
     started = time.perf_counter()
+    watching = check_observers(observers)
     record = RunRecord.read(path)
     if record.summary.get("status") == "done":
         return record
@@ -130,7 +145,8 @@ def resume(
         built = build(spec_of(plain, method), method=method, task=task, data=data)
         saved = writer.saved()
         rows = writer.rewind(saved)
-        return _Loop(built, writer, on_round, started, saved, rows).run()
+        with observing(watching, built.spec, writer.path, on_round) as (step, end):
+            return end(_Loop(built, writer, step, started, saved, rows).run())
 
 
 @dataclass

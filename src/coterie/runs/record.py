@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie import tree
 from coterie.errors import RecordError, unknown
+from coterie.notebooks import html_facts
 from coterie.runs.record_files import (
     EVIDENCE,
     MODELS,
@@ -97,6 +98,18 @@ class RunRecord:
         shown = "" if accuracy is None else f", accuracy {accuracy:.3f}"
         what = f"{self.summary['method']} on {self.summary['data']}, {self.summary['rounds']} rounds{shown}"
         return f"RunRecord({what}, path={path!r})"
+
+    def _repr_html_(self) -> str:
+        """What was run and its results, for notebooks."""
+        facts: list[tuple[str, object]] = [("path", self.path or "not written")]
+        if not self.summary:
+            return html_facts("Unfinished run", [("steps", len(self.rounds)), *facts])
+        shown = {key: self.summary.get(key) for key in ("status", "model", "seed", "rounds", "clients")}
+        accuracy, clusters = self.summary.get("accuracy") or {}, self.summary.get("clusters") or {}
+        shown |= {f"accuracy, {key}": accuracy.get(key) for key in ("weighted", "weighted_last_ten", "worst_tenth")}
+        shown |= {"test loss": self.summary.get("test_loss"), "clusters": clusters.get("count")}
+        known = [(name, _rounded(value)) for name, value in shown.items() if value is not None]
+        return html_facts(f"{self.summary.get('method')} on {self.summary.get('data')}", [*known, *facts])
 
     def models(self) -> Bank:
         """Return the bank of models: all models stacked along a leading axis."""
@@ -273,6 +286,10 @@ class RunRecord:
         by_client = ("assignment", "true_clusters")
         keep = [{key: value for key, value in row.items() if key not in by_client} for row in self.rounds]
         return pandas.json_normalize(keep)
+
+
+def _rounded(value: object) -> object:
+    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def _some(steps: Iterable[int]) -> str:

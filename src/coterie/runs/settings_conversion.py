@@ -8,7 +8,7 @@ import typing
 from typing import Any, Literal, Union
 
 from coterie.bounds import is_one_of, number_problem
-from coterie.errors import SpecError, did_you_mean, shown
+from coterie.errors import SpecError, did_you_mean, nearest, shown
 
 
 def parse_setting(text: str) -> tuple[str, object]:
@@ -20,11 +20,24 @@ def parse_setting(text: str) -> tuple[str, object]:
     path = path.strip()
     section, dot, key = path.partition(".")
     if not (sign and section and dot and key):
-        raise SpecError(f"--set takes section.key=value, such as local.learning_rate=0.1, got {shown(text)}")
+        hint = with_section(section, value) if sign and section and not dot else ""
+        raise SpecError(f"--set takes section.key=value, such as local.learning_rate=0.1, got {shown(text)}{hint}")
     try:
         return path, tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):  # not TOML, a number of more than 4,300 digits, or nested too deeply
         return path, value.strip()
+
+
+def with_section(key: str, value: str) -> str:
+    """The end of an error message: a suggestion for a setting that was given without its section, or nothing."""
+    from coterie.runs.spec import sections_by_setting
+
+    sections = sections_by_setting()
+    near = nearest(key, sections)
+    if near is None:
+        return ""
+    meant = " or ".join(f"{section}.{near}={value.strip()}" for section in sections[near])
+    return f". Did you mean {meant}?"
 
 
 def convert(value: object, kind: Any, where: str) -> Any:

@@ -22,7 +22,7 @@ from coterie.clients import LocalSGD
 from coterie.errors import SpecError, shown, unknown
 from coterie.federation import Attack, Compression, Faults, Privacy
 from coterie.federation.network.settings import NetworkSettings
-from coterie.methods import method_class, settings_of
+from coterie.methods import METHODS, method_class, settings_of
 from coterie.models.library import model_options
 from coterie.runs.settings_conversion import convert, parse_setting
 from coterie.shift import ShiftSettings
@@ -226,6 +226,19 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise SpecError(f"{path} is not valid TOML: {fault}") from fault
     except RecursionError as fault:
         raise SpecError(f"{path} cannot be read: its lists or tables are nested too deeply") from fault
+
+
+def sections_by_setting() -> dict[str, list[str]]:
+    """Setting → the sections that have it, for all settings of fixed sections and of methods."""
+    found: dict[str, list[str]] = {}
+    for section, settings in _FIXED.items():
+        for field_ in dataclasses.fields(settings):
+            found.setdefault(field_.name, []).append(section)
+    for name in METHODS:
+        for key in settings_of(method_class(name)):
+            if "method" not in found.setdefault(key, []):
+                found[key].append("method")
+    return found
 
 
 def model_defaults(name: str) -> dict[str, Any]:

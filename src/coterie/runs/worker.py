@@ -4,9 +4,9 @@ The worker has one end of a pipe. When the other end is closed, because the pare
 killed, the worker saves a checkpoint after the current step and ends. If the step takes too long, it ends without one:
 no worker outlives its parent by more than `GRACE` seconds, or the time of its imports.
 
-Messages are JSON objects. To the worker: `label`, `spec`, `folder`. From the worker: `kind`, which is `step` (`row`),
-`log` (`name`, `level`, `text`), `done` (`record`; the next message has the models, encoded, if there is no folder) or
-`error` (`type`, `text`, `trace`).
+Messages are JSON objects. To the worker: `label`, `spec`, `folder`, `validation`; or `stop`, which ends the current run
+after its step. From the worker: `kind`, which is `step` (`row`), `log` (`name`, `level`, `text`), `done` (`record`; the
+next message has the models, encoded, if there is no folder), `stopped`, or `error` (`type`, `text`, `trace`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from typing import Any
 
 #: Seconds from the end of the parent until the worker ends, at the latest.
 GRACE = 2.0
+
+#: Message to the worker: end the current run.
+STOP = b'"stop"'
 
 
 def main(handle: int) -> None:
@@ -39,6 +42,10 @@ def main(handle: int) -> None:
         os._exit(0)  # without waiting for compiled calls in other threads
 
 
+class StopRun(Exception):
+    """The parent wants no more steps of the current run."""
+
+
 class _Parent:
     """The other end of the pipe."""
 
@@ -46,13 +53,17 @@ class _Parent:
         self._connection = connection
         self._jobs: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._gone = False
+        self._gone = self._stopping = False
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
         try:
             while True:
-                self._jobs.put(self._connection.recv_bytes())
+                message = self._connection.recv_bytes()
+                if message == STOP:
+                    self._stopping = True
+                else:
+                    self._jobs.put(message)
         except (EOFError, OSError):
             self._gone = True
             self._jobs.put(None)
@@ -63,8 +74,15 @@ class _Parent:
         message = self._jobs.get()
         if message is None:
             raise KeyboardInterrupt
+        self._stopping = False  # a request to stop that came too late is about the run before
         job: dict[str, Any] = json.loads(message)
         return job
+
+    def step(self, row: object) -> None:
+        """Report a step; if the run is to end, raise StopRun."""
+        self.send("step", row=row)
+        if self._stopping:
+            raise StopRun
 
     def send(self, kind: str, **content: object) -> None:
         """Send a message; if there is no parent any more, raise KeyboardInterrupt, which makes a run save itself."""
@@ -99,6 +117,8 @@ def _serve(parent: _Parent) -> None:
         job = parent.next_job()
         try:
             _carry_out(job, parent)
+        except StopRun:
+            parent.send("stopped")
         except Exception as fault:
             import traceback
 
@@ -111,8 +131,8 @@ def _carry_out(given: dict[str, Any], parent: _Parent) -> None:
     from coterie.runs.spec import Spec
 
     folder = None if given["folder"] is None else Path(given["folder"])
-    job = Job(given["label"], Spec.from_dict(given["spec"]), folder)
-    record = carry_out(job, on_round=lambda row: parent.send("step", row=row))
+    job = Job(given["label"], Spec.from_dict(given["spec"]), folder, given["validation"])
+    record = carry_out(job, on_round=parent.step)
     if folder is not None:
         parent.send("done", record=None)
     else:

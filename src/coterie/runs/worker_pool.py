@@ -9,9 +9,8 @@ import os
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Generator, Iterable, Iterator, Sized
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -20,9 +19,10 @@ from coterie import codec, errors
 from coterie.errors import Error, SpecError
 from coterie.runs.jobs import Job
 from coterie.runs.record import JsonObject, RunRecord
-from coterie.runs.worker import GRACE
+from coterie.runs.worker import GRACE, STOP
 
-#: What happens to a run: ("started", None), ("step", line of the record), ("done", the record).
+#: What happens to a run: ("started", None), ("step", line of the record), ("done", the record), ("stopped", None),
+#: ("failed", the exception).
 Event = tuple[Job, str, Any]
 
 
@@ -34,28 +34,45 @@ class _Worker:
     reported: bool = False  # whether it has sent a message
 
 
-def run_in_processes(jobs: Sequence[Job], workers: int) -> Generator[Event, None, None]:
+def run_in_processes(
+    jobs: Iterable[Job], workers: int, *, stop: Collection[Job] = (), catch: tuple[type[Exception], ...] = ()
+) -> Generator[Event, None, None]:
     """Do all runs, and yield what happens to them as it happens.
 
     If the iterator is closed or an error occurs, running workers save a checkpoint and end.
+
+    Args:
+        jobs: The runs; the next one is taken when a worker is free.
+        workers: Number of worker processes; never more than there are jobs, if their number is known.
+        stop: Runs to end after their current step. The caller may add to it whenever it gets a step.
+        catch: Errors that end only their run: the event `failed`.
     """
     if os.name != "posix":
         raise SpecError("Several jobs at a time need Linux or macOS; use one job")
-    waiting = deque(jobs)
-    with _workers(min(workers, len(jobs))) as pool:
+    waiting = iter(jobs)
+    with _workers(min(workers, len(jobs)) if isinstance(jobs, Sized) else workers) as pool:
         for worker in pool:
-            yield _begin(worker, waiting.popleft())
+            if (job := next(waiting, None)) is not None:
+                yield _begin(worker, job)
         while busy := {worker.connection: worker for worker in pool if worker.job is not None}:
             for ready in wait(list(busy)):
                 worker = busy[ready]  # type: ignore[index]
-                event = _receive(worker)
+                event = _receive(worker, catch)
                 if event is None:
                     continue
                 yield event
-                if event[1] == "done":
+                if event[1] == "step":
+                    _stop(worker, stop)
+                else:
                     worker.job = None
-                    if waiting:
-                        yield _begin(worker, waiting.popleft())
+                    if (job := next(waiting, None)) is not None:
+                        yield _begin(worker, job)
+
+
+def _stop(worker: _Worker, stop: Collection[Job]) -> None:
+    if worker.job in stop:
+        with suppress(OSError):  # it has ended; the next message says how
+            worker.connection.send_bytes(STOP)
 
 
 @contextmanager
@@ -96,7 +113,7 @@ def _start() -> _Worker:
 def _begin(worker: _Worker, job: Job) -> Event:
     worker.job = job
     folder = None if job.folder is None else str(job.folder)
-    message = {"label": job.label, "spec": job.spec.to_dict(), "folder": folder}
+    message = {"label": job.label, "spec": job.spec.to_dict(), "folder": folder, "validation": job.validation}
     try:
         worker.connection.send_bytes(json.dumps(message).encode())
     except OSError:
@@ -104,7 +121,7 @@ def _begin(worker: _Worker, job: Job) -> Event:
     return job, "started", None
 
 
-def _receive(worker: _Worker) -> Event | None:
+def _receive(worker: _Worker, catch: tuple[type[Exception], ...]) -> Event | None:
     """The next event of a worker; None for a message of its log, which is logged here."""
     job = worker.job
     assert job is not None
@@ -113,7 +130,12 @@ def _receive(worker: _Worker) -> Event | None:
         logging.getLogger(message["name"]).log(message["level"], "%s", message["text"])
         return None
     if message["kind"] == "error":
-        raise _error(message)
+        fault = _error(message)
+        if isinstance(fault, catch):
+            return job, "failed", fault
+        raise fault
+    if message["kind"] == "stopped":
+        return job, "stopped", None
     if message["kind"] == "step":
         return job, "step", message["row"]
     if job.folder is not None:

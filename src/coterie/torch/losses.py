@@ -57,10 +57,23 @@ def _try(loss: Any, classes: int | None) -> None:
         losses = per_example(loss)(outputs, torch.zeros(2) if classes is None else torch.zeros(2, dtype=torch.int64))
     except Exception as fault:
         raise SpecError(
-            f"The loss failed with outputs of shape {tuple(outputs.shape)} and {len(outputs)} targets: {fault}"
+            f"The loss failed with outputs of shape {tuple(outputs.shape)} and {len(outputs)} targets: "
+            f"{fault}{_binary_hint(loss)}"
         ) from fault
     if losses.dtype != torch.float32:
         raise SpecError(f"The loss must return float32, got {losses.dtype}")
+
+
+def _binary_hint(loss: Any) -> str:
+    """What to use instead of a binary cross-entropy, whose models have one output."""
+    nn = pytorch().nn
+    functions = (nn.functional.binary_cross_entropy_with_logits, nn.functional.binary_cross_entropy)
+    if not isinstance(loss, nn.BCEWithLogitsLoss | nn.BCELoss) and loss not in functions:
+        return ""
+    return (
+        ". Two classes need two outputs: let the last layer have two, and use nn.CrossEntropyLoss() with classes=2, "
+        "which is the same model"
+    )
 
 
 def squared_error(outputs: Any, y: Any) -> Any:

@@ -1,0 +1,200 @@
+"""coterie tune: search for good settings, chosen on validation examples."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shlex
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coterie.cli import flags, signals
+from coterie.cli.output import document, number, percent, plural, result, table
+from coterie.cli.progress import ProgressDisplay
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+    from rich.table import Table
+
+    from coterie.runs.jobs import Job
+    from coterie.runs.spec import Spec
+    from coterie.runs.tuning import Study
+
+#: Number of trials in the table.
+_SHOWN = 10
+
+
+def tune(
+    spec: flags.SpecFile = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SECTION.KEY=VALUES",
+            show_default=False,
+            help="Setting to search and its values: 1e-3..1e-1:log, 2..8 or mclr,mlp; repeatable, or several after it.",
+        ),
+    ] = None,
+    trials: Annotated[int, typer.Option(metavar="N", help="Number of trials that the study has in the end.")] = 50,
+    jobs: Annotated[int, typer.Option(metavar="N", help="Number of trials at a time, each in its own process.")] = 1,
+    data: flags.Data = None,
+    method: flags.Method = None,
+    model: flags.Model = None,
+    clusters: flags.Clusters = None,
+    rounds: flags.Rounds = None,
+    clients_per_round: flags.ClientsPerRound = None,
+    epochs: flags.Epochs = None,
+    batch_size: flags.BatchSize = None,
+    learning_rate: flags.LearningRate = None,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Seed of all trials, below 100; the test has the seed 100 + N.")
+    ] = 0,
+    settings: flags.Settings = None,
+    test: Annotated[bool, typer.Option("--test/--no-test", help="Run the best settings once on test examples.")] = True,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            show_default=False,
+            rich_help_panel="Output",
+            help="Folder for the study, best.toml and the test; again: continues. Default: runs/tune-DATA-METHOD.",
+        ),
+    ] = None,
+    study: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            rich_help_panel="Output",
+            help="File of the study: SQLite for .db, otherwise a journal; default: study.jsonl in --out.",
+        ),
+    ] = None,
+    as_json: flags.Json = False,
+    quiet: flags.Quiet = False,
+    debug: flags.Debug = False,
+) -> None:
+    """Search for good settings with Optuna: choose on validation examples, then test once.
+
+    Trials never see a test example. The best settings are run once more on all
+    training examples with another seed, and scored on the test examples.
+    """
+    with ProgressDisplay(silent=quiet) as progress:
+        from coterie.runs.tuning import tune as search
+
+        given = flags.values(
+            data=data,
+            method=method,
+            model=model,
+            rounds=rounds,
+            clients_per_round=clients_per_round,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+        )
+        made = flags.make_spec(spec, given, settings, clusters)
+        folder = out or _folder(made)
+        _quiet_optuna()
+        shown = _TrialsProgress(progress, trials)
+        try:
+            with signals.during("run"):
+                found = search(
+                    made,
+                    over or (),
+                    trials=trials,
+                    jobs=jobs,
+                    seed=seed,
+                    out=folder,
+                    study=study,
+                    test=test,
+                    on_trial=shown.event,
+                )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_interrupted(study or folder)) from None
+    if as_json:
+        document({**found.to_dict(), "best_file": str(folder / "best.toml")})
+        return
+    result(_trials_table(found), *_sentences(found, folder))
+
+
+def _folder(spec: Spec) -> Path:
+    data = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(spec.data.name).stem) or "data"
+    return Path("runs") / f"tune-{data}-{spec.method.name}"
+
+
+def _quiet_optuna() -> None:
+    """Optuna reports each event to stderr, which would disturb the progress display."""
+    with suppress(ImportError):  # the search says what to install
+        import optuna
+
+        optuna.logging.set_verbosity(logging.WARNING)
+
+
+class _TrialsProgress:
+    """A line for all trials, and one for each that is running."""
+
+    def __init__(self, display: ProgressDisplay, trials: int) -> None:
+        self._display, self._trials = display, trials
+        self._done = 0
+        self._lines: dict[Job, TaskID | None] = {}
+        display.expect(trials)
+
+    def event(self, job: Job, what: str | dict[str, Any]) -> None:
+        """A trial has started, done a step or ended."""
+        if isinstance(what, dict):
+            if what["stage"] == "train":
+                note = f"round {what['t'] + 1} of {job.spec.run.rounds} · {_validation(what)}"
+                self._display.update_line(self._lines[job], completed=what["t"] + 1, note=note)
+        elif what == "started":
+            self._lines[job] = self._display.add_line(f"  {job.label}", job.spec.run.rounds)
+        else:
+            self._display.remove_line(self._lines.pop(job))
+            self._done += 1
+        # The study may have trials already; the last number says how many.
+        self._display.describe(f"trials ({self._done} done now, {self._trials} in all)")
+        self._display.done(self._done, "")
+
+
+def _validation(row: dict[str, Any]) -> str:
+    if row.get("accuracy"):
+        return f"validation accuracy {percent(row['accuracy']['weighted'])} %"
+    return f"validation loss {number(row.get('test_loss'), '4g')}"
+
+
+def _interrupted(where: Path) -> str:
+    if not where.exists():
+        return "The search had not started; nothing was saved."
+    return f"Finished trials are in {where}. Continue with: {shlex.join(['coterie', *sys.argv[1:]])}"
+
+
+def _score(found: Study, value: float | None) -> str:
+    return f"{percent(value)} %" if found.metric == "accuracy" else number(value, "4g")
+
+
+def _trials_table(found: Study) -> Table:
+    """The best trials first; pruned and failed ones are only counted."""
+    names = list(found.best_values)
+    shown = table("trial", *names, f"validation {found.metric}", "rounds", "seconds", left=1)
+    best = [row for row in found.rows if row["score"] is not None]
+    best.sort(key=lambda row: row["score"], reverse=found.metric == "accuracy")
+    for row in best[:_SHOWN]:
+        values = [f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in names]
+        cells = [_score(found, row["score"]), number(row["rounds"], "0f"), number(row["seconds"], "1f")]
+        shown.add_row(str(row["number"]), *values, *cells)
+    return shown
+
+
+def _sentences(found: Study, folder: Path) -> list[str]:
+    states = [row["state"] for row in found.rows]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in ("complete", "pruned", "failed"))
+    lines = [f"{plural(len(states), 'trial')}: {counts}."]
+    if found.importance:
+        shares = ", ".join(f"{name} {percent(share)} %" for name, share in found.importance.items())
+        lines.append(f"Importance: {shares}.")
+    lines += ["", f"Best {found.metric} on validation examples: {_score(found, found.best_score)}"]
+    if found.test is not None:
+        seed = found.test.summary["seed"]
+        lines.append(f"Test {found.metric}, from one run with seed {seed}: {_score(found, found.test_score)}")
+    return [*lines, f"Best settings: {folder / 'best.toml'}"]

@@ -1,0 +1,38 @@
+"""coterie tune: the flags, the table and the JSON document."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("optuna", reason="Optuna is an extra: pip install 'coterie[optuna]'")
+
+OVER = ["--over", "local.learning_rate=0.01..0.3:log", "local.batch_size=5,10", "--trials", "3"]
+
+
+def test_a_search_prints_trials_scores_and_where_the_best_settings_are(coterie, tiny):
+    done = coterie("tune", *tiny, "--method", "oracle", *OVER)
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr == ""
+    assert "local.learning_rate" in done.stdout
+    assert "3 trials: 3 complete, 0 pruned, 0 failed." in done.stdout
+    assert "Best accuracy on validation examples: " in done.stdout
+    assert "Test accuracy, from one run with seed 100: " in done.stdout
+    assert done.stdout.endswith("Best settings: runs/tune-blobs-oracle/best.toml\n")
+    assert coterie("run", "runs/tune-blobs-oracle/best.toml", "--rounds", 1).exit_code == 0
+
+    again = coterie("tune", *tiny, "--method", "oracle", *OVER, "--json")  # reads the study and the test
+    found = json.loads(again.stdout)
+    assert [trial["state"] for trial in found["trials"]] == ["complete"] * 3
+    assert found["test"]["seed"] == 100
+    assert found["best_file"] == str(Path("runs/tune-blobs-oracle/best.toml"))
+    assert set(found["best"]["values"]) == {"local.learning_rate", "local.batch_size"}
+
+
+def test_a_search_over_nothing_is_an_error(coterie, tiny):
+    done = coterie("tune", *tiny)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("Error: There is nothing to search: give at least one setting with its values")
+    assert not Path("runs").exists()

@@ -1,0 +1,109 @@
+"""Comparisons and records as text, data frames and HTML."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+import coterie
+from coterie.runs.compare import COLUMNS, Comparison
+from coterie.runs.record import RunRecord
+
+HOSTILE = "<script>alert(1)</script>|a_b&\\"
+
+
+def row(method, **values):
+    names = [*COLUMNS, *(f"{name}_deviation" for name in COLUMNS)]
+    return {"method": method, "seeds": 2, **dict.fromkeys(names), **values}
+
+
+def comparison(other=HOSTILE):
+    first = row("fedavg", last_ten=0.5, last_ten_deviation=0.01, last_ten_coverage=1.0, down_bytes=2_000_000.0)
+    second = row(other, last_ten=0.75, last_ten_deviation=0.02, last_ten_coverage=1.0, down_bytes=500_000.0)
+    test = {"difference": 0.25, "t_test": 0.01, "t_test_holm": 0.02, "wilcoxon": 0.25, "no_p": None}
+    records = {"fedavg": [RunRecord({}, [])] * 2, other: [RunRecord({}, [])] * 2}
+    return Comparison(records, [first, second], {other: test}, "fedavg")
+
+
+def test_markdown_has_means_deviations_and_p_in_the_columns_with_values():
+    assert comparison("ifca").to_markdown() == (
+        "| method | accuracy % | MB down | p |\n"
+        "| --- | ---: | ---: | ---: |\n"
+        "| fedavg | 50.0 ± 1.0 | 2.00 | – |\n"
+        "| ifca | 75.0 ± 2.0 | 0.50 | 0.020 |\n"
+    )
+
+
+def test_markdown_escapes_names():
+    last = comparison().to_markdown().splitlines()[-1]
+    assert last.startswith(r"| &lt;script>alert(1)&lt;/script>\|a_b&amp;\\ | 75.0")
+
+
+def test_latex_is_a_tabular_with_escaped_names():
+    assert comparison("ifca_%&").to_latex() == (
+        "\\begin{tabular}{lrrr}\n"
+        "\\toprule\n"
+        "method & accuracy \\% & MB down & p \\\\\n"
+        "\\midrule\n"
+        "fedavg & 50.0 $\\pm$ 1.0 & 2.00 & -- \\\\\n"
+        "ifca\\_\\%\\& & 75.0 $\\pm$ 2.0 & 0.50 & 0.020 \\\\\n"
+        "\\bottomrule\n"
+        "\\end{tabular}\n"
+    )
+
+
+def test_csv_and_frame_have_all_columns_in_full_precision():
+    found = comparison()
+    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
+    assert [each["method"] for each in rows] == ["fedavg", HOSTILE]
+    assert (rows[1]["last_ten"], rows[1]["t_test_holm"], rows[0]["t_test_holm"]) == ("0.75", "0.02", "")
+    frame = found.to_frame()
+    assert frame.loc[HOSTILE, "difference"] == 0.25
+    assert set(frame.columns) == set(rows[0]) - {"method"}
+
+
+def test_the_coverage_is_shown_if_it_is_below_1():
+    found = comparison("ifca")
+    found.table[1]["last_ten_coverage"] = 0.5
+    assert "| coverage % |" in found.to_markdown()
+
+
+def test_a_comparison_has_a_short_repr():
+    assert repr(comparison("ifca")) == "Comparison(fedavg, ifca; seeds: 2, headline: last_ten)"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        comparison(),
+        RunRecord({"method": HOSTILE, "data": HOSTILE, "accuracy": {"weighted": 0.5}}, [], Path("/<b>")),
+        RunRecord({}, [{}], Path("/<b>")),
+        coterie.data.from_arrays({"<b>": ([[0.0], [1.0]], [0, 1])}, name=HOSTILE),
+    ],
+    ids=["comparison", "record", "unfinished record", "data"],
+)
+def test_html_for_notebooks_is_escaped(shown):
+    page = shown._repr_html_()
+    assert "<table>" in page
+    assert "<script>" not in page
+    assert "<b>" not in page.replace("<div><b>", "")  # the title
+
+
+def test_html_of_a_record_has_its_figures():
+    summary = {"method": "ifca", "data": "digits", "rounds": 60, "accuracy": {"weighted": 0.91234}}
+    page = RunRecord(summary, [])._repr_html_()
+    assert "<b>ifca on digits</b>" in page
+    assert "<tr><th>accuracy, weighted</th><td>0.9123</td></tr>" in page
+    assert "<tr><th>path</th><td>not written</td></tr>" in page
+
+
+def test_data_have_a_short_repr():
+    data = coterie.data.from_arrays(
+        {"a": ([[0.0, 1.0]] * 5, [0, 1, 0, 1, 0]), "b": ([[1.0, 1.0]] * 5, [1, 1, 0, 0, 1])}
+    )
+    text = repr(data)
+    assert text.startswith(f"FederatedData({data.name!r}: clients 2, training examples ")
+    assert text.endswith("input shape (2,), classes 2)")
