@@ -116,7 +116,7 @@ def join(
     facts = member.facts
     show.line(f"data: {facts.fit:,} training and {facts.test:,} test examples of shape {_shape(facts.shape)}")
     about = wait_for_server(server, key=key, certificate=authority, on_wait=lambda why: show.line(f"waiting: {why}"))
-    terms = Terms.of(about)
+    terms = Terms.of(about, table=facts.table)
     if dry_run:
         _report(terms, facts.to_dict(), as_json=as_json)
         return

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from coterie.data.description import DataDescription
 from coterie.data.federated import FederatedData
 from coterie.errors import Diverged, FederationError
 from coterie.federation.compilation import compilations
@@ -394,4 +395,15 @@ class _Loop:
             "spec": built.spec.to_dict(),
             "source": built.about.source,
             "attackers": list(built.attackers),
+            **_names(built.about),
         }
+
+
+def _names(about: DataDescription) -> dict[str, Any]:
+    """What the inputs and classes are called and how the inputs were made, for data that say so."""
+    found = {
+        "class_names": None if about.class_names is None else list(about.class_names),
+        "features": None if about.features is None else list(about.features),
+        "preprocessing": None if about.preprocessing is None else about.preprocessing.to_dict(),
+    }
+    return {key: value for key, value in found.items() if value is not None}
