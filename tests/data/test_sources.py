@@ -45,6 +45,14 @@ class Dataset:
         return self._columns[name]
 
 
+class Parts(dict):
+    """The part of `datasets.DatasetDict` that is used."""
+
+    @property
+    def column_names(self):
+        return {name: part.column_names for name, part in self.items()}
+
+
 class Partitioner:
     """The part of a partitioner of flwr-datasets that is used."""
 
@@ -151,7 +159,9 @@ def test_a_label_of_minus_one_is_missing():
 
 
 def test_train_and_test_parts_of_a_data_set():
-    parts = {name: Dataset({"client": ["a"], "label": [n], "f": [n + 1]}) for n, name in enumerate(("train", "test"))}
+    parts = Parts(
+        {name: Dataset({"client": ["a"], "label": [n], "f": [n + 1]}) for n, name in enumerate(("train", "test"))}
+    )
     for read in (from_datasets, as_federated):
         data = read(parts)
         assert data.examples("a", "fit")[0].tolist() == [[1]]

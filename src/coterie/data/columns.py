@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numbers
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -90,9 +91,9 @@ def as_table(
 
 def check_header(what: str, header: Sequence[str]) -> None:
     """Check that column names are unique."""
-    twice = [name for name in header if header.count(name) > 1]
-    if twice:
-        raise DataError(f"{what} has two columns {twice[0]!r}. Rename one of them")
+    twice = next((name for name, count in Counter(header).items() if count > 1), None)
+    if twice is not None:
+        raise DataError(f"{what} has two columns {twice!r}. Rename one of them")
 
 
 def no_column(what: str, name: str, known: Iterable[str], do: str) -> DataError:

@@ -158,10 +158,8 @@ def _reader(data: Any) -> Callable[..., FederatedData]:
         return load
     if hasattr(data, "num_partitions") and hasattr(data, "load_partition"):
         return from_flwr_partitioner
-    if hasattr(data, "column_names") and hasattr(data, "features"):
-        return from_datasets
-    if is_frame(data):
-        return from_table
+    if not isinstance(data, Mapping) and is_frame(data):  # a DatasetDict has column names of its parts
+        return from_datasets if hasattr(data, "features") else from_table
     values = list(data.values()) if isinstance(data, Mapping) else list(data) if isinstance(data, list | tuple) else []
     if isinstance(data, Mapping) and values:
         if all(hasattr(each, "column_names") and hasattr(each, "features") for each in values):

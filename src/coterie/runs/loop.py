@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from coterie.data.description import DataDescription
-from coterie.data.federated import FederatedData
 from coterie.errors import Diverged, FederationError
 from coterie.federation.compilation import compilations
 from coterie.federation.merging import Background
@@ -41,7 +40,7 @@ def run(
     on_round: OnRound | None = None,
     method: Method[Any] | None = None,
     task: Task | None = None,
-    data: FederatedData | None = None,
+    data: Any = None,
 ) -> RunRecord:
     """Run a spec.
 
@@ -52,7 +51,8 @@ def run(
         method: A method object that replaces the method of the spec. It has its own settings: [method] and [local] of
             the spec must be absent or equal to them. The record holds the settings of the object.
         task: A task that replaces the model of the spec.
-        data: Data that replace those of the spec.
+        data: Data that replace those of the spec: FederatedData, or an object that `coterie.data.as_federated` takes,
+            such as a DataFrame.
     """
     started = time.perf_counter()
     return run_built(build(spec_of(spec, method), method=method, task=task, data=data), out, on_round, started)
@@ -99,7 +99,7 @@ def resume(
     on_round: OnRound | None = None,
     method: Method[Any] | None = None,
     task: Task | None = None,
-    data: FederatedData | None = None,
+    data: Any = None,
 ) -> RunRecord:
     """Continue a run from its last checkpoint. Its results are those of a run that was not interrupted.
 

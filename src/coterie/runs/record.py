@@ -62,7 +62,8 @@ class RunRecord:
         path: The folder; None if the run was not written to disk.
         served: The models, and which client is served which model: `bank`, `row` (client → row), `fallback` (the model
             of clients without a row), `unassigned` (these clients), `input` (shape, classes, normalization), `spec`,
-            `source` of the data, `attackers` (malicious clients). Empty if the run is not finished.
+            `source` of the data, `attackers` (malicious clients); `class_names`, `features` and `preprocessing` if the
+            data have them. Empty if the run is not finished.
         last_results: Test results of each client in the last evaluation, for a run without a folder; None otherwise.
     """
 

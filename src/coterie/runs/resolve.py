@@ -55,16 +55,14 @@ class Resolved:
     about: DataDescription
 
 
-def resolve(
-    spec: Spec, *, method: Method[Any] | None = None, task: Task | None = None, data: FederatedData | None = None
-) -> Resolved:
+def resolve(spec: Spec, *, method: Method[Any] | None = None, task: Task | None = None, data: Any = None) -> Resolved:
     """Fill in every default of a spec and load its data.
 
     Args:
         spec: What to run.
         method: A method object that replaces the method of the spec; [method] and [local] become its settings.
         task: A task that replaces the model of the spec.
-        data: Data that replace those of the spec.
+        data: Data that replace those of the spec, or an object that `coterie.data.as_federated` takes.
     """
     data = None if data is None else datasets.as_federated(data)
     objects = {"method": method, "model": task, "data": data}
