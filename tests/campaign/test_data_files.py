@@ -86,6 +86,10 @@ FORMATS: dict[str, tuple[Callable[[], dict[str, bytes]], Callable[[list[Path]], 
         lambda paths: folder.read_folder(paths[0].parent),
     ),
     "csv": (lambda: {"t.csv": table_csv()}, lambda paths: tables.read_table(paths[0])),
+    "csv in gzip": (
+        lambda: {"t.csv.gz": gzip.compress(table_csv(), 1)},
+        lambda paths: tables.read_table(paths[0]),
+    ),
     "parquet": (lambda: {"t.parquet": table_parquet()}, lambda paths: tables.read_table(paths[0])),
     "npz with a split": (lambda: {"a.npz": split_archive()}, npz.read_split),
     "npz with writers": (

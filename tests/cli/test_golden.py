@@ -49,6 +49,19 @@ def test_the_page_of_user_data(coterie, golden, tmp_path):
     golden("data-mine", done.stdout)
 
 
+def test_the_page_of_a_messy_table(coterie, golden, tmp_path):
+    rows = [
+        f"{n};{hospital};{n * 1.5};{'red' if n % 2 else ''};{n % 3 == 0};{'ill' if n % 2 else 'well'}"
+        for hospital in ("north", "south")
+        for n in range(12)
+    ]
+    (tmp_path / "messy.csv").write_text("\n".join(["nr;hospital;age;color;smoker;outcome", *rows]))
+    settings = ["data.client=hospital", "data.label=outcome", "data.ignore=[nr]"]
+    done = coterie("data", "messy.csv", *(word for text in settings for word in ("--set", text)))
+    assert done.exit_code == 0, done.stderr
+    golden("data-messy", done.stdout.partition("setting ")[0])
+
+
 @pytest.mark.parametrize("command", ["run", "compare", "estimate", "suggest-threshold"])
 def test_the_help_of_set_names_every_section(command, coterie):
     from coterie.runs.spec import SECTIONS
@@ -118,6 +131,7 @@ WRONG = [
     ("a missing spec file", ["run", "nothing.toml"], 2),
     ("a broken spec file", ["run", "broken.toml"], 2),
     ("a missing data file", ["run", "--data", "some/where.csv"], 3),
+    ("a missing table without a folder", ["run", "--data", "nosuch.csv"], 3),
     ("oracle without true clusters", ["run", "--method", "oracle", "--set", "data.partition=iid"], 2),
     ("a mistyped command", ["rnu"], 2),
     ("a mistyped flag", ["run", "--dta", "digits"], 2),
@@ -140,6 +154,9 @@ WRONG = [
     ("the page of an unknown data set", ["data", "digitz"], 2),
     ("the page of a missing data file", ["data", "./nope.csv"], 3),
     ("the page of an unreadable data file", ["data", "broken.csv"], 3),
+    ("the page of data with a setting of another section", ["data", "broken.csv", "--set", "run.rounds=3"], 2),
+    ("the page of data with an unknown setting", ["data", "broken.csv", "--set", "data.clinet=who"], 2),
+    ("a column that a table does not have", ["data", "broken.csv", "--set", "data.client=whom"], 3),
     ("a text for an optional number", ["run", "--data", "broken.csv", "--set", "data.classes=abc"], 2),
     ("the page of an unknown model", ["models", "mlpp"], 2),
     ("a folder that is not a record", ["resume", "."], 2),

@@ -318,3 +318,40 @@ def test_for_validation_trains_on_the_rest_and_tests_on_the_validation_examples(
 def test_data_without_validation_examples_cannot_be_validated():
     with pytest.raises(DataError, match=r"small has no validation examples: held_share is 0\.0"):
         small(held_share=0.0).for_validation()
+
+
+def named(**changes):
+    fields = {
+        "x": np.arange(14, dtype=np.float32).reshape(7, 2),
+        "weights": np.array([1, 0, 2, 0.5, 1, 3, 4]),
+        "class_names": ("no", "yes", "?"),
+        "features": ("f", "g"),
+    }
+    return small(**{**fields, **changes})
+
+
+def test_names_and_weights_are_kept_by_every_copy():
+    data = named()
+    assert data.weights.dtype == np.float32
+    one = data.only(data.clients[0])
+    assert one.weights.tolist() == [1, 0, 2, 0.5, 3]  # of the training examples 0 to 3 and the test example 5
+    for copy in (one, dataclasses.replace(data, name="x"), data.rearranged(fit=data.fit)):
+        assert (copy.class_names, copy.features) == (("no", "yes", "?"), ("f", "g"))
+    summary = data.describe()
+    assert (summary["class_names"], summary["features"], summary["weighted"]) == (["no", "yes", "?"], ["f", "g"], True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"weights": np.ones(2)}, "weights must be a number for each of the"),
+        ({"weights": np.array([1, 1, -1, 1, 1, 1, 1])}, "the weight must be finite and at least 0, got -1"),
+        ({"weights": np.array([1, 1, np.nan, 1, 1, 1, 1])}, "the weight must be finite and at least 0, got nan"),
+        ({"class_names": ("a",)}, "class_names must have one name for each class; there are 3, got 1"),
+        ({"class_names": ("a", "a", "b")}, "class_names must be different from each other"),
+        ({"features": ("f",)}, "features must have one name for each column of x; there are 2, got 1"),
+    ],
+)
+def test_wrong_names_and_weights_are_rejected(changes, text):
+    with pytest.raises(DataError, match=text):
+        named(**changes)

@@ -32,7 +32,9 @@ def test_an_unknown_option_is_rejected_with_a_suggestion():
         load("digits", client=3)
 
 
-@pytest.mark.parametrize("path", ["./nothing", "some/where.csv", ".hidden"])
+@pytest.mark.parametrize(
+    "path", ["./nothing", "some/where.csv", ".hidden", "nosuch.csv", "nosuch.csv.gz", "nosuch.TSV", "nosuch.parquet"]
+)
 def test_a_name_that_looks_like_a_path_is_a_path(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="There is no file or folder"):

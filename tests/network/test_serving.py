@@ -107,6 +107,62 @@ def test_normalization_comes_from_sums_of_the_clients(federation, rule):
     assert served.summary["test_loss"] == expected.summary["test_loss"]
 
 
+class Tables(Federation):
+    """Clients with a CSV file each, with columns of very different magnitudes."""
+
+    def write(self, client, data) -> None:
+        lines = ["client,label,split,age,income"]
+        for part, word in (("fit", "train"), ("test", "test")):
+            for (age, income), y in zip(*data.examples(client, part), strict=True):
+                lines.append(f"{client},{y},{word},{age},{income}")
+        (self.files / f"{client}.csv").write_text("\n".join(lines) + "\n")
+
+    def start(self, client, consent=lambda terms: True) -> Membership:
+        member = Membership(self.files / f"{client}.csv", self.folder / client, consent=consent, threads=1)
+        self.members[client] = member
+        self.channel.sites[client] = member.answer
+        return member
+
+
+@pytest.fixture
+def tables(tmp_path):
+    draw = np.random.default_rng(0)
+    clients = {}
+    for client in ("a", "b"):
+        x = draw.normal((50, 40_000), (10, 9_000), (20, 2)).round(2)
+        clients[client] = (x, (x[:, 0] > 50).astype(int))
+    return Tables(tmp_path, coterie.data.from_arrays(clients))
+
+
+def test_tables_of_clients_are_standardized_by_their_sums(tables):
+    terms = []
+    for client in tables.admitted:
+        tables.start(client, consent=lambda given: terms.append(given) or True)
+    spec = spec_of("fedavg", clients=2, run={"rounds": 1, "clients_per_round": 2})
+    served = tables.server(spec).start(None)
+    assert all(each.moments for each in terms)  # the owners have agreed to state the sums
+    training = np.concatenate([tables.members[client]._data.examples(client, "fit")[0] for client in "ab"])
+    np.testing.assert_allclose(served.served["input"]["mean"], training.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(served.served["input"]["deviation"], training.std(axis=0), rtol=1e-4)
+
+
+def test_a_client_whose_table_has_other_columns_is_refused(tables):
+    file = tables.files / "b.csv"
+    file.write_text(file.read_text().replace("age,income", "income,age"))
+    tables.start("b")
+    with pytest.raises(TimedOut, match="the columns of its table, their order or their categories differ"):
+        tables.server(spec_of("fedavg", clients=2, run={"rounds": 1, "clients_per_round": 2}), wait=0.1).start(None)
+
+
+def test_other_data_are_not_asked_for_sums_by_default(federation):
+    terms = []
+    for client in federation.admitted:
+        federation.start(client, consent=lambda given: terms.append(given) or True)
+    federation.server(spec_of("fedavg", run={"rounds": 1})).start(None)
+    assert terms
+    assert not any(each.moments for each in terms)
+
+
 def test_each_setting_that_only_a_simulation_has_is_refused(federation):
     for section in (
         {"shift": {"name": "swap_all"}},

@@ -269,3 +269,28 @@ def test_a_record_has_a_short_repr(tmp_path):
     shown = f"RunRecord(fedavg on blobs, 2 rounds, accuracy {record.summary['accuracy']['weighted']:.3f}, "
     assert repr(record) == f"{shown}path={str(tmp_path / 'here')!r})"
     assert repr(RunRecord({}, [], None)) == "RunRecord(unfinished, 0 steps, path=None)"
+
+
+def test_the_record_of_a_table_has_names_and_encoding(tmp_path):
+    rows = {
+        "client": ["a", "b"] * 10,
+        "label": ["no", "yes"] * 10,
+        "age": [30, None, 50, 70] * 5,
+        "color": ["red", "blue"] * 10,
+    }
+    data = coterie.data.from_table(rows)
+    coterie.run({"run": {"rounds": 1}}, data=data, out=tmp_path / "run")
+    served = RunRecord.read(tmp_path / "run").served
+    assert served["class_names"] == ["no", "yes"]
+    assert served["features"] == ["age", "color=blue", "color=red"]
+    assert coterie.data.Preprocessing.from_dict(served["preprocessing"]) == data.preprocessing
+
+
+def test_the_record_of_other_data_has_no_names(written):
+    assert not {"class_names", "features", "preprocessing"} & set(written.served)
+
+
+def test_a_run_takes_columns_as_they_are():
+    rows = {"client": ["a", "b"] * 10, "label": ["no", "yes"] * 10, "age": [1.5, 2.5] * 10}
+    frame = pytest.importorskip("pandas", reason="pandas is not installed").DataFrame(rows)
+    assert coterie.run({"run": {"rounds": 1}}, data=frame).served["class_names"] == ["no", "yes"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coterie.data import from_arrays
+from coterie.data import from_arrays, from_table
 from coterie.data.description import described
 from coterie.runs.resolve import normalization
 
@@ -25,3 +25,29 @@ def test_whole_numbers_are_divided_by_the_largest_magnitude(rule, numbers, scale
     data = from_arrays({"a": (x, np.zeros(4, int))}, test_share=0)
     scale = normalization(rule, described(data))
     np.testing.assert_allclose(np.asarray(scale(x.astype(np.float32))).ravel(), scaled)
+
+
+@pytest.mark.parametrize("rule", ["auto", "standard"])
+def test_tables_are_standardized_by_their_training_rows(rule):
+    # Training rows of f: 1, 3; mean 2, deviation 1. g is constant in training: it is centered, and not scaled.
+    table = {
+        "client": ["a", "a", "a"],
+        "label": [0, 1, 0],
+        "split": ["train", "train", "test"],
+        "f": [1000.0, 3000.0, 9000.0],
+        "g": [0.1, 0.1, 2.1],
+        "h": [1e-5, 3e-5, 2e-5],
+    }
+    data = from_table(table)
+    scale = normalization(rule, described(data))
+    expected = [[-1, 0, -1], [1, 0, 1], [7, 2, 0]]
+    np.testing.assert_allclose(np.asarray(scale(data.x)), expected, atol=1e-4)
+
+
+def test_float_arrays_are_not_normalized_by_default():
+    data = from_arrays({"a": (np.array([[1000.0], [3000.0]]), [0, 1])})
+    assert normalization("auto", described(data)) is None
+
+
+def test_tables_are_left_as_they_are_on_request():
+    assert normalization("none", described(from_table({"client": ["a"], "label": [0], "f": [1000]}))) is None

@@ -121,7 +121,7 @@ def join(
     show.line(f"data: {facts.fit:,} training and {facts.test:,} test examples of shape {_shape(facts.shape)}")
     if dry_run:
         about = check_admission(address, private_key=key, root_certificates=authority)
-        _report(Terms.of(about), facts.to_dict(), as_json=as_json)
+        _report(Terms.of(about, table=facts.table), facts.to_dict(), as_json=as_json)
         return
     try:
         with client_folder(home):
@@ -143,7 +143,7 @@ def _take_part(address: str, member: Membership, show: _Shown, *, key: Path, aut
     from coterie.runs.joining import CONSENTS, Terms
 
     about = wait_for_server(address, key=key, certificate=authority, on_wait=lambda why: show.line(f"waiting: {why}"))
-    terms = Terms.of(about)
+    terms = Terms.of(about, table=member.facts.table)
     if member.has_agreed(terms) is None:
         _ask(member, terms, yes=yes)
     if not member.has_agreed(terms):

@@ -103,8 +103,9 @@ def models(
     hints, descriptions = typing.get_type_hints(builder), doc_entries(Task, "Attributes") | doc_entries(builder, "Args")
     hints["normalize"] = Scaling
     descriptions["normalize"] = (
-        "Normalization of inputs. auto: as published with the data set, otherwise unit for integers and none for "
-        "floats; none: unchanged; unit: divided by the largest magnitude; standard: mean 0 and deviation 1 per feature."
+        "Normalization of inputs. auto: as published with the data set, otherwise standard for tables, unit for other "
+        "integers and none for other floats; none: unchanged; unit: divided by the largest magnitude; standard: mean 0 "
+        "and deviation 1 per feature."
     )
     settings = [
         setting(f"model.{key}", hints[key], default, descriptions.get(key, "")) for key, default in defaults.items()
@@ -115,6 +116,15 @@ def models(
 
 def data(
     name: flags.DataName = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="data.KEY=VALUE",
+            show_default=False,
+            help="Load it with this setting, such as data.client=hospital for a table; repeatable.",
+        ),
+    ] = None,
     as_json: flags.Json = False,
     debug: flags.Debug = False,
 ) -> None:
@@ -125,19 +135,37 @@ def data(
     if name is None:
         _data_list(as_json=as_json)
         return
+    chosen = _data_options(name, settings)
     options = {key: value for key, value in loader_options(name).items() if key != "path"}
     loader, _ = find_loader(name)
     types, means = typing.get_type_hints(loader), doc_entries(loader, "Args")
     about = (inspect.getdoc(loader) or "").partition("\n\nArgs:")[0]
     text = "\n\n".join([inspect.cleandoc(sys.modules[loader.__module__].__doc__ or ""), about, *_data_facts(name)])
-    settings = [setting(f"data.{key}", types[key], value, means.get(key, "")) for key, value in options.items()]
+    rows = [setting(f"data.{key}", types[key], value, means.get(key, "")) for key, value in options.items()]
     with ProgressDisplay(silent=as_json, waiting=f"loading {name}"):
-        holds = _data_content(name)
+        holds = _data_content(name, chosen)
     page(
-        About("data set", name, text, settings, holds=holds),
+        About("data set", name, text, rows, holds=holds),
         as_json=as_json,
         holds=_content_text(holds) if holds else {},
+        loaded_with=", ".join(settings or ()),
     )
+
+
+def _data_options(name: str, settings: Sequence[str] | None) -> dict[str, Any]:
+    """The settings of a data set given with `--set`, checked and converted."""
+    from coterie.errors import SpecError
+    from coterie.runs.resolve import fill_defaults
+    from coterie.runs.spec import Spec
+
+    given = flags.parsed(settings)
+    for path in given:
+        if not path.startswith("data.") or path == "data.name":
+            raise SpecError(f"coterie data takes settings of the data, such as data.test_share=0.2, got {path}")
+    if not given:
+        return {}
+    resolved = fill_defaults(Spec().with_values({"data.name": name, **given}), given=("model", "method"))
+    return {path.partition(".")[2]: resolved.data.options[path.partition(".")[2]] for path in given}
 
 
 def _method_options(name: str, settings: Sequence[str] | None) -> dict[str, object]:
@@ -185,19 +213,19 @@ def shared_settings() -> list[Setting]:
 # ------------------------------------------------------------------------------------------------------------ data sets
 
 
-def _data_content(name: str) -> dict[str, Any] | None:
-    """Properties of a data set with default settings; None if it is read from files, which may be large or missing."""
+def _data_content(name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Properties of a data set; None if it is read from files of a publisher, which may be large or missing."""
     from coterie.data.catalog import CATALOG
     from coterie.data.loading import load
 
-    return None if name in CATALOG and CATALOG[name].files else load(name).describe()
+    return None if name in CATALOG and CATALOG[name].files else load(name, **options).describe()
 
 
 def _content_text(holds: Mapping[str, Any]) -> dict[str, str]:
     """The properties of a data set as text, for the terminal."""
     examples, sizes, clusters = holds["examples"], holds["sizes"], holds["clusters"]
     shape = " × ".join(map(str, holds["shape"])) + (" numbers" if len(holds["shape"]) == 1 else "")
-    labels = f"{holds['classes']} classes, {{}} per client"
+    labels = f"{holds['classes']} classes{_names_text(holds['class_names'])}, {{}} per client"
     members = sorted(clusters.values(), reverse=True) if clusters else []
     listed = ", ".join(map(str, members[:_SIZES_SHOWN])) + (", …" if len(members) > _SIZES_SHOWN else "")
     return {
@@ -205,12 +233,29 @@ def _content_text(holds: Mapping[str, Any]) -> dict[str, str]:
         "examples": f"{examples['fit']:,} for training, {examples['test']:,} for testing",
         "per client": f"{_range_text(sizes['fit'])} for training, {_range_text(sizes['test'])} for testing",
         "inputs": f"{shape}, stored as {holds['dtype']}",
+        **({"columns": ", ".join(map(_column_text, holds["columns"]))} if holds["columns"] else {}),
+        **({"weights": "each example has its own"} if holds["weighted"] else {}),
         "transforms": ", ".join(holds["transforms"]),
         "labels": "numbers (regression)"
         if holds["classes"] is None
         else labels.format(_range_text(holds["classes_per_client"])),
         "true clusters": f"{len(members)}, of {listed} clients" if members else "unknown",
     }
+
+
+def _names_text(names: Sequence[str] | None) -> str:
+    """Class names in parentheses, if they say more than their number."""
+    if names is None or list(names) == [str(number) for number in range(len(names))]:
+        return ""
+    return f" ({', '.join(names[:_SIZES_SHOWN])}{', …' if len(names) > _SIZES_SHOWN else ''})"
+
+
+def _column_text(column: Mapping[str, Any]) -> str:
+    """A column of a table: its name, and what it holds unless that is numbers."""
+    kind, categories = column["kind"], column.get("categories", ())
+    more = f"{kind}: {', '.join(categories[:_SIZES_SHOWN])}" if categories else kind
+    more += ", …" if len(categories) > _SIZES_SHOWN else ""
+    return column["name"] if kind == "number" else f"{column['name']} ({more})"
 
 
 def _range_text(numbers: Mapping[str, float]) -> str:
@@ -231,7 +276,7 @@ def _data_list(*, as_json: bool) -> None:
         shown.add_row(entry["name"], entry["description"], *numbers, "yes" if entry["available"] else "no")
     result(
         shown,
-        "Your own data: the path of a folder of .npz files (one per client: x, y), or of a .csv or .parquet table.",
+        "Your own data: the path of a folder of .npz files (one per client: x, y), or of a table in CSV or Parquet.",
         "Details: coterie data NAME, which also says how to get missing files, or coterie data PATH.",
     )
 
@@ -311,7 +356,14 @@ def listing(kind: str, lines: Mapping[str, str], *, as_json: bool, more: str = "
     result(shown, "", *([more] if more else []), f"Details: coterie {_COMMANDS[kind]} NAME")
 
 
-def page(about: About, *, as_json: bool, holds: Mapping[str, str] | None = None, measured_with: str = "") -> None:
+def page(
+    about: About,
+    *,
+    as_json: bool,
+    holds: Mapping[str, str] | None = None,
+    measured_with: str = "",
+    loaded_with: str = "",
+) -> None:
     """Print everything about one method, data set or model.
 
     Args:
@@ -319,6 +371,7 @@ def page(about: About, *, as_json: bool, holds: Mapping[str, str] | None = None,
         as_json: Print it as JSON.
         holds: Properties of the data, in words.
         measured_with: Settings with which traffic was measured, other than the defaults.
+        loaded_with: Settings with which the data were loaded, other than the defaults.
     """
     if as_json:
         document(asdict(about))
@@ -328,7 +381,8 @@ def page(about: About, *, as_json: bool, holds: Mapping[str, str] | None = None,
         shown = facts()
         for name, line in holds.items():
             shown.add_row(name, line)
-        result("Contents" + (" with default settings:" if about.settings else ":"), "", shown, "")
+        settings = f" with {loaded_with or 'default settings'}:" if about.settings else ":"
+        result("Contents" + settings, "", shown, "")
     result(_settings_table(about.settings) if about.settings else f"This {about.kind} has no settings of its own.")
     if about.costs:
         settings = measured_with or "default settings"

@@ -226,6 +226,35 @@ def check_tokens(data: FederatedData) -> None:
             raise DataError(f"table is NaN or infinite in row {row}")
 
 
+def check_weights(data: FederatedData) -> None:
+    """Check that there is a finite weight of at least 0 for each example."""
+    weights = data.weights
+    if weights is None:
+        return
+    if weights.shape != (len(data.x),) or weights.dtype.kind not in "biuf":
+        raise DataError(
+            f"weights must be a number for each of the {len(data.x)} examples, got {weights.dtype} of shape"
+            f" {weights.shape}"
+        )
+    bad = ~((weights >= 0) & (weights <= np.finfo(np.float32).max))  # negated, so that NaN is found as well
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(f"{_owner(data, row)}: the weight must be finite and at least 0, got {weights[row]}")
+
+
+def check_names(data: FederatedData) -> None:
+    """Check that there is one name for each class and for each column of x, and that names are different."""
+    width = data.x.shape[1] if data.x.ndim == 2 else None
+    for field, names, count in (("class_names", data.class_names, data.classes), ("features", data.features, width)):
+        if names is None:
+            continue
+        if len(names) != count:
+            of = "class" if field == "class_names" else "column of x"
+            raise DataError(f"{field} must have one name for each {of}; there are {count or 'none'}, got {len(names)}")
+        if len(set(names)) < len(names):
+            raise DataError(f"{field} must be different from each other")
+
+
 def _range(x: Array) -> str:
     return f"{x.dtype}" + (f" from {x.min()} to {x.max()}" if x.size else "")
 

@@ -6,6 +6,8 @@ and `combined` puts these statements together.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from coterie.data.federated import FederatedData
+from coterie.data.preprocessing import Preprocessing
 from coterie.errors import DataError
 from coterie.types import Array, ClientId
 
@@ -64,6 +67,9 @@ class ClientFacts:
         fit: Number of training examples.
         test: Number of test examples.
         moments: Sums over its training examples; None if they were not asked for.
+        table: Whether the inputs are the columns of a table.
+        features: Hash of the names of the inputs, in their order; empty if they have no names.
+        labels: Hash of the names of the classes, in their order; empty if they have no names other than 0, 1, 2, ...
     """
 
     shape: tuple[int, ...]
@@ -74,10 +80,14 @@ class ClientFacts:
     fit: int
     test: int
     moments: Moments | None = None
+    table: bool = False
+    features: str = ""
+    labels: str = ""
 
     @classmethod
     def of(cls, data: FederatedData, *, moments: bool = False) -> ClientFacts:
         """The facts about the examples of one client."""
+        plain = None if data.classes is None else tuple(map(str, range(data.classes)))
         (client,) = data.clients
         x, _ = data.examples(client, "fit")
         labels = np.concatenate([data.examples(client, part)[1] for part in ("fit", "test")])
@@ -90,12 +100,15 @@ class ClientFacts:
             fit=int(data.sizes("fit")[0]),
             test=int(data.sizes("test")[0]),
             moments=Moments.of(x) if moments else None,
+            table=data.preprocessing is not None,
+            features=_hash(data.features),
+            labels="" if data.class_names == plain else _hash(data.class_names),
         )
 
     @property
     def kind(self) -> tuple[object, ...]:
         """What the data of clients that learn together have in common."""
-        return self.shape, self.classes is None, self.ids is None
+        return self.shape, self.classes is None, self.ids is None, self.features, self.labels
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as plain data."""
@@ -135,10 +148,13 @@ class ClientFacts:
             fit=fit,
             test=_whole(plain["test"], 0, 1 << 40),
             moments=None if sums is None else _sums(sums, shape, fit),
+            table=bool(plain.get("table", False)),
+            features=_checked_hash(plain.get("features", "")),
+            labels=_checked_hash(plain.get("labels", "")),
         )
 
 
-_PLAIN = ("shape", "classes", "integers", "magnitude", "ids", "fit", "test")
+_PLAIN = ("shape", "classes", "integers", "magnitude", "ids", "fit", "test", "table", "features", "labels")
 
 
 @dataclass(frozen=True)
@@ -159,6 +175,10 @@ class DataDescription:
         trainable: Clients that have training examples, sorted.
         idle: Clients without training examples, sorted.
         truth: Client → true cluster; empty if true clusters are not known.
+        table: Whether the inputs are the columns of a table.
+        class_names: Name of each class, if known.
+        features: Name of each input, if known.
+        preprocessing: How the inputs were made from the columns of a table, if known.
     """
 
     name: str
@@ -174,6 +194,10 @@ class DataDescription:
     trainable: tuple[ClientId, ...]
     idle: tuple[ClientId, ...] = ()
     truth: Mapping[ClientId, int] = field(default_factory=dict)
+    table: bool = False
+    class_names: tuple[str, ...] | None = None
+    features: tuple[str, ...] | None = None
+    preprocessing: Preprocessing | None = None
 
 
 def described(data: FederatedData) -> DataDescription:
@@ -198,6 +222,10 @@ def described(data: FederatedData) -> DataDescription:
         trainable=tuple(sorted(client for client, size in sizes.items() if size)),
         idle=tuple(sorted(client for client, size in sizes.items() if not size)),
         truth={} if data.truth is None else dict(zip(data.clients, data.truth.tolist(), strict=True)),
+        table=data.preprocessing is not None,
+        class_names=data.class_names,
+        features=data.features,
+        preprocessing=data.preprocessing,
     )
 
 
@@ -245,6 +273,7 @@ def combined(
         trainable=tuple(client for client in clients if facts[client].fit),
         idle=tuple(client for client in clients if not facts[client].fit),
         truth=dict(truth or {}),
+        table=all(facts[client].table for client in clients),
     )
 
 
@@ -257,7 +286,25 @@ def difference(one: ClientFacts, other: ClientFacts) -> str | None:
         return f"targets are {has}, those of other clients {others}"
     if (one.ids is None) != (other.ids is None):
         return "inputs are token ids, unlike those of other clients, or the other way round"
+    if one.features and other.features and one.features != other.features:
+        return (
+            "the columns of its table, their order or their categories differ from those of other clients; "
+            "share one encoding (data.preprocessing)"
+        )
+    if one.labels != other.labels:
+        return "its classes differ from those of other clients; name all classes in their order (data.class_names)"
     return None
+
+
+def _hash(names: tuple[str, ...] | None) -> str:
+    """A hash of names: clients compare them without stating them."""
+    return "" if names is None else hashlib.blake2b(json.dumps(names).encode(), digest_size=16).hexdigest()
+
+
+def _checked_hash(text: Any) -> str:
+    if not isinstance(text, str) or len(text) > 32:
+        raise ValueError("not a hash")
+    return text
 
 
 def _magnitude(x: Array) -> float:

@@ -15,7 +15,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,15 +26,20 @@ from coterie.data.checks import (
     check_ids,
     check_index,
     check_labels,
+    check_names,
     check_normalize,
     check_tokens,
     check_transforms,
+    check_weights,
     fits_int32,
 )
 from coterie.errors import DataError, unknown
 from coterie.notebooks import html_facts
 from coterie.seeds import Seed
 from coterie.types import PARTS, Array, ClientId, Part
+
+if TYPE_CHECKING:
+    from coterie.data.preprocessing import Preprocessing
 
 Integers = npt.NDArray[np.signedinteger[Any]]
 
@@ -116,6 +121,10 @@ class FederatedData:
             in units of `x` as stored. They are applied by the task, not here.
         tokens: Number of tokens if `x` holds token ids 0..tokens-1; None otherwise.
         table: (tokens, width) float32, the vector of each token; None: models see the ids.
+        weights: (examples,) float32, the weight of each example; None: all count the same.
+        class_names: Name of each class; None if classes have no names, and for regression.
+        features: Name of each column of `x`; None if they have no names.
+        preprocessing: How `x` was made from the columns of a table; None for other data.
     """
 
     name: str
@@ -134,6 +143,10 @@ class FederatedData:
     normalize: tuple[Any, Any] | None = None
     tokens: int | None = None
     table: Array | None = None
+    weights: Array | None = None
+    class_names: tuple[str, ...] | None = None
+    features: tuple[str, ...] | None = None
+    preprocessing: Preprocessing | None = None
 
     def __post_init__(self) -> None:
         """Check all fields, and convert `x` and `y` to their dtype and alignment, without a copy if possible."""
@@ -153,7 +166,11 @@ class FederatedData:
         check_transforms(self)
         check_normalize(self)
         check_tokens(self)
+        check_weights(self)
+        check_names(self)
         object.__setattr__(self, "x", aligned(_computable(self.x)))
+        if self.weights is not None:
+            object.__setattr__(self, "weights", aligned(self.weights.astype(np.float32, copy=False)))
         if self.table is not None:
             object.__setattr__(self, "table", aligned(self.table.astype(np.float32, copy=False)))
         object.__setattr__(
@@ -230,6 +247,8 @@ class FederatedData:
         """The examples of one client alone, transformed, without those of others and without true clusters."""
         (x, y), (x_test, y_test) = (self.examples(client, part) for part in ("fit", "test"))
         rows = np.arange(len(y) + len(y_test))
+        position = self.position(client)
+        stored = np.concatenate([self.rows(position, "fit"), self.rows(position, "test")])
         return FederatedData(
             name=self.name,
             x=np.concatenate([x, x_test]),
@@ -243,6 +262,10 @@ class FederatedData:
             source=self.source,
             normalize=self.normalize,
             tokens=self.ids,
+            weights=None if self.weights is None else self.weights[stored],
+            class_names=self.class_names,
+            features=self.features,
+            preprocessing=self.preprocessing,
         )
 
     def for_validation(self) -> FederatedData:
@@ -309,6 +332,10 @@ class FederatedData:
             "shape": list(self.shape),
             "dtype": str(self.x.dtype),
             "classes": self.classes,
+            "class_names": None if self.class_names is None else list(self.class_names),
+            "features": None if self.features is None else list(self.features),
+            "columns": None if self.preprocessing is None else self.preprocessing.to_dict()["columns"],
+            "weighted": self.weights is not None,
             "sizes": {"fit": _spread(self.fit.sizes()), "test": _spread(self.test.sizes())},
             "classes_per_client": None if self.classes is None else _spread(self.label_counts().astype(bool).sum(1)),
             "transforms": list(self.transforms),

@@ -16,13 +16,17 @@ from coterie.errors import DataError, SpecError, unknown
 #: Name → one-line description.
 DATASETS: dict[str, str] = {name: row.description for name, row in CATALOG.items()}
 
+#: Endings of names that are files, even if there is no such file.
+_FILES = (".csv", ".tsv", ".gz", ".parquet", ".npz", ".xlsx", ".json", ".txt")
+
 
 def load(name: str | os.PathLike[str], **options: Any) -> FederatedData:
     """Load a data set.
 
     Args:
-        name: A name in `DATASETS`; or the path of a folder with one .npz file per client, of a .csv or of a .parquet
-            table. Anything that contains a path separator, starts with a dot or exists on disk is a path.
+        name: A name in `DATASETS`; or the path of a folder with one .npz file per client, or of a table in CSV or
+            Parquet. Anything that contains a path separator, starts with a dot, ends like a file or exists on disk is
+            a path.
         options: Keyword arguments of the loader; `coterie data NAME` lists them.
     """
     loader, what = find_loader(name)
@@ -47,11 +51,12 @@ def find_loader(name: str | os.PathLike[str]) -> tuple[Callable[..., FederatedDa
         return getattr(importlib.import_module(f"coterie.data.datasets.{module}"), function), name
     text = os.fspath(name)
     separators = [os.sep, *([os.altsep] if os.altsep else [])]
-    if text.startswith(".") or any(mark in text for mark in separators) or (text and os.path.exists(text)):
+    is_path = text.startswith(".") or any(mark in text for mark in separators) or text.lower().endswith(_FILES)
+    if is_path or (text and os.path.exists(text)):
         if os.path.isdir(text):
             return importlib.import_module("coterie.data.formats.folder").read_folder, "a folder"
         return importlib.import_module("coterie.data.formats.tables").read_table, "a table"
-    hint = " Or give the path of a folder of .npz files, a .csv or a .parquet table"
+    hint = " Or give the path of a folder of .npz files, or of a table in CSV or Parquet"
     raise SpecError(unknown("data set", text, DATASETS) + "." + hint)
 
 

@@ -62,9 +62,7 @@ class Built:
     network: Callable[[], Mapping[str, float]] | None = None
 
 
-def build(
-    spec: Spec, *, method: Method[Any] | None = None, task: Task | None = None, data: FederatedData | None = None
-) -> Built:
+def build(spec: Spec, *, method: Method[Any] | None = None, task: Task | None = None, data: Any = None) -> Built:
     """Resolve a spec and create everything that a run needs.
 
     Args:
@@ -72,7 +70,7 @@ def build(
         method: A method object that replaces the method of the spec. It has its own settings: [method] and [local] of
             the spec must be absent or equal to them.
         task: A task that replaces the model of the spec.
-        data: Data that replace those of the spec.
+        data: Data that replace those of the spec, or an object that `coterie.data.as_federated` takes.
     """
     resolved = resolve(spec, method=method, task=task, data=data)
     spec, data, task, about = resolved.spec, resolved.data, resolved.task, resolved.about

@@ -81,8 +81,12 @@ class Terms:
     moments: bool
 
     @classmethod
-    def of(cls, greeting: Mapping[str, Any]) -> Terms:
+    def of(cls, greeting: Mapping[str, Any], *, table: bool = False) -> Terms:
         """The terms in a greeting.
+
+        Args:
+            greeting: What the server says about its run.
+            table: Whether the client's data are a table.
 
         Raises:
             SpecError: If the greeting is malformed, or names a method that this client does not have.
@@ -100,7 +104,7 @@ class Terms:
                 model,
                 int(greeting["rounds"]),
                 dict(spec.get("privacy", {})),
-                bool(greeting.get("moments")),
+                asks_for_moments(greeting, table=table),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as fault:
             raise SpecError(f"The greeting of the server cannot be read: {type(fault).__name__}") from fault
@@ -128,7 +132,7 @@ class Terms:
         lines += self.card().sentences()
         lines.append(
             "When it joins, the client states: the shape of its inputs, the number of classes and of training and test "
-            "examples, and the largest magnitude of an input"
+            "examples, the largest magnitude of an input, and for a table hashes of the names of columns and classes"
             + (", and sums and sums of squares of its inputs per feature." if self.moments else ".")
         )
         lines.append("The server can read every value of a reply, also models of which it needs only sums.")
@@ -239,7 +243,7 @@ class Membership:
     def greeted(self, greeting: Mapping[str, Any]) -> dict[str, Any]:
         """The reply to a greeting: what the data are like, or why the client does not take part."""
         try:
-            terms = Terms.of(greeting)
+            terms = Terms.of(greeting, table=self._data.preprocessing is not None)
             decision = self._decided(terms)
             if decision is not None:
                 word, self.refused = decision
@@ -313,6 +317,17 @@ class Membership:
             out.write(json.dumps(line) + "\n")
 
 
+def asks_for_moments(greeting: Mapping[str, Any], *, table: bool) -> bool:
+    """Whether a client is asked for the sums of its inputs.
+
+    Args:
+        greeting: What the server says about its run.
+        table: Whether the client's data are a table.
+    """
+    asked = greeting.get("moments")
+    return table if asked == "tables" else bool(asked)
+
+
 def stated_facts(data: FederatedData, greeting: Mapping[str, Any], allowed_models: tuple[str, ...] = ()) -> ClientFacts:
     """What a client states about its data when it takes part in the run of a greeting.
 
@@ -324,7 +339,8 @@ def stated_facts(data: FederatedData, greeting: Mapping[str, Any], allowed_model
     Raises:
         DataError: If the data do not fit the model of the run.
     """
-    facts = ClientFacts.of(data, moments=bool(greeting.get("moments")))
+    wanted = asks_for_moments(greeting, table=data.preprocessing is not None)
+    facts = ClientFacts.of(data, moments=wanted)
     recipe = greeting.get("task")
     problem = None if recipe is None else unfit(facts, from_recipe(recipe, allowed=allowed_models))
     if problem:

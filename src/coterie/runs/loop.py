@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.data.federated import FederatedData
+from coterie.data.description import DataDescription
 from coterie.errors import Diverged, FederationError, SpecError
 from coterie.federation.compilation import compilations
 from coterie.federation.merging import Background
@@ -41,7 +41,7 @@ def run(
     on_round: OnRound | None = None,
     method: Method[Any] | None = None,
     task: Task | None = None,
-    data: FederatedData | None = None,
+    data: Any = None,
     observers: Iterable[Observer] = (),
 ) -> RunRecord:
     """Run a spec.
@@ -53,7 +53,8 @@ def run(
         method: A method object that replaces the method of the spec. It has its own settings: [method] and [local] of
             the spec must be absent or equal to them. The record holds the settings of the object.
         task: A task that replaces the model of the spec.
-        data: Data that replace those of the spec.
+        data: Data that replace those of the spec: FederatedData, or an object that `coterie.data.as_federated` takes,
+            such as a DataFrame.
         observers: Objects that follow the run, such as those of `coterie.tracking`. If one fails, a warning is logged
             and the run continues.
     """
@@ -110,7 +111,7 @@ def resume(
     on_round: OnRound | None = None,
     method: Method[Any] | None = None,
     task: Task | None = None,
-    data: FederatedData | None = None,
+    data: Any = None,
     observers: Iterable[Observer] = (),
 ) -> RunRecord:
     """Continue a run from its last checkpoint. Its results are those of a run that was not interrupted.
@@ -416,4 +417,15 @@ class _Loop:
             "spec": built.spec.to_dict(),
             "source": built.about.source,
             "attackers": list(built.attackers),
+            **_names(built.about),
         }
+
+
+def _names(about: DataDescription) -> dict[str, Any]:
+    """What the inputs and classes are called and how the inputs were made, for data that say so."""
+    found = {
+        "class_names": None if about.class_names is None else list(about.class_names),
+        "features": None if about.features is None else list(about.features),
+        "preprocessing": None if about.preprocessing is None else about.preprocessing.to_dict(),
+    }
+    return {key: value for key, value in found.items() if value is not None}

@@ -67,7 +67,8 @@ class RunRecord:
         served: The models, and which client is served which model: `bank`, `row` (client → row), `fallback` (the model
             of clients without a row), `unassigned` (these clients), `input` (shape, classes, normalization), `recipe`
             (the task as plain data; None for a task object), `spec`, `source` of the data, `attackers` (malicious
-            clients). Empty if the run is not finished.
+            clients); `class_names`, `features` and `preprocessing` if the data have them. Empty if the run is not
+            finished.
         last_results: Test results of each client in the last evaluation, for a run without a folder; None otherwise.
     """
 

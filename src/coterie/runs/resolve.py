@@ -29,8 +29,9 @@ from coterie.runs.method_settings import spec_of
 from coterie.runs.settings_conversion import convert
 from coterie.runs.spec import Named, Spec, method_options, method_types, model_defaults
 
-#: Normalization of inputs. auto: as published with the data set, otherwise `unit` for integers and `none` for floats;
-#: none: unchanged; unit: divided by the largest magnitude; standard: mean 0 and deviation 1 per feature.
+#: Normalization of inputs. auto: as published with the data set, otherwise `standard` for tables, `unit` for other
+#: integers and `none` for other floats; none: unchanged; unit: divided by the largest magnitude; standard: mean 0 and
+#: deviation 1 per feature.
 Scaling = Literal["auto", "none", "unit", "standard"]
 
 #: Default number of clients per round.
@@ -54,17 +55,16 @@ class Resolved:
     about: DataDescription
 
 
-def resolve(
-    spec: Spec, *, method: Method[Any] | None = None, task: Task | None = None, data: FederatedData | None = None
-) -> Resolved:
+def resolve(spec: Spec, *, method: Method[Any] | None = None, task: Task | None = None, data: Any = None) -> Resolved:
     """Fill in every default of a spec and load its data.
 
     Args:
         spec: What to run.
         method: A method object that replaces the method of the spec; [method] and [local] become its settings.
         task: A task that replaces the model of the spec.
-        data: Data that replace those of the spec.
+        data: Data that replace those of the spec, or an object that `coterie.data.as_federated` takes.
     """
+    data = None if data is None else datasets.as_federated(data)
     objects = {"method": method, "model": task, "data": data}
     spec = fill_defaults(
         _with_names_of_objects(spec_of(spec, method), task, data),
@@ -137,6 +137,8 @@ def normalization(rule: str, about: DataDescription) -> Normalize | None:
         )
     if rule == "auto" and about.published is not None:
         return Normalize(*about.published)
+    if about.table and rule in ("auto", "standard"):
+        return _standardized(about)
     if rule == "none" or (rule == "auto" and (not about.integers or about.tokens)):
         return None
     if rule in ("auto", "unit"):
@@ -145,6 +147,14 @@ def normalization(rule: str, about: DataDescription) -> Normalize | None:
         mean, deviation = about.moments().mean_and_deviation()
         return Normalize(mean, deviation + np.float32(0.001))
     raise SpecError(f"model.normalize must be one of {', '.join(map(repr, get_args(Scaling)))}, got {shown(rule)}")
+
+
+def _standardized(about: DataDescription) -> Normalize:
+    """Mean 0 and deviation 1 for each column of a table; a column that is constant in training is only centered."""
+    mean, deviation = about.moments().mean_and_deviation()
+    # Rounding gives constant columns a small deviation; 32-bit numbers cannot vary less than this.
+    constant = deviation <= 1e-6 * np.abs(mean)
+    return Normalize(mean, np.where(constant, np.float32(1), deviation))
 
 
 def _with_names_of_objects(spec: Spec, task: Task | None, data: FederatedData | None) -> Spec:
@@ -161,7 +171,8 @@ def _data(spec: Spec) -> Named:
     defaults = loader_options(part.name)
     if "path" in defaults:  # a folder or a table; made absolute, so that the record works in any working directory
         del defaults["path"]
-        part = Named(os.path.abspath(part.name), part.options)
+        files = {key: os.path.abspath(part.options[key]) for key in ("preprocessing",) if part.options.get(key)}
+        part = Named(os.path.abspath(part.name), {**part.options, **files})
     if "seed" in defaults:
         defaults["seed"] = spec.run.seed  # another seed gives another partition, unless data.seed is set
     hints = typing.get_type_hints(find_loader(part.name)[0])

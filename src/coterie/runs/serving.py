@@ -112,6 +112,7 @@ class Serving:
             remote: Mapping[str, Any] = saved["session"]["federation"]["transport"]
             self.run = remote["run"]
             self._roster.load(remote["members"])
+            self._like = next(iter(self._roster.facts(self._roster.initial).values()), None)
             self._task = models.from_recipe(remote["task"], allowed=(remote["task"]["name"],))
             self._greeter.content = self._greeting()
             patience = min(self.spec.network.wait, RETURN)
@@ -200,7 +201,7 @@ class Serving:
         if self._greeter.content["moments"] and facts.fit and facts.moments is None:
             return "it has not stated the sums of its inputs, which model.normalize needs"
         if self._task is not None:
-            return unfit(facts, self._task)
+            return unfit(facts, self._task) or (None if self._like is None else difference(self._like, facts))
         classes = self.spec.data.options["classes"]
         if classes and facts.classes is not None and facts.classes > classes:
             return f"it has labels up to {facts.classes - 1}, data.classes is {classes}"
@@ -241,8 +242,13 @@ def about_run(spec: Spec) -> dict[str, Any]:
         "data": spec.data.name,
         "rounds": spec.run.rounds,
         "spec": {section: plain[section] for section in _TOLD if section in plain},
-        "moments": spec.model.options.get("normalize") == "standard",
+        "moments": _moments(str(spec.model.options.get("normalize", "auto"))),
     }
+
+
+def _moments(rule: str) -> bool | str:
+    """Which clients are asked for the sums of their inputs: all, none, or those whose data are tables."""
+    return "tables" if rule == "auto" else rule == "standard"
 
 
 def unfit(facts: ClientFacts, task: Task) -> str | None:
