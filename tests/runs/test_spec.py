@@ -105,6 +105,9 @@ def test_a_flag_needs_no_quotes(text, value):
         ("data.name=./1.5", ("data.name", "./1.5")),
         ('data.name="1.5"', ("data.name", "1.5")),
         ("data.name=./x=y", ("data.name", "./x=y")),
+        ("data.ignore=[patient id, nr]", ("data.ignore", ["patient id", "nr"])),  # a shell removes quotes
+        ("data.ignore=[]", ("data.ignore", [])),
+        ("data.name=[a]b", ("data.name", "[a]b")),
         ("ifca.clusters=4", ("ifca.clusters", 4)),  # `compare` takes the name of a method instead of a section
     ],
 )

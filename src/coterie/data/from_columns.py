@@ -143,13 +143,12 @@ def from_columns(read: Read, settings: TableSettings, x: Array | None = None) ->
 
 
 def _listed(ignore: tuple[str, ...]) -> list[str]:
-    """The names of columns, and the parts of those with commas: from a shell, `[a,b]` arrives as one text."""
+    """The names of columns, and the parts of those with commas: on a command line, `a,b` is short for a list."""
     return list(dict.fromkeys([*ignore, *(name for entry in ignore for name in _apart(entry))]))
 
 
 def _apart(entry: str) -> list[str]:
-    inside = entry[1:-1] if entry.startswith("[") and entry.endswith("]") else entry
-    return [name.strip().strip("'\"") for name in inside.split(",")]
+    return [name.strip() for name in entry.split(",")]
 
 
 def _check_ignored(table: Table, settings: TableSettings) -> None:

@@ -14,7 +14,8 @@ from coterie.errors import SpecError, did_you_mean, nearest, shown
 def parse_setting(text: str) -> tuple[str, object]:
     """Parse `section.key=value`, as `--set` takes it, into the pair of `section.key` and value.
 
-    The value is read as TOML (numbers, true, false, lists, quoted strings); anything else is a string.
+    The value is read as TOML (numbers, true, false, lists, quoted strings); anything else is a string, or a list of
+    strings if it is in brackets: a shell removes the quotes of ["a", "b"].
     """
     path, sign, value = text.partition("=")
     path = path.strip()
@@ -25,7 +26,15 @@ def parse_setting(text: str) -> tuple[str, object]:
     try:
         return path, tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):  # not TOML, a number of more than 4,300 digits, or nested too deeply
-        return path, value.strip()
+        return path, _bare(value.strip())
+
+
+def _bare(text: str) -> str | list[str]:
+    """A text that is not TOML; with brackets around it, the words between its commas."""
+    inside = text[1:-1]
+    if not (text.startswith("[") and text.endswith("]")) or any(mark in inside for mark in "[]\"'"):
+        return text
+    return [word.strip() for word in inside.split(",") if word.strip()]
 
 
 def with_section(key: str, value: str) -> str:
