@@ -49,7 +49,7 @@ def test_probabilities_are_written_and_sum_to_one(coterie, run):
     assert about["columns"] == ["prediction", "probability_0", "probability_1"]
     for prediction, *shares in about["rows"]:
         assert sum(shares) == pytest.approx(1, abs=1e-5)
-        assert prediction == int(np.argmax(shares))
+        assert prediction == str(np.argmax(shares))  # classes are named as in the table
 
 
 def test_an_npz_file_without_labels_is_predicted(coterie, run):
