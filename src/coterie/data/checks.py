@@ -151,6 +151,22 @@ def warn_if_targets_look_like_labels(what: str, y: Array) -> None:
     log.warning("%s: %s are used as regression targets; for classes set data.classes=N", what, why)
 
 
+def check_weights(data: FederatedData) -> None:
+    """Check that there is a finite weight of at least 0 for each example."""
+    weights = data.weights
+    if weights is None:
+        return
+    if weights.shape != (len(data.x),) or weights.dtype.kind not in "iuf":
+        raise DataError(
+            f"weights must hold a number for each of the {len(data.x)} examples, got {weights.dtype} of shape "
+            f"{weights.shape}"
+        )
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(f"{_owner(data, row)}: the weight is {weights[row]}; weights must be finite and at least 0")
+
+
 def check_index(data: FederatedData, part: Literal["fit", "test"]) -> None:
     """Check that the index has one part per client and only rows that exist."""
     index = data.fit if part == "fit" else data.test

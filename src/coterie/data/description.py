@@ -64,6 +64,7 @@ class ClientFacts:
         fit: Number of training examples.
         test: Number of test examples.
         moments: Sums over its training examples; None if they were not asked for.
+        weighted: Whether its examples have weights.
     """
 
     shape: tuple[int, ...]
@@ -74,6 +75,7 @@ class ClientFacts:
     fit: int
     test: int
     moments: Moments | None = None
+    weighted: bool = False
 
     @classmethod
     def of(cls, data: FederatedData, *, moments: bool = False) -> ClientFacts:
@@ -90,6 +92,7 @@ class ClientFacts:
             fit=int(data.sizes("fit")[0]),
             test=int(data.sizes("test")[0]),
             moments=Moments.of(x) if moments else None,
+            weighted=data.weights is not None,
         )
 
     @property
@@ -103,6 +106,7 @@ class ClientFacts:
         return {
             **{name: getattr(self, name) for name in _PLAIN},
             "moments": None if sums is None else {"count": sums.count, "total": sums.total, "squares": sums.squares},
+            **({"weighted": True} if self.weighted else {}),
         }
 
     @classmethod
@@ -141,6 +145,7 @@ class ClientFacts:
             fit=_whole(plain["fit"], 0, 1 << 40),
             test=_whole(plain["test"], 0, 1 << 40),
             moments=moments,
+            weighted=bool(plain.get("weighted", False)),
         )
 
 
@@ -165,6 +170,7 @@ class DataDescription:
         trainable: Clients that have training examples, sorted.
         idle: Clients without training examples, sorted.
         truth: Client → true cluster; empty if true clusters are not known.
+        weighted: Whether examples have weights.
     """
 
     name: str
@@ -180,6 +186,7 @@ class DataDescription:
     trainable: tuple[ClientId, ...]
     idle: tuple[ClientId, ...] = ()
     truth: Mapping[ClientId, int] = field(default_factory=dict)
+    weighted: bool = False
 
 
 def described(data: FederatedData) -> DataDescription:
@@ -204,6 +211,7 @@ def described(data: FederatedData) -> DataDescription:
         trainable=tuple(sorted(client for client, size in sizes.items() if size)),
         idle=tuple(sorted(client for client, size in sizes.items() if not size)),
         truth={} if data.truth is None else dict(zip(data.clients, data.truth.tolist(), strict=True)),
+        weighted=data.weights is not None,
     )
 
 
@@ -251,6 +259,7 @@ def combined(
         trainable=tuple(client for client in clients if facts[client].fit),
         idle=tuple(client for client in clients if not facts[client].fit),
         truth=dict(truth or {}),
+        weighted=any(facts[client].weighted for client in clients),
     )
 
 

@@ -29,6 +29,7 @@ from coterie.data.checks import (
     check_normalize,
     check_tokens,
     check_transforms,
+    check_weights,
     fits_int32,
 )
 from coterie.errors import DataError, unknown
@@ -115,6 +116,8 @@ class FederatedData:
             in units of `x` as stored. They are applied by the task, not here.
         tokens: Number of tokens if `x` holds token ids 0..tokens-1; None otherwise.
         table: (tokens, width) float32, the vector of each token; None: models see the ids.
+        weights: (examples,) sample weights, stored as float32: an example counts with its weight in losses and scores.
+            None: all examples count 1.
     """
 
     name: str
@@ -133,6 +136,7 @@ class FederatedData:
     normalize: tuple[Any, Any] | None = None
     tokens: int | None = None
     table: Array | None = None
+    weights: Array | None = None
 
     def __post_init__(self) -> None:
         """Check all fields, and convert `x` and `y` to their dtype and alignment, without a copy if possible."""
@@ -152,9 +156,12 @@ class FederatedData:
         check_transforms(self)
         check_normalize(self)
         check_tokens(self)
+        check_weights(self)
         object.__setattr__(self, "x", aligned(_computable(self.x)))
         if self.table is not None:
             object.__setattr__(self, "table", aligned(self.table.astype(np.float32, copy=False)))
+        if self.weights is not None:
+            object.__setattr__(self, "weights", aligned(self.weights.astype(np.float32, copy=False)))
         object.__setattr__(
             self, "y", aligned(self.y.astype(np.float32 if self.classes is None else np.int32, copy=False))
         )
@@ -225,10 +232,16 @@ class FederatedData:
         rows = self.rows(position, part)
         return np.ascontiguousarray(transforming.apply(self.transform_of(position), self.inputs(rows))), self.y[rows]
 
+    def sample_weights(self, client: str, part: Part = "fit") -> Array | None:
+        """The weights of one client's examples; None if the data have none."""
+        return None if self.weights is None else self.weights[self.rows(self.position(client), part)]
+
     def only(self, client: str) -> FederatedData:
         """The examples of one client alone, transformed, without those of others and without true clusters."""
         (x, y), (x_test, y_test) = (self.examples(client, part) for part in ("fit", "test"))
         rows = np.arange(len(y) + len(y_test))
+        own: tuple[Part, ...] = ("fit", "test")
+        weights = [self.sample_weights(client, part) for part in own]
         return FederatedData(
             name=self.name,
             x=np.concatenate([x, x_test]),
@@ -242,6 +255,7 @@ class FederatedData:
             source=self.source,
             normalize=self.normalize,
             tokens=self.ids,
+            weights=None if self.weights is None else np.concatenate([each for each in weights if each is not None]),
         )
 
     def inputs(self, rows: Any) -> Array:

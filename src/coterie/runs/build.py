@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from coterie.federation.transport import Transport
 from coterie.methods import build as build_method
 from coterie.methods.protocol import Method
 from coterie.models import Task
+from coterie.runs.metric_plan import MetricLike, MetricPlan, plan_metrics
 from coterie.runs.privacy import check_privacy
 from coterie.runs.resolve import fill_defaults, resolve
 from coterie.runs.sampling import ClientSampler, Sampler
@@ -32,6 +33,11 @@ from coterie.shift import DriftingData
 from coterie.types import ClientId
 
 log = logging.getLogger(__name__)
+
+_NO_VALIDATION = (
+    "run.validate and run.patience need validation examples, and no client has any; set data.held_share above 0, or "
+    "give clients more training examples"
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,7 @@ class Built:
         attackers: Malicious clients, sorted.
         merging: Lets the requests of evaluations travel with those of the next rounds; None: they travel alone.
         network: Returns what has been sent over the network so far; None in simulation.
+        metrics: The metrics that evaluations compute.
     """
 
     spec: Spec
@@ -59,10 +66,16 @@ class Built:
     attackers: tuple[ClientId, ...] = ()
     merging: MergingTransport | None = None
     network: Callable[[], Mapping[str, float]] | None = None
+    metrics: MetricPlan = field(default_factory=MetricPlan)
 
 
 def build(
-    spec: Spec, *, method: Method[Any] | None = None, task: Task | None = None, data: FederatedData | None = None
+    spec: Spec,
+    *,
+    method: Method[Any] | None = None,
+    task: Task | None = None,
+    data: FederatedData | None = None,
+    metrics: Mapping[str, MetricLike] | None = None,
 ) -> Built:
     """Resolve a spec and create everything that a run needs.
 
@@ -72,11 +85,15 @@ def build(
             the spec must be absent or equal to them.
         task: A task that replaces the model of the spec.
         data: Data that replace those of the spec.
+        metrics: Metrics that are not built in, by name; they are computed in addition to run.metrics.
     """
     resolved = resolve(spec, method=method, task=task, data=data)
     spec, data, task, about = resolved.spec, resolved.data, resolved.task, resolved.about
     if about.idle:
         log.warning("%d clients have no training examples; they are evaluated but never sampled", len(about.idle))
+    spec, plan = _with_metrics(spec, about, task, metrics)
+    if spec.run.validate and not data.sizes("held").any():
+        raise SpecError(_NO_VALIDATION)
     run, seed = spec.run, Seed(spec.run.seed)
     newcomers = _newcomers(run, about.trainable, seed)
     sampler = Sampler(about.trainable, run.clients_per_round, seed, run.sampler, run.stragglers, newcomers)
@@ -91,8 +108,8 @@ def build(
     if any(dataclasses.asdict(spec.faults).values()):
         transport = FaultTransport(transport, spec.faults, seed.fold("faults"))
     drift = drifting if spec.shift.name != "none" else None
-    session = _session(spec, about, task, method, transport, sampler, truth, drift)
-    return Built(spec, about, task, session, truth, data, tuple(sorted(attackers)))
+    session = _session(spec, about, task, method, transport, sampler, truth, plan, drift)
+    return Built(spec, about, task, session, truth, data, tuple(sorted(attackers)), metrics=plan)
 
 
 def build_server(spec: Spec, about: DataDescription, task: Task, transport: Remote, sampler: ClientSampler) -> Built:
@@ -105,9 +122,14 @@ def build_server(spec: Spec, about: DataDescription, task: Task, transport: Remo
         transport: Reaches the clients.
         sampler: Draws the clients of each round among those that are present.
     """
+    spec, plan = _with_metrics(spec, about, task, simulated=False)
+    if spec.run.validate and not spec.data.options["held_share"]:
+        raise SpecError(_NO_VALIDATION)
+    if spec.run.patience:  # whether the next round is run depends on the scores of this one
+        spec = dataclasses.replace(spec, network=dataclasses.replace(spec.network, merge=False))
     merging = MergingTransport(transport) if spec.network.merge else None
-    session = _session(spec, about, task, None, merging or transport, sampler, about.truth)
-    return Built(spec, about, task, session, about.truth, merging=merging, network=transport.sent.counts)
+    session = _session(spec, about, task, None, merging or transport, sampler, about.truth, plan)
+    return Built(spec, about, task, session, about.truth, merging=merging, network=transport.sent.counts, metrics=plan)
 
 
 def server_spec(spec: Spec) -> Spec:
@@ -166,6 +188,7 @@ def _session(
     transport: Transport,
     sampler: ClientSampler,
     truth: Mapping[ClientId, int],
+    metrics: MetricPlan,
     drifting: DriftingData | None = None,
 ) -> Session[Any]:
     """The method of a spec on a server that reaches its clients over a transport."""
@@ -193,13 +216,37 @@ def _session(
         averaging.ledger.individual.add(not_covered)
     return Session(
         method,
-        Server(transport, averaging=averaging, compression=spec.compression, min_replies=spec.network.min_replies),
+        Server(
+            transport,
+            averaging=averaging,
+            compression=spec.compression,
+            min_replies=spec.network.min_replies,
+            fit_part="rest" if run.validate else "fit",  # scores of examples that were trained on choose nothing
+        ),
         seed,
         sampler,
         drifting,
         eval_model=run.eval_model,
         score_with="assigned" if run.score_with == "assigned" else "current",
+        metrics=metrics,
     )
+
+
+def _with_metrics(
+    spec: Spec,
+    about: DataDescription,
+    task: Task,
+    own: Mapping[str, MetricLike] | None = None,
+    *,
+    simulated: bool = True,
+) -> tuple[Spec, MetricPlan]:
+    """How the metrics of a run are computed, and the spec with the names of all of them."""
+    run = spec.run
+    plan = plan_metrics(
+        run.metrics, run.primary_metric, task.classes, own, weighted=about.weighted, simulated=simulated
+    )
+    names = tuple(dict.fromkeys([*run.metrics, *plan.names]))
+    return dataclasses.replace(spec, run=dataclasses.replace(run, metrics=names)), plan
 
 
 class CurrentTruth(Mapping[ClientId, int]):

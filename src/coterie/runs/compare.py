@@ -15,9 +15,10 @@ from functools import partial
 from typing import Literal
 
 from coterie import data as datasets
+from coterie.errors import SpecError
 from coterie.runs.jobs import Job, carry_out, plan, recorded
 from coterie.runs.record import JsonObject, RunRecord
-from coterie.runs.significance import add_holm, difference_tests, headline
+from coterie.runs.significance import add_holm, difference_tests, headline, higher_is_better
 from coterie.runs.spec import Spec, SpecLike
 from coterie.runs.summary import number_at
 from coterie.runs.worker_pool import run_in_processes
@@ -90,7 +91,9 @@ class Comparison:
             `improvement_deviation`.
         reference: Label of the reference method, the first one.
         headline: Column of the table by which methods are compared and tested: `last_ten`, the accuracy as the mean of
-            the last ten rounds; or for regression `test_loss`.
+            the last ten rounds; `test_loss` if the primary metric is the loss, as for regression; or the name of
+            another primary metric, as the mean of the last ten rounds.
+        higher_is_better: Whether a higher value of the headline is better.
     """
 
     records: dict[str, list[RunRecord]]
@@ -98,6 +101,7 @@ class Comparison:
     significance: dict[str, JsonObject] = field(default_factory=dict)
     reference: str = ""
     headline: str = "last_ten"
+    higher_is_better: bool = True
 
     def to_dict(self) -> JsonObject:
         """Return the JSON object that `coterie compare --json` prints."""
@@ -132,6 +136,8 @@ def compare(
         on_job: Called when a run starts and when it has finished; a run that was read has only finished.
     """
     labeled = _labeled(specs)
+    if len(primary := sorted({spec.run.primary_metric for spec in labeled.values()})) > 1:
+        raise SpecError(f"Methods are compared by one metric; run.primary_metric is {' and '.join(primary)}")
     planned = plan(labeled, seeds, out)
     report = _Report(on_step or (lambda job, row: None), on_job or (lambda job, what: None))
     records: dict[Job, RunRecord] = {}
@@ -152,8 +158,10 @@ def compare(
         if label != reference
     }
     add_holm(tests)
-    table = [_row(label, group) for label, group in groups.items()]
-    return Comparison(groups, table, tests, reference, quantity)
+    names = list(dict.fromkeys(name for record in records.values() for name in record.summary.get("metrics") or {}))
+    table = [_row(label, group, names) for label, group in groups.items()]
+    higher = higher_is_better(list(records.values()), quantity)
+    return Comparison(groups, table, tests, reference, quantity, higher)
 
 
 @dataclass(frozen=True)
@@ -203,9 +211,12 @@ def _labeled(specs: Iterable[SpecLike] | Mapping[str, SpecLike]) -> dict[str, Sp
     return labeled
 
 
-def _row(label: str, group: list[RunRecord]) -> JsonObject:
+def _row(label: str, group: list[RunRecord], metrics: Sequence[str]) -> JsonObject:
     row: JsonObject = {"method": label, "seeds": len(group)}
-    for column, path in COLUMNS.items():
+    keys = {"": "last_ten", "_worst_tenth": "worst_tenth_last_ten", "_coverage": "last_ten_coverage"}
+    own = {f"{name}{end}": ("metrics", name, key) for name in metrics for end, key in keys.items()}
+    # A metric named like a column, such as the accuracy, is in the table already.
+    for column, path in {**own, **COLUMNS}.items():
         numbers = [number_at(record.summary, path) for record in group]
         values = [value for value in numbers if value is not None and math.isfinite(value)]
         row[column] = statistics.fmean(values) if values else None

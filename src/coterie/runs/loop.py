@@ -21,7 +21,9 @@ from coterie.runs import privacy
 from coterie.runs import summary as figures
 from coterie.runs.build import Built, build
 from coterie.runs.client_results import ClientResults
+from coterie.runs.early_stopping import EarlyStopping
 from coterie.runs.method_settings import check_same_method, spec_of
+from coterie.runs.metric_plan import MetricLike
 from coterie.runs.predict import described
 from coterie.runs.record import FORMAT, JsonObject, RunRecord, read_summary
 from coterie.runs.scoring import Scores
@@ -41,6 +43,7 @@ def run(
     method: Method[Any] | None = None,
     task: Task | None = None,
     data: FederatedData | None = None,
+    metrics: Mapping[str, MetricLike] | None = None,
 ) -> RunRecord:
     """Run a spec.
 
@@ -52,9 +55,12 @@ def run(
             the spec must be absent or equal to them. The record holds the settings of the object.
         task: A task that replaces the model of the spec.
         data: Data that replace those of the spec.
+        metrics: Metrics of your own, name → `coterie.Metric` or a function (y_true, y_pred) → number. They are computed
+            in addition to those in run.metrics.
     """
     started = time.perf_counter()
-    return run_built(build(spec_of(spec, method), method=method, task=task, data=data), out, on_round, started)
+    built = build(spec_of(spec, method), method=method, task=task, data=data, metrics=metrics)
+    return run_built(built, out, on_round, started)
 
 
 def run_built(
@@ -99,6 +105,7 @@ def resume(
     method: Method[Any] | None = None,
     task: Task | None = None,
     data: FederatedData | None = None,
+    metrics: Mapping[str, MetricLike] | None = None,
 ) -> RunRecord:
     """Continue a run from its last checkpoint. Its results are those of a run that was not interrupted.
 
@@ -108,6 +115,7 @@ def resume(
         method: The method object that was given to `run`, if there was one, or another with the same settings.
         task: The task that was given to `run`, if there was one.
         data: The data that were given to `run`, if there were any.
+        metrics: The metrics that were given to `run`, if there were any.
     """
     started = time.perf_counter()
     record = RunRecord.read(path)
@@ -122,7 +130,7 @@ def resume(
         for section, given in (("model", task), ("data", data)):
             if given is not None:  # spec.toml has only the name of an object
                 plain.pop(section, None)
-        built = build(spec_of(plain, method), method=method, task=task, data=data)
+        built = build(spec_of(plain, method), method=method, task=task, data=data, metrics=metrics)
         saved = writer.saved()
         rows = writer.rewind(saved)
         return _Loop(built, writer, on_round, started, saved, rows).run()
@@ -130,10 +138,17 @@ def resume(
 
 @dataclass
 class _Evaluation:
-    """The scores of a step, and those with the other rule of `run.score_with` if they differ."""
+    """The scores of a step.
+
+    Attributes:
+        scores: On test examples.
+        other: With the other rule of `run.score_with`; None if they do not differ.
+        validation: On validation examples; None if the run does not validate.
+    """
 
     scores: Scores
     other: Scores | None
+    validation: Scores | None = None
 
 
 @dataclass
@@ -187,6 +202,8 @@ class _Loop:
         self._sent: Mapping[str, float] = {}
         self._scores: Scores | None = None
         self._results: ClientResults | None = None
+        run, plan = built.spec.run, built.metrics
+        self._stopping = EarlyStopping(run.patience, plan.primary, higher=plan.higher, rows=self._rows)
         self._seconds = dict.fromkeys(("setup", "training", "evaluation", "clustering", "compile"), 0.0)
         self._served: Mapping[str, Any] = {}
         if saved is not None:
@@ -213,8 +230,8 @@ class _Loop:
         merging = self._built.merging
         try:
             self._checkpoint()  # at the beginning, so that a run can be resumed whenever it is killed
-            for step in self._built.session.steps(self._built.spec.run.rounds):
-                self._record(step)
+            while not self._finished():
+                self._record(self._built.session.step())
             if merging is not None:
                 merging.flush()
                 self._write_lines()
@@ -236,7 +253,7 @@ class _Loop:
                 merging.close()
 
     def _finished(self) -> bool:
-        return self._built.session.finished(self._built.spec.run.rounds)
+        return self._stopping.stopped or self._built.session.finished(self._built.spec.run.rounds)
 
     def _record(self, step: Step[Any]) -> None:
         """Compose the line of a step, and evaluate it if that is due, in the background if possible."""
@@ -261,6 +278,7 @@ class _Loop:
         evaluation = None
         if due or (step.round is not None and step.round.closes) or self._finished():
             evaluation = self._evaluate(row)
+            self._stopping.see(row)
         checkpoint = step.stage == "prepare" or session.t % settings.checkpoint_every == 0
         if checkpoint:
             session.note_checkpoint()
@@ -283,15 +301,18 @@ class _Loop:
 
     def _evaluated(self, session: Session[Any]) -> _Evaluation:
         scores = session.evaluate()
+        validation = session.validate(scores) if self._built.spec.run.validate else None
         # `assigned` needs no exchange. `current` does; where it is not the run's rule, it is shown once, at the end.
         if scores.score_with == "current" or session.finished(self._built.spec.run.rounds):
-            return _Evaluation(scores, session.evaluate_otherwise(scores))
-        return _Evaluation(scores, None)
+            return _Evaluation(scores, session.evaluate_otherwise(scores), validation)
+        return _Evaluation(scores, None, validation)
 
     def _add_scores(self, row: JsonObject, session: Session[Any], evaluation: _Evaluation) -> None:
         truth, classes = self._built.truth, self._built.task.classes
         self._scores = evaluation.scores
         row |= figures.score_row(self._scores, truth, classes, row.get("assignment"))
+        if evaluation.validation is not None:
+            row["validation"] = figures.validation_row(evaluation.validation, classes)
         if evaluation.other is not None:
             row["other_assignment"] = figures.other_row(evaluation.other, truth, classes)
         self._results = ClientResults.of(len(self._rows), self._scores, classes)
@@ -357,7 +378,8 @@ class _Loop:
             "attackers": len(built.attackers),
             "parameters": built.session.parameters,
             "score_with": spec.run.score_with,
-            **figures.final(self._rows, spec.run.target),
+            **figures.final(self._rows, spec.run.target, built.metrics.primary, higher=built.metrics.higher),
+            **({"stopped_early": self._stopping.stopped} if spec.run.patience else {}),
             "drift": None
             if built.data is None or spec.shift.name == "none"
             else figures.drift_of(self._rows, built.data),
