@@ -19,7 +19,7 @@ def conclusion(comparison: Comparison) -> str:
     """Summarize the accuracy of one global model, of one model per true cluster, and of the clustered methods.
 
     If the true clusters are unknown: one global model against the best clustered method. For regression: test losses.
-    Accuracies are those of the table: means of the last ten rounds. With another primary metric: the best methods by it.
+    Accuracies are those of the table: means of the last ten rounds. With another primary metric: the best two methods.
     """
     if comparison.headline not in ("last_ten", "test_loss"):
         return _by_metric(comparison)

@@ -132,10 +132,10 @@ def _figures(summary: Mapping[str, Any]) -> Table:
             rest = f"mean over clients {number(entry['mean'], '4g')}, worst 10 % {number(entry['worst_tenth'], '4g')}"
             rest += ", mean of the values of clients" if entry["how"] == "client mean" else ""
             shown.add_row(name, f"{number(entry['value'], '4g')} ({rest})")
-    if best := summary.get("best_round"):
-        text = f"round {best['t'] + 1}, chosen on validation examples: {best['metric']} {number(best['test'], '4g')}"
+    if chosen := summary.get("best_round"):
+        reached = f"{chosen['metric']} {number(chosen['test'], '4g')} on test examples"
         stopped = "; stopped early" if summary.get("stopped_early") else ""
-        shown.add_row("best round", f"{text} on test examples{stopped}")
+        shown.add_row("best round", f"round {chosen['t'] + 1}, chosen on validation examples: {reached}{stopped}")
     if clusters and clusters["adapted"]:
         shown.add_row("clusters", "none: every client has its own model")
     elif clusters:

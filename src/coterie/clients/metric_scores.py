@@ -163,7 +163,8 @@ def _predictions(
 ) -> dict[str, list[Array]]:
     outputs = _outputs(task, params, x)
     weight = np.ones(len(y), np.float32) if sample_weight is None else sample_weight
-    return {"outputs": [outputs.reshape(len(y), -1)], "labels": [y.astype(np.float64)], "weights": [weight]}
+    columns = outputs if outputs.ndim == 2 else outputs[:, None]
+    return {"outputs": [columns], "labels": [y.astype(np.float64)], "weights": [weight]}
 
 
 #: Outputs of a model, labels and weights of each example. Only in simulation: it shows single examples.

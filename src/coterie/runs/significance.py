@@ -1,8 +1,8 @@
 """Tests of the differences between methods, paired by seed.
 
-The tested quantity is the headline of a comparison, the primary metric: the accuracy or another metric as the mean of the
-last ten rounds, or the test loss after the last round. Methods are tested only on equal populations: the same clients with the same data,
-all of them with a model of their own (coverage 1).
+The tested quantity is the headline of a comparison, which follows from the primary metric: the accuracy, or another
+metric, as the mean of the last ten rounds; or the test loss after the last round. Methods are tested only on equal
+populations: the same clients with the same data, all of them with a model of their own (coverage 1).
 """
 
 from __future__ import annotations
