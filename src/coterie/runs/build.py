@@ -22,7 +22,7 @@ from coterie.federation.transport import Transport
 from coterie.methods import build as build_method
 from coterie.methods.protocol import Method
 from coterie.models import Task
-from coterie.runs.metric_plan import MetricLike, MetricPlan, plan_metrics
+from coterie.runs.metric_plan import MetricLike, MetricPlan, check_built_in, plan_metrics
 from coterie.runs.privacy import check_privacy
 from coterie.runs.resolve import fill_defaults, resolve
 from coterie.runs.sampling import ClientSampler, Sampler
@@ -149,6 +149,8 @@ def server_spec(spec: Spec) -> Spec:
     for setting, given in simulated.items():
         if given:
             raise SpecError(f"{setting} is simulated and cannot be used with clients on other machines; remove it")
+    for name in {*spec.run.metrics, spec.run.primary_metric} - {"auto"}:
+        check_built_in(name)
     try:
         options = NetworkData(**spec.data.options)
     except TypeError as fault:

@@ -93,7 +93,6 @@ class Comparison:
         headline: Column of the table by which methods are compared and tested: `last_ten`, the accuracy as the mean of
             the last ten rounds; `test_loss` if the primary metric is the loss, as for regression; or the name of
             another primary metric, as the mean of the last ten rounds.
-        higher_is_better: Whether a higher value of the headline is better.
     """
 
     records: dict[str, list[RunRecord]]
@@ -101,7 +100,11 @@ class Comparison:
     significance: dict[str, JsonObject] = field(default_factory=dict)
     reference: str = ""
     headline: str = "last_ten"
-    higher_is_better: bool = True
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher value of the headline is better."""
+        return higher_is_better([record for group in self.records.values() for record in group], self.headline)
 
     def to_dict(self) -> JsonObject:
         """Return the JSON object that `coterie compare --json` prints."""
@@ -160,8 +163,7 @@ def compare(
     add_holm(tests)
     names = list(dict.fromkeys(name for record in records.values() for name in record.summary.get("metrics") or {}))
     table = [_row(label, group, names) for label, group in groups.items()]
-    higher = higher_is_better(list(records.values()), quantity)
-    return Comparison(groups, table, tests, reference, quantity, higher)
+    return Comparison(groups, table, tests, reference, quantity)
 
 
 @dataclass(frozen=True)

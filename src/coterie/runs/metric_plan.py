@@ -100,14 +100,19 @@ def plan_metrics(
         greater[name] = metric.greater_is_better
         if simulated:
             pooled[name] = metric
-        elif name in CLASSIFICATION:
-            means.append(name)
         else:
-            raise SpecError(
-                f"Metric {name!r} is not built in, and clients on other machines do not have its code; use one of "
-                f"{', '.join({**CLASSIFICATION, **REGRESSION})}"
-            )
+            check_built_in(name)
+            means.append(name)
     return MetricPlan(tuple(sums), pooled, tuple(means), primary, greater, weighted, classes)
+
+
+def check_built_in(name: str) -> None:
+    """Raise SpecError if clients on other machines do not have a metric."""
+    if name not in (*ALWAYS, *CLASSIFICATION, *REGRESSION):
+        raise SpecError(
+            f"Metric {name!r} is not built in, and clients on other machines do not have its code; use one of "
+            f"{', '.join({**CLASSIFICATION, **REGRESSION})}"
+        )
 
 
 def _metric(name: str, given: MetricLike) -> Metric:

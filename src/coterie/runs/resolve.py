@@ -102,6 +102,9 @@ def complete(spec: Spec, about: DataDescription, task: Task | None = None) -> tu
     if spec.run.primary_metric == "auto":
         primary = "loss" if task.classes is None else "accuracy"
         spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, primary_metric=primary))
+    elif spec.run.primary_metric not in ("accuracy", "loss", *spec.run.metrics):
+        names = (*spec.run.metrics, spec.run.primary_metric)
+        spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, metrics=names))
     if spec.run.patience and not spec.run.validate:
         spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, validate=True))
     if spec.local is not None and spec.local.class_weight == "balanced" and task.classes is None:
