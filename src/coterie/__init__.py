@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from coterie import aggregation, clustering, data, drift, methods, metrics, models
     from coterie.data import DATASETS
     from coterie.errors import Error
+    from coterie.metrics import Metric
     from coterie.models import MODELS
     from coterie.runs.compare import Comparison, compare
     from coterie.runs.estimate import estimate
@@ -37,6 +38,7 @@ __all__ = [
     "MODELS",
     "Comparison",
     "Error",
+    "Metric",
     "RunRecord",
     "ServedModel",
     "Spec",
@@ -61,6 +63,7 @@ _DEFINED_IN = {
     "DATASETS": "coterie.data",
     "Error": "coterie.errors",
     "estimate": "coterie.runs.estimate",
+    "Metric": "coterie.metrics",
     "MODELS": "coterie.models",
     "resume": "coterie.runs.loop",
     "run": "coterie.runs.loop",

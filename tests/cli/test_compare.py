@@ -275,6 +275,17 @@ def test_for_regression_the_legend_is_about_the_test_loss():
     ]
 
 
+def test_another_primary_metric_has_its_own_columns_legend_and_conclusion(coterie, tiny):
+    args = ["--methods", "fedavg,oracle", "--seeds", 2, "--set", "run.primary_metric=ece"]
+    done = coterie("compare", *tiny, *args)
+    assert done.exit_code == 0, done.stderr
+    head = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["method"])
+    assert head.split()[1] == "ece"
+    assert "accuracy" not in done.stdout
+    assert "p: paired one-sided t-test that this ece is lower than that of fedavg." in done.stdout
+    assert " has the lowest ece, " in done.stdout
+
+
 def test_partial_coverage_has_a_column_and_no_p(coterie, tiny):
     # alpha=1: one initial client per cluster. The other clients are assigned when they first take part.
     args = ["--methods", "fedavg,flexcfl", "--clusters", 2, "--set", "flexcfl.alpha=1", "--seeds", 2]

@@ -26,6 +26,19 @@ def test_a_folder_with_files_is_an_error(coterie, tiny, tmp_path):
     )
 
 
+def test_a_run_shows_its_metrics_and_the_round_chosen_on_validation_examples(coterie, tiny):
+    more = ["--set", 'run.metrics=["macro_f1"]', "--set", "run.primary_metric=ece", "--set", "run.patience=9"]
+    summary = json.loads(coterie("run", *tiny, *more, "--json").stdout)
+    shown = " ".join(coterie("run", *tiny, *more).stdout.split())
+    for name in ("macro_f1", "ece"):
+        entry = summary["metrics"][name]
+        values = f"{entry['value']:.4g} (mean over clients {entry['mean']:.4g}, worst 10 % {entry['worst_tenth']:.4g})"
+        assert f"{name} {values}" in shown
+    best = summary["best_round"]
+    text = f"round {best['t'] + 1}, chosen on validation examples: ece {best['test']:.4g} on test examples"
+    assert f"best round {text}" in shown
+
+
 def test_a_run_with_noise_shows_epsilon_and_what_it_covers(coterie, tiny):
     noise = ["--set", "privacy.max_update_norm=1", "--set", "privacy.noise_multiplier=2"]
     done = coterie("run", *tiny, *noise)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
 
 from coterie.clients import LocalSGD, fit, label_counts, losses_of, score
 from coterie.clients.closest import fit_closest
+from coterie.clients.schema import settings_dict
 from coterie.federation import Adapt, Cohort, Mean, PerClient, Traffic
 from coterie.seeds import Seed
 
@@ -18,7 +18,7 @@ SOME = ("0", "1", "2")
 # mclr on 4×4 images and 3 classes: d = 16·3 + 3 = 51 numbers of 4 bytes.
 MODEL = 51 * 4
 # Settings are sent as JSON.
-SETTINGS = len(json.dumps(dataclasses.asdict(LOCAL), separators=(",", ":")))
+SETTINGS = len(json.dumps(settings_dict(LOCAL), separators=(",", ":")))
 
 
 def test_local_training_sends_a_model_each_way_and_scalars_count_as_control(wired, model):

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from coterie import codec
+from coterie.clients.metric_scores import predictions
 from coterie.federation.network import wire
 from coterie.federation.network.channel import Delivery, Message
+from coterie.seeds import Seed
 
 VICTIM = "0"
 
@@ -54,6 +56,14 @@ CHANGES = {
     "no stack": lambda message, reply: with_kernel(reply, np.zeros((10, 64), np.float32)),
     "two rows": lambda message, reply: with_kernel(reply, np.zeros((2, 10, 64), np.float32)),
 }
+
+
+def test_a_client_on_another_machine_never_shows_single_predictions(pair):
+    both = pair("fedavg", run={"clients_per_round": 6})
+    server = both.networked._fed.scoring()
+    replies = server.ask(server.clients, predictions, Seed(0), part="test", params=server.task.init(Seed(0)))
+    assert not replies.clients
+    assert set(replies.lost.values()) == {"not allowed: predictions"}
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)

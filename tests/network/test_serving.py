@@ -163,6 +163,52 @@ def test_other_data_are_not_asked_for_sums_by_default(federation):
     assert not any(each.moments for each in terms)
 
 
+def test_a_server_computes_the_metrics_of_the_simulator_and_averages_the_others_over_clients(federation):
+    names = ["balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "auroc"]
+    spec = spec_of("fedavg", run={"rounds": 2, "metrics": names, "validate": True})
+    served, expected = federation.server(spec).start(None), simulated(federation, spec)
+    assert [row["accuracy"] for row in served.rounds] == [row["accuracy"] for row in expected.rounds]
+    assert served.summary["validation"]["accuracy"] == expected.summary["validation"]["accuracy"]
+    assert served.summary["best_round"] == expected.summary["best_round"]
+    for one, other in zip(served.rounds, expected.rounds, strict=True):
+        auroc, pooled = one["metrics"].pop("auroc"), other["metrics"].pop("auroc")
+        assert one["metrics"] == other["metrics"]
+        assert (auroc["how"], pooled["how"]) == ("client mean", "pooled")
+        # The values of clients are the same; here their mean is the value, there that of all examples together.
+        assert auroc["value"] == auroc["mean"] == pytest.approx(pooled["mean"], rel=1e-6)
+    assert not served.summary["rejected_replies"]
+
+
+def test_with_patience_evaluations_are_not_merged_with_rounds(federation):
+    # With learning rate 0 the second evaluation is no better than the first.
+    spec = spec_of("fedavg", run={"rounds": 9, "patience": 1}, local={"epochs": 1, "learning_rate": 0.0})
+    record = federation.server(spec).start(None)
+    assert (record.summary["rounds"], record.summary["stopped_early"]) == (2, True)
+    assert record.served["spec"]["network"]["merge"] is False
+
+
+def test_metrics_whose_code_clients_do_not_have_are_refused(federation):
+    for run in ({"metrics": ["mine"]}, {"primary_metric": "mine"}):
+        with pytest.raises(
+            SpecError, match="'mine' is not built in, and clients on other machines do not have its code"
+        ):
+            federation.server(spec_of("fedavg", run=run))
+
+
+def test_an_owner_is_told_which_metrics_are_computed(federation):
+    seen = []
+
+    def consent(terms):
+        seen.append(terms)
+        return True
+
+    federation.start("0", consent=consent)
+    federation.server(spec_of("fedavg", run={"rounds": 1, "metrics": ["ece"], "validate": True})).start(None)
+    sentences = " ".join(seen[0].sentences())
+    assert "For the metrics ece it also states: its numbers of examples" in sentences
+    assert "on validation examples" in sentences
+
+
 def test_each_setting_that_only_a_simulation_has_is_refused(federation):
     for section in (
         {"shift": {"name": "swap_all"}},

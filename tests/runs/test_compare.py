@@ -103,6 +103,26 @@ def test_a_folder_with_the_record_of_another_spec_is_an_error_that_names_the_fir
     assert [path.name for path in tmp_path.iterdir()] == ["fedavg-0"], "nothing was run"
 
 
+def test_methods_are_compared_by_their_primary_metric_also_when_continued(tmp_path):
+    run = {"rounds": 2, "primary_metric": "ece", "metrics": ["auroc"]}
+    specs = {name: {**SMALL, "method": name, "run": run} for name in ("fedavg", "oracle")}
+    found = compare(specs, seeds=2, out=tmp_path)
+    assert (found.headline, found.higher_is_better) == ("ece", False)
+    for row, group in zip(found.table, found.records.values(), strict=True):
+        for name in ("ece", "auroc"):
+            values = [record.summary["metrics"][name]["last_ten"] for record in group]
+            assert row[name] == pytest.approx(sum(values) / 2)
+    one, other = (row["ece"] for row in found.table)
+    assert found.significance["oracle"]["difference"] == pytest.approx(other - one)
+    assert without_times(compare(specs, seeds=2, out=tmp_path)) == without_times(found)
+
+
+def test_one_comparison_has_one_primary_metric():
+    specs = [{**SMALL, "run": {"primary_metric": name}} for name in ("ece", "loss")]
+    with pytest.raises(SpecError, match=r"compared by one metric; run.primary_metric is ece and loss"):
+        compare(specs)
+
+
 def test_labels_that_give_the_same_folder_are_an_error(tmp_path):
     with pytest.raises(SpecError, match=r"Two runs would be recorded in .*a_b-0; give labels and seeds that differ"):
         compare({"a b": SMALL, "a/b": SMALL}, out=tmp_path)

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from coterie.runs.record import RunRecord
-from coterie.runs.significance import add_holm, difference_tests, headline
+from coterie.runs.significance import add_holm, difference_tests, headline, higher_is_better
 
 LAST_TEN = "last_ten"
 
@@ -49,6 +49,46 @@ def test_for_regression_a_lower_test_loss_is_tested():
     assert found["difference"] == pytest.approx(-0.2)
     assert found["t_test"] == pytest.approx((1 - math.sqrt(12 / 14)) / 2)  # as above, with the signs changed
     assert found["wilcoxon"] == pytest.approx(1 / 8)
+
+
+def scored(metric, *values, greater_is_better, coverage=1.0):
+    """Runs whose primary metric is not accuracy or loss."""
+    spec = {"run": {"primary_metric": metric}}
+    return [
+        RunRecord(
+            {
+                "clients": 4,
+                "accuracy": {"weighted": 0.5, "weighted_last_ten": 0.5, "last_ten_coverage": 1.0},
+                "metrics": {
+                    metric: {"last_ten": value, "last_ten_coverage": coverage, "greater_is_better": greater_is_better}
+                },
+            },
+            [],
+            None,
+            {"spec": spec},
+        )
+        for value in values
+    ]
+
+
+@pytest.mark.parametrize(("metric", "sign"), [("auroc", 1), ("ece", -1)])
+def test_the_primary_metric_is_tested_in_its_own_direction(metric, sign):
+    higher = sign > 0
+    reference = scored(metric, 0.5, 0.5, 0.5, greater_is_better=higher)
+    better = scored(metric, *(0.5 + sign * each for each in (0.1, 0.2, 0.3)), greater_is_better=higher)
+    assert headline([*reference, *better]) == metric
+    assert higher_is_better([*reference, *better], metric) is higher
+    found = difference_tests(better, reference, metric)
+    assert found["difference"] == pytest.approx(sign * 0.2)
+    assert found["t_test"] == pytest.approx((1 - math.sqrt(12 / 14)) / 2)  # as for accuracies above
+    partly = scored(metric, 0.6, 0.7, 0.9, greater_is_better=higher, coverage=0.5)
+    assert difference_tests(partly, reference, metric)["no_p"].startswith("only 50.0 % of the clients")
+
+
+def test_the_loss_may_be_the_primary_metric_of_classifiers():
+    run = record(0.5, run={"primary_metric": "loss"})
+    assert headline([run]) == "test_loss"
+    assert headline([record(0.5, run={"primary_metric": "accuracy"})]) == "last_ten"
 
 
 def test_equal_differences_and_single_seeds_have_no_p_values():

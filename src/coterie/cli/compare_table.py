@@ -24,11 +24,11 @@ _DRIFT = {
 
 def main_table(found: Comparison) -> Table:
     """One row per method. Columns without values are left out, and the coverage if it is 1 for all methods."""
-    rows, scored = found.table, found.headline == "last_ten"
+    rows, headline = found.table, found.headline
     coverage, partial = _coverage_column(found), _partly_covered(found)
     known = any(row["adjusted_rand"] is not None for row in rows)
     tested = any(test["t_test"] is not None for test in found.significance.values())
-    columns = ["accuracy %", "worst 10 % of clients"] if scored else ["test loss"]
+    columns = _score_columns(headline)
     columns += ["coverage %"] if partial else []
     columns += ["adjusted Rand index"] if known else []
     columns += ["MB down", "MB up", "seconds", *(["p"] if tested else [])]
@@ -36,10 +36,11 @@ def main_table(found: Comparison) -> Table:
     for row in rows:
         deviation = {name: row[f"{name}_deviation"] for name in row if f"{name}_deviation" in row}
         cells = [row["method"]]
-        if scored:
+        if headline == "last_ten":
             cells += [percent(row[name], deviation[name]) for name in ("last_ten", "worst_tenth_last_ten")]
         else:
-            cells += [number(row["test_loss"], "4g", deviation["test_loss"])]
+            shown_too = [] if headline == "test_loss" else [f"{headline}_worst_tenth"]
+            cells += [number(row[name], "4g", deviation[name]) for name in (headline, *shown_too)]
         if partial:
             cells += [percent(row[coverage])]
         if known:
@@ -57,10 +58,10 @@ def legend(found: Comparison) -> list[str]:
     """What the columns mean: over which rounds, over how many seeds, which test, and why a p-value is missing."""
     from coterie.runs.significance import ENOUGH_SEEDS
 
-    scored = found.headline == "last_ten"
     seeds = max(row["seeds"] for row in found.table)
     over = f"; mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
-    lines = [f"{f'accuracy: {_rounds(found)}' if scored else 'test loss: after the last round'}{over}."]
+    rounds = "after the last round" if found.headline == "test_loss" else _rounds(found)
+    lines = [f"{_name(found.headline)}: {rounds}{over}."]
     if _partly_covered(found):
         lines.append("coverage: clients with a model of their own; the others are scored with the fallback model.")
     if seeds < 2 or not found.significance:
@@ -68,7 +69,7 @@ def legend(found: Comparison) -> list[str]:
     tests = [test for test in found.significance.values() if test["t_test"] is not None]
     if tests:
         corrected = f", with Holm's correction for {len(tests)} tests" if len(tests) > 1 else ""
-        better = "accuracy is higher" if scored else "test loss is lower"
+        better = f"{_name(found.headline)} is {'higher' if found.higher_is_better else 'lower'}"
         lines.append(f"p: paired one-sided t-test that this {better} than that of {found.reference}{corrected}.")
         if seeds < ENOUGH_SEEDS:
             lines.append(f"With {seeds} seeds, p means little; use at least {ENOUGH_SEEDS} (--seeds {ENOUGH_SEEDS}).")
@@ -79,8 +80,20 @@ def legend(found: Comparison) -> list[str]:
     return lines + [f"No p for {', '.join(labels)}: {reason}." for reason, labels in reasons.items()]
 
 
+def _score_columns(headline: str) -> list[str]:
+    if headline == "last_ten":
+        return ["accuracy %", "worst 10 % of clients"]
+    return ["test loss"] if headline == "test_loss" else [headline, "worst 10 % of clients"]
+
+
+def _name(headline: str) -> str:
+    """The headline in words."""
+    return {"last_ten": "accuracy", "test_loss": "test loss"}.get(headline, headline)
+
+
 def _coverage_column(found: Comparison) -> str:
-    return "last_ten_coverage" if found.headline == "last_ten" else "coverage"
+    columns = {"last_ten": "last_ten_coverage", "test_loss": "coverage"}
+    return columns.get(found.headline, f"{found.headline}_coverage")
 
 
 def _partly_covered(found: Comparison) -> bool:
@@ -89,7 +102,7 @@ def _partly_covered(found: Comparison) -> bool:
 
 
 def _rounds(found: Comparison) -> str:
-    """Over which rounds the accuracy is a mean."""
+    """Over which rounds the headline is a mean."""
     counts = {record.summary["rounds"] for group in found.records.values() for record in group}
     if min(counts) >= 10:
         return "mean of the last ten rounds"

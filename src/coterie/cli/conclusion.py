@@ -19,8 +19,10 @@ def conclusion(comparison: Comparison) -> str:
     """Summarize the accuracy of one global model, of one model per true cluster, and of the clustered methods.
 
     If the true clusters are unknown: one global model against the best clustered method. For regression: test losses.
-    Accuracies are those of the table: means of the last ten rounds.
+    Accuracies are those of the table: means of the last ten rounds. With another primary metric: the best two methods.
     """
+    if comparison.headline not in ("last_ten", "test_loss"):
+        return _by_metric(comparison)
     accuracy = {row["method"]: row["last_ten"] for row in comparison.table if row["last_ten"] is not None}
     if not accuracy:
         return _by_loss(comparison)
@@ -102,6 +104,18 @@ def _best(accuracy: Mapping[str, float], shown: Mapping[str, str], one: str | No
         return f"{order[0]} reaches {shown[order[0]]} accuracy."
     second = f"followed by {order[1]} with {shown[order[1]]}"
     return f"{order[0]} has the highest accuracy, {shown[order[0]]}, {second}."
+
+
+def _by_metric(comparison: Comparison) -> str:
+    """The best two methods by a primary metric other than accuracy and loss."""
+    name = comparison.headline
+    values = {row["method"]: row[name] for row in comparison.table if row.get(name) is not None}
+    if not values:
+        return f"No run has a value of {name}, so the methods cannot be compared."
+    order = sorted(values, key=values.__getitem__, reverse=comparison.higher_is_better)
+    extreme = "highest" if comparison.higher_is_better else "lowest"
+    second = f", followed by {order[1]} with {values[order[1]]:.4g}" if len(order) > 1 else ""
+    return f"{order[0]} has the {extreme} {name}, {values[order[0]]:.4g}{second}."
 
 
 def _by_loss(comparison: Comparison) -> str:

@@ -131,6 +131,15 @@ def _figures(summary: Mapping[str, Any]) -> Table:
     if phases:
         shown.add_row("by phase", ", ".join(f"{name} {percent(reached['mean'])} %" for name, reached in phases))
     shown.add_row("test loss", number(summary["test_loss"], "4g"))
+    for name, entry in (summary.get("metrics") or {}).items():
+        if name not in ("accuracy", "loss"):
+            rest = f"mean over clients {number(entry['mean'], '4g')}, worst 10 % {number(entry['worst_tenth'], '4g')}"
+            rest += ", mean of the values of clients" if entry["how"] == "client mean" else ""
+            shown.add_row(name, f"{number(entry['value'], '4g')} ({rest})")
+    if chosen := summary.get("best_round"):
+        reached = f"{chosen['metric']} {number(chosen['test'], '4g')} on test examples"
+        stopped = "; stopped early" if summary.get("stopped_early") else ""
+        shown.add_row("best round", f"round {chosen['t'] + 1}, chosen on validation examples: {reached}{stopped}")
     if clusters and clusters["adapted"]:
         shown.add_row("clusters", "none: every client has its own model")
     elif clusters:

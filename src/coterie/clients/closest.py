@@ -68,6 +68,7 @@ fit_closest = Work(
     each=_losses,
     body=_fit_closest,
     trains=True,
+    weighted=True,
 )
 
 #: Choose a model and compute its full gradient.
@@ -80,10 +81,11 @@ gradient_closest = Work(
     each=_losses,
     body=_gradient_closest,
     trains=False,
+    weighted=True,
 )
 
 #: Choose a model.
-closest = Work("closest", takes=_CENTERS, gives=_CHOICE, each=_losses, body=_closest, trains=False)
+closest = Work("closest", takes=_CENTERS, gives=_CHOICE, each=_losses, body=_closest, trains=False, weighted=True)
 
 
 def split_layers(bank: Bank, body: Collection[str]) -> tuple[Params, Bank]:

@@ -1,6 +1,7 @@
 """Local training: SGD, or any optax optimizer, on a client's own examples.
 
 One step on a batch b:    g = ∇ mean loss on b + weight_decay·w + μ (w - w_start)
+                          mean loss: Σ s_i·loss_i / Σ s_i, with the sample and class weights s_i, or 1 without
                           v = momentum·v + g,    w = w - learning_rate·v
 """
 
@@ -8,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from coterie import tree
 from coterie.bounds import Bound, check
 from coterie.clients.schema import Model, Schema, Settings, Values
 from coterie.clients.traced_settings import off
+from coterie.clients.weighting import mean_gradient, mean_loss
 from coterie.clients.work import CHUNK, Batches, Client, Steps, Work
 from coterie.codec import state
 from coterie.errors import SpecError, unknown
@@ -47,6 +49,8 @@ class LocalSGD:
         mu: Proximal coefficient (μ) toward the received model.
         optimizer: `sgd` or the name of any optax optimizer that takes a learning rate.
         trainable_layers: Names of the layers to train; empty: all.
+        class_weight: Weights of the classes in the loss: none; or balanced, n / (number of classes that occur · n_c)
+            for a class with n_c of the client's n examples.
     """
 
     epochs: Annotated[int, Bound(at_least=1)] = 10
@@ -59,6 +63,7 @@ class LocalSGD:
     mu: Annotated[float, Bound(at_least=0)] = 0.0
     optimizer: str = "sgd"
     trainable_layers: tuple[str, ...] = ()
+    class_weight: Literal["none", "balanced"] = field(default="none", metadata={"omit_default": True})
 
     def __post_init__(self) -> None:
         """Validate the settings."""
@@ -190,7 +195,7 @@ def continue_training(
     def row_is_batch(row: TracedArray, carry: Any) -> Any:
         params, state, last_pass = carry
         (loss, (weight, stats)), grads = gradient(params, row)
-        params, state = update(params, tree.map(lambda g: g / weight, grads), state)
+        params, state = update(params, mean_gradient(batches, grads, weight), state)
         params = tree.merge(params, stats)
         return params, state, _last_pass(last_pass, loss, weight, row, batches.count - per_pass)
 
@@ -201,7 +206,7 @@ def continue_training(
         total, count = tree.map(jnp.add, total, grads), count + weight
 
         def apply() -> Any:
-            moved, new_state = update(params, tree.map(lambda g: g / count, total), state)
+            moved, new_state = update(params, mean_gradient(batches, total, count), state)
             return moved, (new_state, tree.map(jnp.zeros_like, total), jnp.zeros_like(count))
 
         params, rest = jax.lax.cond(batches.last(row), apply, lambda: (params, (state, total, count)))  # type: ignore[misc]
@@ -214,7 +219,7 @@ def continue_training(
         zeros = tree.map(jnp.zeros_like, start)
         sums = (first_state, zeros, jnp.float32(0))
         params, (state, _, _), last_pass = batches.fold(batch_spans_rows, (start, sums, last_pass))
-    loss = last_pass[0] / jnp.maximum(last_pass[1], 1.0)
+    loss = mean_loss(batches, *last_pass)
     steps = (batches.count // rows_per_batch(client.n, local)).astype(jnp.int32)
     return {"params": params, "loss": loss, "steps": steps}, state
 
@@ -222,7 +227,10 @@ def continue_training(
 def summed_loss(
     task: Task, client: Client, batches: Batches
 ) -> Callable[[Params, TracedArray], tuple[TracedArray, tuple[TracedArray, Params]]]:
-    """A function (parameters, row) → (summed data loss of the row, (number of examples, new running statistics))."""
+    """A function (parameters, row) → (summed data loss of the row, (number of examples, new running statistics)).
+
+    With sample weights, the loss is weighted, and the number of examples is the sum of their weights.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -231,6 +239,8 @@ def summed_loss(
         key = jax.random.fold_in(client.key, row) if task.random else None
         outputs, stats = task.training_outputs(params, batch.x, key, batch.weight)
         losses = task.losses_of(outputs, batch.y)
+        if (own := batch.sample_weight) is not None:
+            return jnp.sum(jnp.where(own > 0, own * losses, 0.0)), (jnp.sum(own), stats)
         # `where`, not a product: padding must be ignored even if its loss is not finite.
         return jnp.sum(jnp.where(batch.weight > 0, losses, 0.0)), (jnp.sum(batch.weight), stats)
 

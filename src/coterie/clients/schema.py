@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -85,6 +86,16 @@ class Settings:
 
     kind: type
     purpose: str | None = "control"
+
+
+def settings_dict(settings: object) -> dict[str, Any]:
+    """Settings as they are sent. Fields whose metadata have `omit_default` are left out at their default."""
+    assert dataclasses.is_dataclass(settings)
+    return {
+        each.name: getattr(settings, each.name)
+        for each in dataclasses.fields(settings)
+        if not (each.metadata.get("omit_default") and getattr(settings, each.name) == each.default)
+    }
 
 
 Schema: TypeAlias = Values | Model | Ragged | Settings

@@ -8,7 +8,8 @@ import numpy as np
 
 from coterie import tree
 from coterie.clients.schema import Model, Values
-from coterie.clients.work import CHUNK, Client, Steps, Work
+from coterie.clients.weighting import divided
+from coterie.clients.work import CHUNK, Batches, Client, Steps, Work
 from coterie.errors import SpecError
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -59,6 +60,8 @@ def mean_losses(client: Client) -> TracedArray:
     """Mean losses from the sums of `losses_per_example`, (k,); zeros for a client without examples."""
     import jax.numpy as jnp
 
+    if client.weight is not None:
+        return divided(client.sums["losses"], client.weight)
     return client.sums["losses"] / jnp.maximum(client.n, 1)
 
 
@@ -74,6 +77,7 @@ losses_of = Work(
     each=losses_per_example,
     body=_losses,
     trains=False,
+    weighted=True,
 )
 
 
@@ -116,6 +120,8 @@ def full_gradient(task: Task, client: Client, params: Params) -> tuple[Params, T
     import jax.numpy as jnp
 
     batches = client.batches["whole"]
+    if batches.weighted:
+        return _weighted_gradient(task, batches, params)
 
     def summed_loss(at: Params, row: TracedArray) -> TracedArray:
         batch = batches.take(row)
@@ -128,6 +134,26 @@ def full_gradient(task: Task, client: Client, params: Params) -> tuple[Params, T
     total, grads = batches.fold(add, (jnp.float32(0), tree.map(jnp.zeros_like, params)))
     count = jnp.maximum(client.n, 1).astype(jnp.float32)
     return tree.map(lambda g: g / count, grads), total / count
+
+
+def _weighted_gradient(task: Task, batches: Batches, params: Params) -> tuple[Params, TracedArray]:
+    """The gradient of the weighted mean Σ w·loss / Σ w over all batches at `params`, and that mean."""
+    import jax
+    import jax.numpy as jnp
+
+    def summed_loss(at: Params, row: TracedArray) -> tuple[TracedArray, TracedArray]:
+        batch = batches.take(row)
+        losses, weight = task.losses(at, batch.x, batch.y), batch.sample_weight
+        assert weight is not None
+        return jnp.sum(jnp.where(weight > 0, weight * losses, 0.0)), jnp.sum(weight)
+
+    def add(row: TracedArray, sums: tuple[TracedArray, TracedArray, Params]) -> Any:
+        (loss, weight), grads = jax.value_and_grad(summed_loss, has_aux=True)(params, row)
+        return sums[0] + loss, sums[1] + weight, tree.map(jnp.add, sums[2], grads)
+
+    zeros = (jnp.float32(0), jnp.float32(0), tree.map(jnp.zeros_like, params))
+    total, weight, grads = batches.fold(add, zeros)
+    return tree.map(lambda g: divided(g, weight), grads), divided(total, weight)
 
 
 def _gradient(task: Task, client: Client, *, params: Params) -> dict[str, Any]:

@@ -92,11 +92,13 @@ class Batch:
         x: Inputs.
         y: Labels or targets.
         weight: 1 for an example, 0 for padding.
+        sample_weight: Weight of each example in the loss, 0 for padding; None: all examples count 1.
     """
 
     x: TracedArray
     y: TracedArray
     weight: TracedArray
+    sample_weight: TracedArray | None = None
 
 
 @dataclass(frozen=True)
@@ -107,11 +109,13 @@ class Batches:
         count: Number of rows of the plan (traced).
         take: Row number → examples of the row.
         last: Row number → whether a batch ends in this row; None: each row is a batch.
+        weighted: Whether the examples have sample weights.
     """
 
     count: TracedArray
     take: Callable[[TracedArray], Batch]
     last: Callable[[TracedArray], TracedArray] | None = None
+    weighted: bool = False
 
     def fold(self, fn: Callable[[TracedArray, Carry], Carry], start: Carry) -> Carry:
         """Apply `carry = fn(row number, carry)` to all rows in order, beginning with `start`."""
@@ -131,6 +135,7 @@ class Client:
         batches: Planned batches by name.
         sums: Sums of `each` over the client's examples, by name.
         memory: Memory written by the last request whose reply the server accepted, or the work's blank memory.
+        weight: Sum of the sample weights of the requested part; None: the data have none.
     """
 
     n: TracedArray
@@ -138,6 +143,7 @@ class Client:
     batches: Mapping[str, Batches] = field(default_factory=dict)
     sums: Mapping[str, TracedArray] = field(default_factory=dict)
     memory: Params = field(default_factory=dict)
+    weight: TracedArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +168,10 @@ class Work:
         blank: (task, **sent settings) → initial memory of a client; required with `memory`. Works that share a memory
             see the entries that their own `blank` has.
         trains: Whether the client trains a model. Evaluation never trains: there such a work gets no reply.
+        weighted: Whether sample weights apply: values of `each` are multiplied by the weight of their example, and
+            `plain` gets `sample_weight`, which is None if the data have no weights. Batches of a `body` always have
+            the weights.
+        simulation_only: Whether only simulated clients run it, because its reply shows single examples.
     """
 
     name: str
@@ -178,6 +188,8 @@ class Work:
     recalls: bool = False
     blank: Callable[..., Params] | None = None
     trains: bool = field(kw_only=True)
+    weighted: bool = field(default=False, kw_only=True)
+    simulation_only: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check that the functions fit together, and register the work."""

@@ -70,6 +70,7 @@ class ClientFacts:
         table: Whether the inputs are the columns of a table.
         features: Hash of the names of the inputs, in their order; empty if they have no names.
         labels: Hash of the names of the classes, in their order; empty if they have no names other than 0, 1, 2, ...
+        weighted: Whether its examples have weights.
     """
 
     shape: tuple[int, ...]
@@ -83,6 +84,7 @@ class ClientFacts:
     table: bool = False
     features: str = ""
     labels: str = ""
+    weighted: bool = False
 
     @classmethod
     def of(cls, data: FederatedData, *, moments: bool = False) -> ClientFacts:
@@ -103,6 +105,7 @@ class ClientFacts:
             table=data.preprocessing is not None,
             features=_hash(data.features),
             labels="" if data.class_names == plain else _hash(data.class_names),
+            weighted=data.weights is not None,
         )
 
     @property
@@ -116,6 +119,7 @@ class ClientFacts:
         return {
             **{name: getattr(self, name) for name in _PLAIN},
             "moments": None if sums is None else {"count": sums.count, "total": sums.total, "squares": sums.squares},
+            **({"weighted": True} if self.weighted else {}),
         }
 
     @classmethod
@@ -151,6 +155,7 @@ class ClientFacts:
             table=bool(plain.get("table", False)),
             features=_checked_hash(plain.get("features", "")),
             labels=_checked_hash(plain.get("labels", "")),
+            weighted=bool(plain.get("weighted", False)),
         )
 
 
@@ -179,6 +184,7 @@ class DataDescription:
         class_names: Name of each class, if known.
         features: Name of each input, if known.
         preprocessing: How the inputs were made from the columns of a table, if known.
+        weighted: Whether examples have weights.
     """
 
     name: str
@@ -198,6 +204,7 @@ class DataDescription:
     class_names: tuple[str, ...] | None = None
     features: tuple[str, ...] | None = None
     preprocessing: Preprocessing | None = None
+    weighted: bool = False
 
 
 def described(data: FederatedData) -> DataDescription:
@@ -226,6 +233,7 @@ def described(data: FederatedData) -> DataDescription:
         class_names=data.class_names,
         features=data.features,
         preprocessing=data.preprocessing,
+        weighted=data.weights is not None,
     )
 
 
@@ -274,6 +282,7 @@ def combined(
         idle=tuple(client for client in clients if not facts[client].fit),
         truth=dict(truth or {}),
         table=all(facts[client].table for client in clients),
+        weighted=any(facts[client].weighted for client in clients),
     )
 
 

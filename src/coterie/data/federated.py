@@ -121,7 +121,8 @@ class FederatedData:
             in units of `x` as stored. They are applied by the task, not here.
         tokens: Number of tokens if `x` holds token ids 0..tokens-1; None otherwise.
         table: (tokens, width) float32, the vector of each token; None: models see the ids.
-        weights: (examples,) float32, the weight of each example; None: all count the same.
+        weights: (examples,) sample weights, stored as float32: an example counts with its weight in losses and scores.
+            None: all examples count 1.
         class_names: Name of each class; None if classes have no names, and for regression.
         features: Name of each column of `x`; None if they have no names.
         preprocessing: How `x` was made from the columns of a table; None for other data.
@@ -169,10 +170,10 @@ class FederatedData:
         check_weights(self)
         check_names(self)
         object.__setattr__(self, "x", aligned(_computable(self.x)))
-        if self.weights is not None:
-            object.__setattr__(self, "weights", aligned(self.weights.astype(np.float32, copy=False)))
         if self.table is not None:
             object.__setattr__(self, "table", aligned(self.table.astype(np.float32, copy=False)))
+        if self.weights is not None:
+            object.__setattr__(self, "weights", aligned(self.weights.astype(np.float32, copy=False)))
         object.__setattr__(
             self, "y", aligned(self.y.astype(np.float32 if self.classes is None else np.int32, copy=False))
         )
@@ -243,12 +244,16 @@ class FederatedData:
         rows = self.rows(position, part)
         return np.ascontiguousarray(transforming.apply(self.transform_of(position), self.inputs(rows))), self.y[rows]
 
+    def sample_weights(self, client: str, part: Part = "fit") -> Array | None:
+        """The weights of one client's examples; None if the data have none."""
+        return None if self.weights is None else self.weights[self.rows(self.position(client), part)]
+
     def only(self, client: str) -> FederatedData:
         """The examples of one client alone, transformed, without those of others and without true clusters."""
         (x, y), (x_test, y_test) = (self.examples(client, part) for part in ("fit", "test"))
         rows = np.arange(len(y) + len(y_test))
-        position = self.position(client)
-        stored = np.concatenate([self.rows(position, "fit"), self.rows(position, "test")])
+        own: tuple[Part, ...] = ("fit", "test")
+        weights = [self.sample_weights(client, part) for part in own]
         return FederatedData(
             name=self.name,
             x=np.concatenate([x, x_test]),
@@ -262,7 +267,7 @@ class FederatedData:
             source=self.source,
             normalize=self.normalize,
             tokens=self.ids,
-            weights=None if self.weights is None else self.weights[stored],
+            weights=None if self.weights is None else np.concatenate([each for each in weights if each is not None]),
             class_names=self.class_names,
             features=self.features,
             preprocessing=self.preprocessing,

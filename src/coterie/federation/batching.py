@@ -237,8 +237,28 @@ def block_values(
     return banks, rows
 
 
-def add_blocks(total: Array, values: list[Array], groups: dict[tuple[int, ...], list[Member]], width: int) -> None:
-    """Set the row of each client in `total` to the sum of its values over all blocks."""
+def weigh(values: Array, weights: Array) -> Array:
+    """Values per example, multiplied by the weight of the example; 0 for weight 0, even if a value is not finite."""
+    factor = weights.reshape(-1, *[1] * (values.ndim - 1))
+    return np.where(factor > 0, values * factor, 0.0)
+
+
+def add_blocks(
+    total: Array,
+    values: list[Array],
+    groups: dict[tuple[int, ...], list[Member]],
+    width: int,
+    weights: Array | None = None,
+) -> None:
+    """Set the row of each client in `total` to the sum of its values over all blocks.
+
+    Args:
+        total: One row per client.
+        values: The values of each block.
+        groups: The clients whose examples share blocks.
+        width: Number of examples in a block.
+        weights: Weights of all examples in the flat array, by which values are multiplied; None: 1.
+    """
     first = 0
     for members in groups.values():
         starts = np.cumsum([0, *(member.n for member in members)])
@@ -246,5 +266,7 @@ def add_blocks(total: Array, values: list[Array], groups: dict[tuple[int, ...], 
         nonempty = [place for place, member in enumerate(members) if member.n]
         if nonempty:
             rows = np.concatenate(values[first:last])[: starts[-1]].astype(np.float64)
+            if weights is not None:
+                rows = weigh(rows, weights[np.concatenate([member.rows for member in members])])
             total[[members[place].place for place in nonempty]] = np.add.reduceat(rows, starts[nonempty], axis=0)
         first = last

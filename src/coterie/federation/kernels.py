@@ -32,11 +32,13 @@ class Examples(NamedTuple):
         x: (examples, ...) inputs as stored.
         y: (examples,) labels or targets.
         table: (tokens, width) vector of each token id; None: inputs are used as stored.
+        weights: (examples,) sample weights; None: all examples count 1.
     """
 
     x: JaxArray
     y: JaxArray
     table: JaxArray | None
+    weights: JaxArray | None = None
 
 
 class Sent(NamedTuple):
@@ -102,6 +104,8 @@ class BodyCall(NamedTuple):
         sums: Sums of the per-example function.
         memory: Memories, stacked.
         sent: Sent values; rows are per client.
+        weight: (clients,) sum of the sample weights; None: the data have none.
+        class_weights: (clients, classes) weight of each class in the loss; None: all classes count 1.
     """
 
     examples: Examples
@@ -113,9 +117,17 @@ class BodyCall(NamedTuple):
     sums: Mapping[str, Array]
     memory: Bank
     sent: Sent
+    weight: Array | JaxArray | None = None
+    class_weights: Array | JaxArray | None = None
 
 
-def gather(examples: Examples, index: Array | JaxArray, transform: JaxArray, names: tuple[str, ...]) -> Batch:
+def gather(
+    examples: Examples,
+    index: Array | JaxArray,
+    transform: JaxArray,
+    names: tuple[str, ...],
+    class_weights: JaxArray | None = None,
+) -> Batch:
     """Gather examples by number and apply the transform of their client.
 
     Args:
@@ -123,6 +135,7 @@ def gather(examples: Examples, index: Array | JaxArray, transform: JaxArray, nam
         index: (rows,) row numbers of examples; padding is ~number.
         transform: Index of the transform in `names`.
         names: The transforms that occur in the data.
+        class_weights: (classes,) weight of each class in the loss; None: 1.
     """
     from jax import lax
 
@@ -139,7 +152,11 @@ def gather(examples: Examples, index: Array | JaxArray, transform: JaxArray, nam
         inputs = transforms.apply(names[0], inputs)
     if examples.table is not None:
         inputs = examples.table.at[inputs].get(mode="promise_in_bounds")
-    return Batch(inputs, labels, cast("JaxArray", (index >= 0).astype(np.float32)))
+    real = cast("JaxArray", (index >= 0).astype(np.float32))
+    weight = None if examples.weights is None else real * examples.weights[numbers]
+    if class_weights is not None:
+        weight = (real if weight is None else weight) * class_weights[labels]
+    return Batch(inputs, labels, real, weight)
 
 
 @lru_cache(maxsize=128)
@@ -180,19 +197,23 @@ def compiled_body(
     def run(call: BodyCall) -> dict[str, Bank | Array]:
         fixed = {**setting.join_all(structure, call.sent.numbers), **call.sent.shared}
         pages, starts, counts, lasts = call.plans
+        weighted = call.examples.weights is not None or call.class_weights is not None
 
         def one(c: JaxArray) -> dict[str, Params | Array]:
             def batches(name: str) -> Batches:
                 start = starts[name][c]
 
                 def take(row: JaxArray) -> Batch:
-                    return gather(call.examples, pages[name][start + row], call.transform[c], names)
+                    of_classes = None if call.class_weights is None else call.class_weights[c]
+                    return gather(call.examples, pages[name][start + row], call.transform[c], names, of_classes)
 
-                return Batches(counts[name][c], take, (lambda row: lasts[name][start + row]) if name in lasts else None)
+                last = (lambda row: lasts[name][start + row]) if name in lasts else None
+                return Batches(counts[name][c], take, last, weighted)
 
             planned = {name: batches(name) for name in pages}
             sums = tree.row(cast("Mapping[str, JaxArray]", call.sums), c)  # traced here
-            client = Client(call.n[c], call.keys[c], planned, sums, tree.row(call.memory, c))
+            weight = None if call.weight is None else call.weight[c]
+            client = Client(call.n[c], call.keys[c], planned, sums, tree.row(call.memory, c), weight)
             return body(task, client, **fixed, **_own(call.sent, c))
 
         return _loop(one, call.live, len(call.n))

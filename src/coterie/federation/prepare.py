@@ -37,6 +37,7 @@ class Preparation:
         evaluating: Whether the requests are only for evaluation.
         scoring: Whether they may use test examples.
         compression: How clients compress their updates.
+        fit_part: The examples that a request for `fit` uses: `rest` in runs that validate on `held`.
     """
 
     state: ServerState
@@ -45,6 +46,7 @@ class Preparation:
     evaluating: bool = False
     scoring: bool = False
     compression: Compression = field(default_factory=Compression)
+    fit_part: Part = "fit"
 
     def request(
         self,
@@ -70,7 +72,7 @@ class Preparation:
         request = Request(
             id=self.state.new_id(evaluating=self.evaluating),
             work=work,
-            part=part,
+            part=self.fit_part if part == "fit" else part,
             seed=seed,
             clients=cohort.clients,
             t=cohort.t,

@@ -12,9 +12,11 @@ from coterie import tree
 from coterie.clients import traced_settings as setting
 from coterie.clients.work import CHUNK, Batch, Batches, Client, Work
 from coterie.data.federated import FederatedData
+from coterie.federation.batching import weigh
 from coterie.federation.client_store import ClientStore
 from coterie.federation.compilation import compiled
 from coterie.federation.messages import Request
+from coterie.federation.sample_weights import class_weights, wants_balanced_classes
 from coterie.federation.simulated import Result, SimulatedTransport
 from coterie.models import Task
 from coterie.threads import one_thread, start_jax
@@ -38,6 +40,8 @@ class Inputs(NamedTuple):
         memory: The client's memory.
         numbers: Traced numbers of the settings.
         sent: Sent values.
+        weights: Weights of the examples in the loss, padded like them; None: 1.
+        weight: Sum of the sample weights; None: the data have none.
     """
 
     x: Array | JaxArray
@@ -50,6 +54,8 @@ class Inputs(NamedTuple):
     memory: Params
     numbers: Mapping[str, Array]
     sent: Mapping[str, object]
+    weights: Array | JaxArray | None = None
+    weight: np.float32 | JaxArray | None = None
 
 
 class Sequential(SimulatedTransport):
@@ -74,7 +80,9 @@ class Sequential(SimulatedTransport):
         sent |= {name: tree.row(bank, row[0]) for name, (bank, row) in request.per_client.items()}
         memory = None if memories is None else memories[0]
         if request.work.plain is not None:
-            kept = {} if memory is None else {"memory": memory}
+            kept: dict[str, object] = {} if memory is None else {"memory": memory}
+            if request.work.weighted:
+                kept["sample_weight"] = self._data.sample_weights(client, request.part)
             with one_thread():
                 seed = request.client_seed(client)
                 answer = request.work.plain(self._task, x, y, seed, **sent, **request.settings, **kept)
@@ -92,13 +100,18 @@ class Sequential(SimulatedTransport):
         """The answer of a work that is a per-example function, a traced body, or both."""
         work, (client,) = request.work, request.clients
         structure, numbers = setting.split_all(request.settings)
-        sums = _sums(work, self._task, structure, x, y, numbers, sent)
+        weights = self._data.sample_weights(client, request.part)
+        sums = _sums(work, self._task, structure, x, y, numbers, sent, weights if work.weighted else None)
         if work.body is None:
             return dict(sums)
         seed, effort = request.client_seed(client), request.efforts.get(client, 1.0)
         plans = {} if work.plan is None else work.plan(len(y), seed, effort, **request.settings)
         key = seed.fold("key").key() if self._task.random else np.zeros(2, np.uint32)
         run = _compiled_body(work, self._task, structure)
+        in_loss = weights
+        if wants_balanced_classes(request.settings):
+            own = class_weights(y, self._task.classes)[y]
+            in_loss = own if weights is None else weights * own
         return run(
             Inputs(
                 x=_padded(x, 0),
@@ -111,6 +124,8 @@ class Sequential(SimulatedTransport):
                 memory=memory,
                 numbers=numbers,
                 sent=sent,
+                weights=None if in_loss is None else _padded(in_loss, 0),
+                weight=None if weights is None else np.float32(weights.sum(dtype=np.float64)),
             )
         )
 
@@ -129,8 +144,9 @@ def _sums(
     y: Array,
     numbers: Mapping[str, Array],
     sent: Mapping[str, object],
+    weights: Array | None,
 ) -> dict[str, Array]:
-    """The sums of the per-example function, added up in chunks of examples."""
+    """The sums of the per-example function, times the weights, added up in chunks of examples."""
     if work.each is None:
         return {}
     values = _compiled_each(work, task, structure)
@@ -139,6 +155,9 @@ def _sums(
         rows = len(y[first : first + CHUNK])
         inputs, labels = _padded(x[first : first + CHUNK], 0), _padded(y[first : first + CHUNK], 0)
         chunk = tree.host(values(inputs, labels, numbers, sent))
+        if weights is not None:
+            own = weights[first : first + CHUNK]
+            chunk = {name: weigh(leaf[:rows].astype(np.float64), own) for name, leaf in chunk.items()}
         part = {name: leaf[:rows].sum(axis=0, dtype=np.float64) for name, leaf in chunk.items()}
         total = part if not total else tree.map(np.add, total, part)
     return tree.map(lambda leaf: np.asarray(leaf, np.float32), total)
@@ -166,9 +185,12 @@ def _compiled_body(work: Work, task: Task, structure: Hashable) -> Callable[[Inp
 
             def take(row: JaxArray) -> Batch:
                 places = index[row]
-                return Batch(inputs.x[places], inputs.y[places], (places >= 0).astype(np.float32))
+                real = (places >= 0).astype(np.float32)
+                weight = None if inputs.weights is None else real * inputs.weights[places]
+                return Batch(inputs.x[places], inputs.y[places], real, weight)
 
-            return Batches(cast("JaxArray", count), take, None if lasts is None else lambda row: lasts[row])
+            last = None if lasts is None else lambda row: lasts[row]
+            return Batches(cast("JaxArray", count), take, last, inputs.weights is not None)
 
         client = Client(  # all inputs are traced here
             cast("JaxArray", inputs.n),
@@ -176,6 +198,7 @@ def _compiled_body(work: Work, task: Task, structure: Hashable) -> Callable[[Inp
             {name: batches(name) for name in inputs.pages},
             cast("Mapping[str, JaxArray]", inputs.sums),
             inputs.memory,
+            cast("JaxArray | None", inputs.weight),
         )
         return body(task, client, **inputs.sent, **setting.join_all(structure, inputs.numbers))
 

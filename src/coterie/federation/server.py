@@ -58,6 +58,7 @@ class Server:
         aggregation: Aggregation = PLAIN,
         averaging: Averaging | None = None,
         compression: Compression = UNCOMPRESSED,
+        fit_part: Part = "fit",
     ) -> None:
         """Create a server.
 
@@ -67,8 +68,10 @@ class Server:
             aggregation: Rule by which models are averaged.
             averaging: The rule with clipping and noise, instead of `aggregation`.
             compression: How clients compress their updates.
+            fit_part: The examples that requests for `fit` use: `rest` in runs that validate on `held`.
         """
         self._transport = transport
+        self._fit_part: Part = fit_part
         self._min_replies = min_replies
         self._state = ServerState()
         self._evaluating = self._scoring = False
@@ -217,7 +220,7 @@ class Server:
     ) -> Replies:
         """Ask each client of a cohort to run a `Work`, and collect the valid replies; see `Federation.ask`."""
         prepare = Preparation(
-            self._state, self.task, self._template, self._evaluating, self._scoring, self._compression
+            self._state, self.task, self._template, self._evaluating, self._scoring, self._compression, self._fit_part
         )
         request = prepare.request(cohort, work, seed, sent, part=part, deadline=deadline, after=after)
         second = None if then is None else prepare.second(request, then, seed, part=part, deadline=deadline)

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from coterie import tree
-from coterie.clients.schema import Schema, purpose_of
+from coterie.clients.schema import Schema, purpose_of, settings_dict
 
 if TYPE_CHECKING:
     from coterie.federation.messages import ReplyBatch, Request
@@ -116,4 +116,6 @@ def _nbytes(value: object) -> int:
 def _settings_bytes(settings: object) -> bytes:
     assert dataclasses.is_dataclass(settings)
     assert not isinstance(settings, type)
-    return json.dumps(dataclasses.asdict(settings), separators=(",", ":")).encode()
+    sent = settings_dict(settings)
+    plain = {name: value for name, value in dataclasses.asdict(settings).items() if name in sent}
+    return json.dumps(plain, separators=(",", ":")).encode()

@@ -43,6 +43,7 @@ from coterie.federation.batching import (
 from coterie.federation.client_store import ClientStore
 from coterie.federation.kernels import BodyCall, EachCall, Examples, Sent, compiled_body, compiled_each
 from coterie.federation.messages import Request
+from coterie.federation.sample_weights import class_weights, wants_balanced_classes
 from coterie.federation.simulated import Result, SimulatedTransport
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -91,7 +92,8 @@ class Vectorized(SimulatedTransport):
         self._pool = pool or ThreadPoolExecutor(self._threads, thread_name_prefix="coterie")
         table = None if data.table is None else jax.device_put(data.table, may_alias=True)
         x, y = (jax.device_put(array, may_alias=True) for array in (data.x, data.y))
-        self._examples = Examples(x, y, table)
+        weights = None if data.weights is None else jax.device_put(data.weights, may_alias=True)
+        self._examples = Examples(x, y, table, weights)
         self._model_bytes = tree.nbytes(task.init(Seed(0)))
         self._plan_rows: dict[Hashable, tuple[int, dict[str, int]]] = {}
 
@@ -138,6 +140,8 @@ class Vectorized(SimulatedTransport):
             own = {name: tree.row(bank, row[member.place]) for name, (bank, row) in request.per_client.items()}
             memory = {} if memories is None else {"memory": memories[member.place]}
             sent = {**request.shared, **request.settings, **own, **memory}
+            if request.work.weighted:
+                sent["sample_weight"] = None if data.weights is None else data.weights[member.rows]
             return plain(self._task, x, data.y[member.rows], request.client_seed(member.id), **sent)
 
         # One BLAS thread per client: with more, the last bits would depend on the number of cores.
@@ -171,8 +175,9 @@ class Vectorized(SimulatedTransport):
             for name in results[0]
         }
         sums = {name: np.zeros((len(clients), *leaf.shape[2:]), np.float32) for name, leaf in results[0].items()}
+        weights = self._data.weights if request.work.weighted else None
         for name, total in sums.items():
-            add_blocks(total, values[name], groups, width)
+            add_blocks(total, values[name], groups, width, weights)
         return sums
 
     def _body(
@@ -184,6 +189,7 @@ class Vectorized(SimulatedTransport):
         structure, numbers = setting.split_all(request.settings)
         run = compiled_body(request.work, self._task, structure, self._data.transforms)
         count, small = capacity.clients, small_banks(request, capacity)
+        data, balanced = self._data, wants_balanced_classes(request.settings)
 
         def call(members: list[Member]) -> dict[str, Bank | Array]:
             places = [member.place for member in members]
@@ -201,6 +207,8 @@ class Vectorized(SimulatedTransport):
                 sums={name: pad_rows(total[places], count) for name, total in sums.items()},
                 memory={} if memories is None else pad_rows(tree.stack([memories[i] for i in places]), count),
                 sent=Sent(numbers, dict(request.shared), *call_values(request, places, small, count)),
+                weight=None if data.weights is None else pad_rows(_total_weights(data.weights, members), count),
+                class_weights=pad_rows(_class_weights(data, members), count) if balanced else None,
             )
             return tree.host(run(inputs))
 
@@ -226,6 +234,17 @@ class Vectorized(SimulatedTransport):
             }
             self._plan_rows[key] = (self._store.data_version, steps)
         return Capacity(clients, steps)
+
+
+def _total_weights(weights: Array, members: list[Member]) -> Array:
+    """The sum of the sample weights of each client, (clients,)."""
+    return np.array([weights[member.rows].sum(dtype=np.float64) for member in members], np.float32)
+
+
+def _class_weights(data: FederatedData, members: list[Member]) -> Array:
+    """The balanced class weights of each client, (clients, classes)."""
+    weights = [class_weights(data.y[member.rows], data.classes) for member in members]
+    return np.stack(weights) if weights else np.zeros((0, data.classes or 1), np.float32)
 
 
 def _stacked(values: list[Params | Array | list[Array]], memory: bool) -> Result:

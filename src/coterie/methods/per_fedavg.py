@@ -37,6 +37,7 @@ from coterie import tree
 from coterie.bounds import Bound, check
 from coterie.clients import TRAINED, Client, LocalSGD, Model, Settings, Steps, Work, fit
 from coterie.clients import local_training as training
+from coterie.clients.weighting import mean_gradient, mean_loss
 from coterie.codec import state
 from coterie.federation.protocol import Adapt, Cohort, Federation, Mean
 from coterie.methods.fedavg import distances_of, loss_of, move_groups, one_model
@@ -123,7 +124,7 @@ def _on_batch(task: Task, client: Client, start: Params, local: LocalSGD) -> Cal
         # A batch of one row needs no loop.
         out = add(first, zero_sums) if isinstance(rows, int) else lax.fori_loop(first, first + rows, add, zero_sums)
         seen, total, loss, weight = out
-        mean = tree.map(lambda g: g / weight, total)
+        mean = mean_gradient(client.batches["local"], total, weight)
         return training.penalized(task, local, w, mean, start), seen, loss, weight
 
     return on_batch
@@ -153,7 +154,8 @@ def _meta_fit(
         return w, kept, total + jnp.where(counts, loss, 0.0), weight + jnp.where(counts, examples, 0.0)
 
     w, _, total, weight = lax.fori_loop(0, count, step, (start, optimizer_state, jnp.float32(0), jnp.float32(0)))
-    return {"params": w, "loss": total / jnp.maximum(weight, 1.0), "steps": jnp.asarray(count, jnp.int32)}
+    loss = mean_loss(client.batches["local"], total, weight)
+    return {"params": w, "loss": loss, "steps": jnp.asarray(count, jnp.int32)}
 
 
 def _steps_in_pass(n: jax.Array, local: LocalSGD, meta: Meta) -> jax.Array:

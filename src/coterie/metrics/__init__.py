@@ -1,4 +1,4 @@
-"""Metrics of runs: accuracy, final scores, discrepancy, agreement with true clusters, cost to reach a target.
+"""Metrics of predictions (accuracy, F1, AUROC, calibration, errors) and of runs (final scores, clusters, costs).
 
 Pure functions of NumPy arrays, sequences or mappings by client. Two arguments with one value per client must have the
 same order, or both be mappings with the same clients. In an assignment, None or -1 means that a client has no cluster;
@@ -12,7 +12,7 @@ FedSim (doi:10.1016/j.neucom.2021.08.141).
 
 from __future__ import annotations
 
-from coterie.metrics.accuracy import mean_accuracy, training_loss, weighted_accuracy, worst_share_accuracy
+from coterie.metrics.client_scores import mean_accuracy, training_loss, weighted_accuracy, worst_share_accuracy
 from coterie.metrics.clusters import (
     ClusterStats,
     MisclusteringVariant,
@@ -33,32 +33,63 @@ from coterie.metrics.curves import (
     rounds_to_target,
 )
 from coterie.metrics.heterogeneity import PNI, Discrepancy, discrepancy, gradient_dissimilarity, label_rmse, pni
+from coterie.metrics.metric import CLASSIFICATION, REGRESSION, Metric
+from coterie.metrics.predictions import (
+    accuracy,
+    auroc,
+    balanced_accuracy,
+    brier,
+    ece,
+    log_loss,
+    macro_f1,
+    mae,
+    r2,
+    rmse,
+)
+from coterie.metrics.sums import BINS, FROM_SUMS, Sums, add_up
 from coterie.metrics.validation import Assignment, Values
 
 __all__ = [
+    "BINS",
+    "CLASSIFICATION",
+    "FROM_SUMS",
     "PNI",
+    "REGRESSION",
     "Assignment",
     "ClusterStats",
     "Discrepancy",
     "FinalRule",
     "Improvement",
+    "Metric",
     "MisclusteringVariant",
+    "Sums",
     "Values",
+    "accuracy",
+    "add_up",
     "adjusted_rand",
+    "auroc",
+    "balanced_accuracy",
+    "brier",
     "bytes_to_target",
     "cluster_stats",
     "converged",
     "discrepancy",
+    "ece",
     "final_score",
     "gradient_dissimilarity",
     "holm",
     "label_rmse",
+    "log_loss",
+    "macro_f1",
+    "mae",
     "mean_accuracy",
     "mean_improvement",
     "migrations",
     "misclustering",
     "nmi",
     "pni",
+    "r2",
+    "rmse",
     "rounds_to_target",
     "training_loss",
     "weighted_accuracy",

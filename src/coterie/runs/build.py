@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from coterie.methods import METHODS
 from coterie.methods import build as build_method
 from coterie.methods.protocol import Method
 from coterie.models import Task
+from coterie.runs.metric_plan import MetricLike, MetricPlan, check_built_in, plan_metrics
 from coterie.runs.privacy import check_privacy
 from coterie.runs.resolve import fill_defaults, resolve
 from coterie.runs.sampling import ClientSampler, Sampler
@@ -33,6 +34,11 @@ from coterie.shift import DriftingData
 from coterie.types import ClientId
 
 log = logging.getLogger(__name__)
+
+_NO_VALIDATION = (
+    "run.validate and run.patience need validation examples, and no client has any; set data.held_share above 0, or "
+    "give clients more training examples"
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ class Built:
         attackers: Malicious clients, sorted.
         merging: Lets the requests of evaluations travel with those of the next rounds; None: they travel alone.
         network: Returns what has been sent over the network so far; None in simulation.
+        metrics: The metrics that evaluations compute.
     """
 
     spec: Spec
@@ -60,9 +67,17 @@ class Built:
     attackers: tuple[ClientId, ...] = ()
     merging: MergingTransport | None = None
     network: Callable[[], Mapping[str, float]] | None = None
+    metrics: MetricPlan = field(default_factory=MetricPlan)
 
 
-def build(spec: Spec, *, method: Method[Any] | None = None, task: Task | None = None, data: Any = None) -> Built:
+def build(
+    spec: Spec,
+    *,
+    method: Method[Any] | None = None,
+    task: Task | None = None,
+    data: Any = None,
+    metrics: Mapping[str, MetricLike] | None = None,
+) -> Built:
     """Resolve a spec and create everything that a run needs.
 
     Args:
@@ -71,12 +86,16 @@ def build(spec: Spec, *, method: Method[Any] | None = None, task: Task | None = 
             the spec must be absent or equal to them.
         task: A task that replaces the model of the spec.
         data: Data that replace those of the spec, or an object that `coterie.data.as_federated` takes.
+        metrics: Metrics that are not built in, by name; they are computed in addition to run.metrics.
     """
     resolved = resolve(spec, method=method, task=task, data=data)
     spec, data, task, about = resolved.spec, resolved.data, resolved.task, resolved.about
     if about.idle:
         log.warning("%d clients have no training examples; they are evaluated but never sampled", len(about.idle))
     _check_clusters(spec, len(about.trainable))
+    spec, plan = _with_metrics(spec, about, task, metrics)
+    if spec.run.validate and not data.sizes("held").any():
+        raise SpecError(_NO_VALIDATION)
     run, seed = spec.run, Seed(spec.run.seed)
     newcomers = _newcomers(run, about.trainable, seed)
     sampler = Sampler(about.trainable, run.clients_per_round, seed, run.sampler, run.stragglers, newcomers)
@@ -91,8 +110,8 @@ def build(spec: Spec, *, method: Method[Any] | None = None, task: Task | None = 
     if any(dataclasses.asdict(spec.faults).values()):
         transport = FaultTransport(transport, spec.faults, seed.fold("faults"))
     drift = drifting if spec.shift.name != "none" else None
-    session = _session(spec, about, task, method, transport, sampler, truth, drift)
-    return Built(spec, about, task, session, truth, data, tuple(sorted(attackers)))
+    session = _session(spec, about, task, method, transport, sampler, truth, plan, drift)
+    return Built(spec, about, task, session, truth, data, tuple(sorted(attackers)), metrics=plan)
 
 
 def _check_clusters(spec: Spec, clients: int) -> None:
@@ -124,9 +143,14 @@ def build_server(spec: Spec, about: DataDescription, task: Task, transport: Remo
         transport: Reaches the clients.
         sampler: Draws the clients of each round among those that are present.
     """
+    spec, plan = _with_metrics(spec, about, task, simulated=False)
+    if spec.run.validate and not spec.data.options["held_share"]:
+        raise SpecError(_NO_VALIDATION)
+    if spec.run.patience:  # whether the next round is run depends on the scores of this one
+        spec = dataclasses.replace(spec, network=dataclasses.replace(spec.network, merge=False))
     merging = MergingTransport(transport) if spec.network.merge else None
-    session = _session(spec, about, task, None, merging or transport, sampler, about.truth)
-    return Built(spec, about, task, session, about.truth, merging=merging, network=transport.sent.counts)
+    session = _session(spec, about, task, None, merging or transport, sampler, about.truth, plan)
+    return Built(spec, about, task, session, about.truth, merging=merging, network=transport.sent.counts, metrics=plan)
 
 
 def server_spec(spec: Spec) -> Spec:
@@ -146,6 +170,8 @@ def server_spec(spec: Spec) -> Spec:
     for setting, given in simulated.items():
         if given:
             raise SpecError(f"{setting} is simulated and cannot be used with clients on other machines; remove it")
+    for name in {*spec.run.metrics, spec.run.primary_metric} - {"auto"}:
+        check_built_in(name)
     try:
         options = NetworkData(**spec.data.options)
     except TypeError as fault:
@@ -185,6 +211,7 @@ def _session(
     transport: Transport,
     sampler: ClientSampler,
     truth: Mapping[ClientId, int],
+    metrics: MetricPlan,
     drifting: DriftingData | None = None,
 ) -> Session[Any]:
     """The method of a spec on a server that reaches its clients over a transport."""
@@ -214,13 +241,37 @@ def _session(
         averaging.ledger.individual.add(not_covered)
     return Session(
         method,
-        Server(transport, averaging=averaging, compression=spec.compression, min_replies=spec.network.min_replies),
+        Server(
+            transport,
+            averaging=averaging,
+            compression=spec.compression,
+            min_replies=spec.network.min_replies,
+            fit_part="rest" if run.validate else "fit",  # scores of examples that were trained on choose nothing
+        ),
         seed,
         sampler,
         drifting,
         eval_model=run.eval_model,
         score_with="assigned" if run.score_with == "assigned" else "current",
+        metrics=metrics,
     )
+
+
+def _with_metrics(
+    spec: Spec,
+    about: DataDescription,
+    task: Task,
+    own: Mapping[str, MetricLike] | None = None,
+    *,
+    simulated: bool = True,
+) -> tuple[Spec, MetricPlan]:
+    """How the metrics of a run are computed, and the spec with the names of all of them."""
+    run = spec.run
+    plan = plan_metrics(
+        run.metrics, run.primary_metric, task.classes, own, weighted=about.weighted, simulated=simulated
+    )
+    names = tuple(dict.fromkeys([*run.metrics, *plan.names]))
+    return dataclasses.replace(spec, run=dataclasses.replace(run, metrics=names)), plan
 
 
 class CurrentTruth(Mapping[ClientId, int]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from coterie.types import Array, ClientId
 #: File with the ids of all clients, which the files of evaluations refer to.
 IDS = Path(CLIENTS) / "ids.safetensors"
 
+#: Names of arrays with the values of a metric begin with this.
+_METRIC = "metric "
+
 
 @dataclass(frozen=True)
 class ClientResults:
@@ -26,9 +29,10 @@ class ClientResults:
         step: Position of the evaluated step in `RunRecord.rounds`.
         clients: Client ids.
         cluster: Row of the model in the bank; -1 for a client that was served the fallback model.
-        total: Number of test examples.
+        total: Number of test examples; with sample weights, the sum of their weights.
         loss: Mean test loss; NaN without test examples.
-        correct: Number of correct predictions; None for regression.
+        correct: Number of correct predictions, or the sum of their weights; None for regression.
+        metrics: Metric → its value of each client, NaN where it is not defined.
     """
 
     step: int
@@ -37,6 +41,7 @@ class ClientResults:
     total: Array
     loss: Array
     correct: Array | None = None
+    metrics: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def accuracy(self) -> Array:
@@ -50,11 +55,15 @@ class ClientResults:
     @classmethod
     def of(cls, step: int, scores: Scores, classes: int | None) -> ClientResults:
         """The results in the scores of a step; `classes`: None for regression."""
-        total = np.asarray(scores.total, np.int64)
+        total = np.asarray(scores.total)
+        weighted = total.dtype.kind == "f"
+        total = total.astype(np.float32 if weighted else np.int64)
         sums = np.asarray(scores.loss, np.float32)
         loss = np.divide(sums, total, out=np.full(len(total), np.nan, np.float32), where=total > 0, casting="same_kind")
-        correct = None if classes is None else np.rint(scores.correct).astype(np.int64)
-        return cls(step, tuple(scores.clients), np.asarray(scores.rows, np.int64), total, loss, correct)
+        correct = np.asarray(scores.correct, np.float32) if weighted else np.rint(scores.correct).astype(np.int64)
+        metrics = {name: np.asarray(values.clients, np.float32) for name, values in scores.metrics.items()}
+        rows, found = np.asarray(scores.rows, np.int64), None if classes is None else correct
+        return cls(step, tuple(scores.clients), rows, total, loss, found, metrics)
 
     def packed(self, ids: Sequence[ClientId]) -> dict[str, Array]:
         """The arrays of the file, given the ids of all clients.
@@ -65,6 +74,7 @@ class ClientResults:
         arrays = {"cluster": _smallest(self.cluster), "total": _smallest(self.total), "loss": self.loss}
         if self.correct is not None:
             arrays["correct"] = _smallest(self.correct)
+        arrays |= {f"{_METRIC}{name}": values for name, values in self.metrics.items()}
         if self.clients != tuple(ids):
             position = {client: place for place, client in enumerate(ids)}
             arrays["client"] = _smallest(np.array([position[client] for client in self.clients], np.int64))
@@ -87,11 +97,15 @@ class ClientResults:
     @classmethod
     def _unpacked(cls, step: int, ids: Sequence[ClientId], arrays: Mapping[str, Any]) -> ClientResults:
         clients = tuple(ids[place] for place in arrays["client"]) if "client" in arrays else tuple(ids)
-        whole = {name: arrays[name].astype(np.int64) for name in ("cluster", "total", "correct") if name in arrays}
-        return cls(step, clients, loss=arrays["loss"], **whole)
+        given = {name: arrays[name] for name in ("cluster", "total", "correct") if name in arrays}
+        whole = {name: each if each.dtype.kind == "f" else each.astype(np.int64) for name, each in given.items()}
+        metrics = {name.removeprefix(_METRIC): arrays[name] for name in arrays if name.startswith(_METRIC)}
+        return cls(step, clients, loss=arrays["loss"], metrics=metrics, **whole)
 
 
 def _smallest(array: Array) -> Array:
-    """The integers in the smallest type that holds them."""
+    """The integers in the smallest type that holds them; floats as they are."""
+    if array.dtype.kind == "f":
+        return array
     low, high = int(array.min(initial=0)), int(array.max(initial=0))
     return array.astype(np.min_scalar_type(min(low, -1 - high) if low < 0 else high))

@@ -15,14 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from coterie import data as datasets
-from coterie.errors import RecordError
+from coterie.errors import RecordError, SpecError
 from coterie.notebooks import html_table
 from coterie.runs import comparison_tables
 from coterie.runs.jobs import Job, carry_out, plan, recorded
 from coterie.runs.observers import Observation, Observer, ending
 from coterie.runs.record import JsonObject, RunRecord
 from coterie.runs.resolve import fill_defaults
-from coterie.runs.significance import add_holm, difference_tests, headline
+from coterie.runs.significance import add_holm, difference_tests, headline, higher_is_better
 from coterie.runs.spec import Spec, SpecLike
 from coterie.runs.summary import number_at
 from coterie.runs.worker_pool import run_in_processes
@@ -100,7 +100,8 @@ class Comparison:
             `improvement_deviation`.
         reference: Label of the reference method, the first one.
         headline: Column of the table by which methods are compared and tested: `last_ten`, the accuracy as the mean of
-            the last ten rounds; or for regression `test_loss`.
+            the last ten rounds; `test_loss` if the primary metric is the loss, as for regression; or the name of
+            another primary metric, as the mean of the last ten rounds.
     """
 
     records: dict[str, list[RunRecord]]
@@ -108,6 +109,11 @@ class Comparison:
     significance: dict[str, JsonObject] = field(default_factory=dict)
     reference: str = ""
     headline: str = "last_ten"
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher value of the headline is better."""
+        return higher_is_better([record for group in self.records.values() for record in group], self.headline)
 
     def to_dict(self) -> JsonObject:
         """Return the JSON object that `coterie compare --json` prints."""
@@ -174,6 +180,8 @@ def compare(
             `coterie.tracking`. They are called in this process, also with several jobs, from the first step on.
     """
     labeled = _labeled(specs)
+    if len(primary := sorted({spec.run.primary_metric for spec in labeled.values()})) > 1:
+        raise SpecError(f"Methods are compared by one metric; run.primary_metric is {' and '.join(primary)}")
     planned = plan(labeled, seeds, out)
     report = _Report(on_step or (lambda job, row: None), on_job or (lambda job, what: None), observers)
     records: dict[Job, RunRecord] = {}
@@ -198,7 +206,8 @@ def compare(
         if label != reference
     }
     add_holm(tests)
-    table = [_row(label, group) for label, group in groups.items()]
+    names = list(dict.fromkeys(name for record in records.values() for name in record.summary.get("metrics") or {}))
+    table = [_row(label, group, names) for label, group in groups.items()]
     return Comparison(groups, table, tests, reference, quantity)
 
 
@@ -274,9 +283,12 @@ def _labeled(specs: Iterable[SpecLike] | Mapping[str, SpecLike]) -> dict[str, Sp
     return labeled
 
 
-def _row(label: str, group: list[RunRecord]) -> JsonObject:
+def _row(label: str, group: list[RunRecord], metrics: Sequence[str]) -> JsonObject:
     row: JsonObject = {"method": label, "seeds": len(group)}
-    for column, path in COLUMNS.items():
+    keys = {"": "last_ten", "_worst_tenth": "worst_tenth_last_ten", "_coverage": "last_ten_coverage"}
+    own = {f"{name}{end}": ("metrics", name, key) for name in metrics for end, key in keys.items()}
+    # A metric named like a column, such as the accuracy, is in the table already.
+    for column, path in {**own, **COLUMNS}.items():
         numbers = [number_at(record.summary, path) for record in group]
         values = [value for value in numbers if value is not None and math.isfinite(value)]
         row[column] = statistics.fmean(values) if values else None

@@ -54,8 +54,11 @@ _LAST_REPLY = 5.0
 #: Largest number in the settings of a method that a server may ask for.
 _LARGEST = 100_000
 
-#: The work with which a run evaluates the models that clients are served.
-_EVALUATION = ("score",)
+#: The works with which a run evaluates the models that clients are served.
+_EVALUATION = ("score", "weighted_score")
+
+#: Those of a run with more metrics.
+_METRICS = ("classification_scores", "regression_scores", "client_auroc")
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,8 @@ class Terms:
         rounds: Number of rounds.
         privacy: Settings of [privacy].
         moments: Whether the sums of the inputs are asked for, for their normalization.
+        metrics: Metrics that evaluations compute in addition to accuracy and loss.
+        validate: Whether evaluations also use validation examples.
     """
 
     data: str
@@ -79,6 +84,8 @@ class Terms:
     rounds: int
     privacy: Mapping[str, Any]
     moments: bool
+    metrics: tuple[str, ...] = ()
+    validate: bool = False
 
     @classmethod
     def of(cls, greeting: Mapping[str, Any], *, table: bool = False) -> Terms:
@@ -105,6 +112,8 @@ class Terms:
                 int(greeting["rounds"]),
                 dict(spec.get("privacy", {})),
                 asks_for_moments(greeting, table=table),
+                tuple(map(str, greeting.get("metrics", ()))),
+                bool(greeting.get("validate")),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as fault:
             raise SpecError(f"The greeting of the server cannot be read: {type(fault).__name__}") from fault
@@ -115,6 +124,8 @@ class Terms:
     def key(self) -> str:
         """Hash of the terms that matter for consent. The model and the number of rounds do not."""
         plain = {key: value for key, value in dataclasses.asdict(self).items() if key not in ("model", "rounds")}
+        for key in ("metrics", "validate"):  # without them, the hash is that of earlier versions
+            plain = plain if plain[key] else {name: value for name, value in plain.items() if name != key}
         return hashlib.blake2b(json.dumps(plain, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
     def card(self) -> Card:
@@ -136,7 +147,13 @@ class Terms:
             + (", and sums and sums of squares of its inputs per feature." if self.moments else ".")
         )
         lines.append("The server can read every value of a reply, also models of which it needs only sums.")
-        lines.append("In each evaluation it states: its number of correct predictions and its loss on test examples.")
+        parts = "test examples and on validation examples" if self.validate else "test examples"
+        lines.append(f"In each evaluation it states: its number of correct predictions and its loss on {parts}.")
+        if self.metrics:
+            lines.append(
+                f"For the metrics {', '.join(self.metrics)} it also states: its numbers of examples, of predictions "
+                "and of correct predictions per class, sums of its errors and of its confidence; or its own value."
+            )
         if self.privacy.get("noise_multiplier"):
             lines.append("The server says that it adds noise to sums of updates; the client cannot verify that.")
         return lines
@@ -253,7 +270,8 @@ class Membership:
             self.refused = str(fault)
             return {"refused": self.refused}
         self.refused = ""
-        self._site.allow({ask.work for ask in terms.card().exchanges} | set(_EVALUATION))
+        evaluation = {*_EVALUATION, *(_METRICS if terms.metrics else ())}
+        self._site.allow({ask.work for ask in terms.card().exchanges} | evaluation)
         return {"facts": facts.to_dict()}
 
     def _decided(self, terms: Terms) -> tuple[str, str] | None:

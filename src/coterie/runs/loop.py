@@ -22,7 +22,9 @@ from coterie.runs import privacy
 from coterie.runs import summary as figures
 from coterie.runs.build import Built, build
 from coterie.runs.client_results import ClientResults
+from coterie.runs.early_stopping import EarlyStopping
 from coterie.runs.method_settings import check_objects, check_same_method, spec_of
+from coterie.runs.metric_plan import MetricLike
 from coterie.runs.observers import Observer, OnRound, check_observers, observing
 from coterie.runs.predict import described
 from coterie.runs.record import FORMAT, JsonObject, RunRecord, read_summary
@@ -43,6 +45,7 @@ def run(
     task: Task | None = None,
     data: Any = None,
     observers: Iterable[Observer] = (),
+    metrics: Mapping[str, MetricLike] | None = None,
 ) -> RunRecord:
     """Run a spec.
 
@@ -57,10 +60,12 @@ def run(
             such as a DataFrame.
         observers: Objects that follow the run, such as those of `coterie.tracking`. If one fails, a warning is logged
             and the run continues.
+        metrics: Metrics of your own, name → `coterie.Metric` or a function (y_true, y_pred) → number. They are computed
+            in addition to those in run.metrics.
     """
     started = time.perf_counter()
     given = check_observers(observers)
-    built = build(spec_of(spec, method), method=method, task=task, data=data)
+    built = build(spec_of(spec, method), method=method, task=task, data=data, metrics=metrics)
     return run_built(built, out, on_round, started, given)
 
 
@@ -113,6 +118,7 @@ def resume(
     task: Task | None = None,
     data: Any = None,
     observers: Iterable[Observer] = (),
+    metrics: Mapping[str, MetricLike] | None = None,
 ) -> RunRecord:
     """Continue a run from its last checkpoint. Its results are those of a run that was not interrupted.
 
@@ -123,6 +129,7 @@ def resume(
         task: The task that was given to `run`, if there was one.
         data: The data that were given to `run`, if there were any.
         observers: Objects that follow the rest of the run.
+        metrics: The metrics that were given to `run`, if there were any.
     """
     started = time.perf_counter()
     watching = check_observers(observers)
@@ -143,7 +150,7 @@ def resume(
         for section, given in (("model", task), ("data", data)):
             if given is not None:  # spec.toml has only the name of an object
                 plain.pop(section, None)
-        built = build(spec_of(plain, method), method=method, task=task, data=data)
+        built = build(spec_of(plain, method), method=method, task=task, data=data, metrics=metrics)
         saved = writer.saved()
         rows = writer.rewind(saved)
         with observing(watching, built.spec, writer.path, on_round) as (step, end):
@@ -152,10 +159,17 @@ def resume(
 
 @dataclass
 class _Evaluation:
-    """The scores of a step, and those with the other rule of `run.score_with` if they differ."""
+    """The scores of a step.
+
+    Attributes:
+        scores: On test examples.
+        other: With the other rule of `run.score_with`; None if they do not differ.
+        validation: On validation examples; None if the run does not validate.
+    """
 
     scores: Scores
     other: Scores | None
+    validation: Scores | None = None
 
 
 @dataclass
@@ -209,6 +223,8 @@ class _Loop:
         self._sent: Mapping[str, float] = {}
         self._scores: Scores | None = None
         self._results: ClientResults | None = None
+        run, plan = built.spec.run, built.metrics
+        self._stopping = EarlyStopping(run.patience, plan.primary, higher=plan.higher, rows=self._rows)
         self._seconds = dict.fromkeys(("setup", "training", "evaluation", "clustering", "compile"), 0.0)
         self._served: Mapping[str, Any] = {}
         if saved is not None:
@@ -235,8 +251,8 @@ class _Loop:
         merging = self._built.merging
         try:
             self._checkpoint()  # at the beginning, so that a run can be resumed whenever it is killed
-            for step in self._built.session.steps(self._built.spec.run.rounds):
-                self._record(step)
+            while not self._finished():
+                self._record(self._built.session.step())
             if merging is not None:
                 merging.flush()
                 self._write_lines()
@@ -258,7 +274,7 @@ class _Loop:
                 merging.close()
 
     def _finished(self) -> bool:
-        return self._built.session.finished(self._built.spec.run.rounds)
+        return self._stopping.stopped or self._built.session.finished(self._built.spec.run.rounds)
 
     def _record(self, step: Step[Any]) -> None:
         """Compose the line of a step, and evaluate it if that is due, in the background if possible."""
@@ -283,6 +299,7 @@ class _Loop:
         evaluation = None
         if due or (step.round is not None and step.round.closes) or self._finished():
             evaluation = self._evaluate(row)
+            self._stopping.see(row)
         checkpoint = step.stage == "prepare" or session.t % settings.checkpoint_every == 0
         if checkpoint:
             session.note_checkpoint()
@@ -305,15 +322,18 @@ class _Loop:
 
     def _evaluated(self, session: Session[Any]) -> _Evaluation:
         scores = session.evaluate()
+        validation = session.validate(scores) if self._built.spec.run.validate else None
         # `assigned` needs no exchange. `current` does; where it is not the run's rule, it is shown once, at the end.
         if scores.score_with == "current" or session.finished(self._built.spec.run.rounds):
-            return _Evaluation(scores, session.evaluate_otherwise(scores))
-        return _Evaluation(scores, None)
+            return _Evaluation(scores, session.evaluate_otherwise(scores), validation)
+        return _Evaluation(scores, None, validation)
 
     def _add_scores(self, row: JsonObject, session: Session[Any], evaluation: _Evaluation) -> None:
         truth, classes = self._built.truth, self._built.task.classes
         self._scores = evaluation.scores
         row |= figures.score_row(self._scores, truth, classes, row.get("assignment"))
+        if evaluation.validation is not None:
+            row["validation"] = figures.validation_row(evaluation.validation, classes)
         if evaluation.other is not None:
             row["other_assignment"] = figures.other_row(evaluation.other, truth, classes)
         self._results = ClientResults.of(len(self._rows), self._scores, classes)
@@ -379,7 +399,8 @@ class _Loop:
             "attackers": len(built.attackers),
             "parameters": built.session.parameters,
             "score_with": spec.run.score_with,
-            **figures.final(self._rows, spec.run.target),
+            **figures.final(self._rows, spec.run.target, built.metrics.primary, higher=built.metrics.higher),
+            **({"stopped_early": self._stopping.stopped} if spec.run.patience else {}),
             "drift": None
             if built.data is None or spec.shift.name == "none"
             else figures.drift_of(self._rows, built.data),

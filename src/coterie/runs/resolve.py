@@ -99,6 +99,16 @@ def complete(spec: Spec, about: DataDescription, task: Task | None = None) -> tu
         from_start = len(trainable) - round(spec.run.newcomers * len(trainable))
         size = max(1, min(DEFAULT_CLIENTS_PER_ROUND, from_start))
         spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, clients_per_round=size))
+    if spec.run.primary_metric == "auto":
+        primary = "loss" if task.classes is None else "accuracy"
+        spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, primary_metric=primary))
+    elif spec.run.primary_metric not in ("accuracy", "loss", *spec.run.metrics):
+        names = (*spec.run.metrics, spec.run.primary_metric)
+        spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, metrics=names))
+    if spec.run.patience and not spec.run.validate:
+        spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, validate=True))
+    if spec.local is not None and spec.local.class_weight == "balanced" and task.classes is None:
+        raise SpecError("local.class_weight = 'balanced' needs classes, and the task is a regression; use 'none'")
     if spec.run.score_with == "auto":
         # Re-choosing on drifted data just before the evaluation would hide that a method has not noticed the drift.
         rule: Literal["current", "assigned"] = "current" if spec.shift.name == "none" else "assigned"

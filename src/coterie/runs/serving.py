@@ -237,8 +237,12 @@ def _resumable(writer: Writer) -> tuple[Spec, dict[str, Any]]:
 
 def about_run(spec: Spec) -> dict[str, Any]:
     """What the owner of a client must know about a run to decide whether to take part."""
-    plain = spec.to_dict()
+    plain, run = spec.to_dict(), spec.run
+    primary = [] if run.primary_metric in ("auto", "accuracy", "loss") else [run.primary_metric]
+    metrics = list(dict.fromkeys([*run.metrics, *primary]))
+    more = {"metrics": metrics, "validate": run.validate or run.patience > 0}
     return {
+        **{key: value for key, value in more.items() if value},
         "data": spec.data.name,
         "rounds": spec.run.rounds,
         "spec": {section: plain[section] for section in _TOLD if section in plain},

@@ -20,12 +20,13 @@ from coterie.federation.traffic import Direction
 from coterie.methods.checks import check_method, checked_placement, checked_round, checked_stage, checked_state
 from coterie.methods.protocol import Method, Placement, Round, Stage
 from coterie.runs.last_received import LastReceived
+from coterie.runs.metric_plan import MetricPlan
 from coterie.runs.privacy import serve_large_clusters
 from coterie.runs.sampling import ClientSampler
-from coterie.runs.scoring import Scores, ScoreWith, evaluated
+from coterie.runs.scoring import PLAIN, Scores, ScoreWith, evaluated
 from coterie.seeds import Seed
 from coterie.shift import DriftingData
-from coterie.types import ClientId
+from coterie.types import ClientId, Part
 
 State = TypeVar("State")
 
@@ -107,6 +108,7 @@ class Session(Generic[State]):
         *,
         eval_model: Literal["group", "last_received"] = "group",
         score_with: ScoreWith = "current",
+        metrics: MetricPlan = PLAIN,
         state: State | None = None,
         observer: Observer | None = None,
     ) -> None:
@@ -121,6 +123,7 @@ class Session(Generic[State]):
             eval_model: `group`: clients are evaluated with the model that they are served; `last_received`: with the
                 one that they last received for training.
             score_with: How clients are assigned for an evaluation.
+            metrics: The metrics of the run.
             state: State to start from; None for the method's initial state.
             observer: Wraps the federation before the method gets it.
         """
@@ -134,6 +137,7 @@ class Session(Generic[State]):
         self._sampler = sampler
         self._observer = observer
         self._score_with: ScoreWith = score_with
+        self._metrics = metrics
         self._received = LastReceived(fed.task.init(seed.fold("init"))) if eval_model == "last_received" else None
         self.state: State = checked_state(method, "start", method.start(fed.task, seed)) if state is None else state
         self.t = 0
@@ -247,7 +251,11 @@ class Session(Generic[State]):
         """
         requested = self._sampler.reachable(self._joined()) if clients is None else tuple(clients)
         placement = self._served(self._place(requested, self._score_with))
-        return self._scored(requested, placement, self._score_with)
+        return self._scored(requested, placement, self._score_with, metrics=True)
+
+    def validate(self, scores: Scores) -> Scores:
+        """Evaluate the same clients with the same models on their validation examples."""
+        return self._scored(scores.requested, scores.placement, scores.score_with, metrics=True, part="held")
 
     def evaluate_otherwise(self, scores: Scores) -> Scores | None:
         """Evaluate the same clients with the other rule of `run.score_with`; None if it assigns them equally."""
@@ -332,12 +340,30 @@ class Session(Generic[State]):
         return serve_large_clusters(placement, {**others, **placement.row}, minimum)
 
     def _scored(
-        self, clients: tuple[ClientId, ...], placement: Placement, score_with: ScoreWith, *, received: bool = True
+        self,
+        clients: tuple[ClientId, ...],
+        placement: Placement,
+        score_with: ScoreWith,
+        *,
+        received: bool = True,
+        metrics: bool = False,
+        part: Part = "test",
     ) -> Scores:
         """Test results with the models of a placement, or with `eval_model="last_received"` the last received ones."""
         seed = self._seed.fold("place", self.t)
         models = self._received if received else None
-        return evaluated(self._fed.scoring(), seed, clients, placement, models, score_with)
+        fed, plan = self._fed.scoring(), self._metrics
+        return evaluated(
+            fed,
+            seed,
+            clients,
+            placement,
+            models,
+            score_with,
+            plan=plan,
+            metrics=metrics and bool(plan.names),
+            part=part,
+        )
 
     def snapshot(self) -> dict[str, Any]:
         """Return everything needed to continue, as plain data: state of method, federation and simulated clients."""

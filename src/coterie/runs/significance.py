@@ -1,8 +1,8 @@
 """Tests of the differences between methods, paired by seed.
 
-The tested quantity is the headline of a comparison: the accuracy, as the mean of the last ten rounds, or for regression
-the test loss after the last round. Methods are tested only on equal populations: the same clients with the same data,
-all of them with a model of their own (coverage 1).
+The tested quantity is the headline of a comparison, which follows from the primary metric: the accuracy, or another
+metric, as the mean of the last ten rounds; or the test loss after the last round. Methods are tested only on equal
+populations: the same clients with the same data, all of them with a model of their own (coverage 1).
 """
 
 from __future__ import annotations
@@ -25,12 +25,36 @@ HEADLINES = {
 }
 
 #: Settings on which the evaluated clients and their data depend; a section, or a key of a section.
-_POPULATION = ("data", "shift", "attack", "run.seed", "run.newcomers", "run.newcomers_join")
+_POPULATION = ("data", "shift", "attack", "run.seed", "run.newcomers", "run.newcomers_join", "run.validate")
 
 
 def headline(records: Sequence[RunRecord]) -> str:
-    """The tested quantity: `last_ten`, or `test_loss` if no run has an accuracy."""
+    """The tested quantity: `last_ten` (accuracy), `test_loss`, or the name of another primary metric.
+
+    Without a primary metric: `last_ten`, or `test_loss` if no run has an accuracy.
+    """
+    for record in records:
+        primary = record.served.get("spec", {}).get("run", {}).get("primary_metric")
+        if primary == "loss":
+            return "test_loss"
+        if primary not in (None, "accuracy"):
+            return str(primary)
     return "last_ten" if any(record.summary.get("accuracy") for record in records) else "test_loss"
+
+
+def paths(quantity: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The paths of keys in a summary to the value of a headline and to its coverage."""
+    if quantity in HEADLINES:
+        return HEADLINES[quantity]
+    return ("metrics", quantity, "last_ten"), ("metrics", quantity, "last_ten_coverage")
+
+
+def higher_is_better(records: Sequence[RunRecord], quantity: str) -> bool:
+    """Whether a higher value of a headline is better."""
+    if quantity in HEADLINES:
+        return quantity != "test_loss"
+    entries = [(record.summary.get("metrics") or {}).get(quantity) for record in records]
+    return all(entry["greater_is_better"] for entry in entries if entry)
 
 
 def difference_tests(group: Sequence[RunRecord], reference: Sequence[RunRecord], quantity: str) -> JsonObject:
@@ -39,14 +63,14 @@ def difference_tests(group: Sequence[RunRecord], reference: Sequence[RunRecord],
     Args:
         group: Runs of the method, one per seed.
         reference: Runs of the reference with the same seeds.
-        quantity: What is tested, a key of `HEADLINES`.
+        quantity: What is tested: the headline.
 
     Returns:
         `difference`: mean over seeds, method minus reference. `t_test`, `wilcoxon`: p-values. `no_p`: why there are
         none; None if there are. `improvement`, `improvement_deviation`: mean and standard deviation over rounds of the
         difference in accuracy.
     """
-    path, _ = HEADLINES[quantity]
+    path, _ = paths(quantity)
     pairs = [(number_at(a.summary, path), number_at(b.summary, path)) for a, b in zip(group, reference, strict=True)]
     differences = [a - b for a, b in pairs if a is not None and b is not None and math.isfinite(a - b)]
     found: JsonObject = dict.fromkeys(("difference", "t_test", "t_test_holm", "wilcoxon"))
@@ -57,7 +81,7 @@ def difference_tests(group: Sequence[RunRecord], reference: Sequence[RunRecord],
     if found["no_p"] is None:
         from scipy import stats
 
-        better = "less" if quantity == "test_loss" else "greater"
+        better = "greater" if higher_is_better([*group, *reference], quantity) else "less"
         found["t_test"] = float(stats.ttest_1samp(differences, 0.0, alternative=better).pvalue)
         found["wilcoxon"] = float(stats.wilcoxon(differences, alternative=better).pvalue)
     return found
@@ -75,7 +99,7 @@ def _obstacle(group: Sequence[RunRecord], reference: Sequence[RunRecord], quanti
     for a, b in zip(group, reference, strict=True):
         if (setting := _population_difference(a, b)) is not None:
             return f"clients or data are not those of the reference ({setting} differs)"
-    _, path = HEADLINES[quantity]
+    _, path = paths(quantity)
     for records, whose in ((group, "the"), (reference, "the reference's")):
         covered = [value for record in records if (value := number_at(record.summary, path)) is not None]
         if covered and min(covered) < 1:

@@ -39,6 +39,10 @@ class Named:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+#: Primary metrics that are never above 1; `auto` is the accuracy, or the loss for regression.
+_AT_MOST_1 = ("auto", "accuracy", "balanced_accuracy", "macro_f1", "auroc", "ece", "r2")
+
+
 @dataclass(frozen=True)
 class RunSettings:
     """Settings of the `run` section.
@@ -54,7 +58,7 @@ class RunSettings:
         checkpoint_every: Rounds between checkpoints.
         threads: Threads of the simulator; 0: one per core. Results do not depend on it.
         backend: Where clients run: vectorized (fast) or sequential (one client after another, for debugging).
-        target: Target accuracy; rounds and bytes until it is reached are reported. 0: no target.
+        target: Target of the primary metric; rounds and bytes until it is reached are reported. 0: no target.
         newcomers: Fraction of clients that join later.
         newcomers_join: Rounds in which newcomers join, in equal parts; empty: after half of the rounds.
         eval_model: Model with which a client is evaluated: group, the current model of its cluster; or last_received,
@@ -62,6 +66,14 @@ class RunSettings:
         score_with: Assignment of clients at an evaluation. current: as the method would serve them now; methods such as
             ifca ask the clients to choose again. assigned: as the method last assigned them, without an exchange. auto:
             assigned if the data drift ([shift]), otherwise current.
+        metrics: Metrics that evaluations compute in addition to accuracy and loss: balanced_accuracy, macro_f1, auroc,
+            log_loss, brier, ece; rmse, mae, r2 for regression; or metrics of your own.
+        primary_metric: Metric that decides the target, early stopping, the best round and what `compare` tests. auto:
+            accuracy, or loss for regression.
+        validate: Whether evaluations also use validation examples (data.held_share), on which the best round is chosen.
+            Clients then train on the others only.
+        patience: Number of evaluations without improvement of the primary metric on validation examples after which
+            the run ends; 0: it does not end early. Needs validate, and turns it on.
     """
 
     rounds: Annotated[int, Bound(at_least=1)] = 50
@@ -73,21 +85,30 @@ class RunSettings:
     checkpoint_every: Annotated[int, Bound(at_least=1)] = 10
     threads: Annotated[int, Bound(at_least=0)] = 0
     backend: Literal["vectorized", "sequential"] = "vectorized"
-    target: Annotated[float, Bound(at_least=0, at_most=1)] = 0.0
+    target: Annotated[float, Bound(at_least=0)] = 0.0
     newcomers: Annotated[float, Bound(at_least=0, at_most=1)] = 0.0
     newcomers_join: tuple[int, ...] = ()
     eval_model: Literal["group", "last_received"] = "group"
     score_with: Literal["auto", "current", "assigned"] = "auto"
+    metrics: tuple[str, ...] = ()
+    primary_metric: str = "auto"
+    validate: bool = False
+    patience: Annotated[int, Bound(at_least=0)] = 0
 
     def __post_init__(self) -> None:
         """Validate the settings."""
         check(self, "run")
+        if self.target > 1 and self.primary_metric in _AT_MOST_1:
+            raise SpecError(f"run.target must be between 0 and 1 for {self._primary()}, got {shown(self.target)}")
         if any(not 0 < t < self.rounds for t in self.newcomers_join):
             raise SpecError(
                 f"run.newcomers_join must be rounds after 0 and before {self.rounds}, got {self.newcomers_join}"
             )
         if self.newcomers_join and not self.newcomers:
             raise SpecError("run.newcomers_join needs run.newcomers above 0, the fraction of clients that join later")
+
+    def _primary(self) -> str:
+        return "accuracy" if self.primary_metric == "auto" else self.primary_metric
 
 
 #: Section of a spec → description.

@@ -12,6 +12,7 @@ import numpy as np
 from coterie import drift, metrics, tree
 from coterie.data.federated import FederatedData
 from coterie.federation import Traffic
+from coterie.runs.early_stopping import best_rounds, primary_value
 from coterie.runs.record import JsonObject
 from coterie.runs.scoring import Scores
 from coterie.runs.session import Newcomers, Step
@@ -84,6 +85,8 @@ def score_row(
     row: JsonObject = {"accuracy": accuracy(scores) if classes is not None else None}
     examples = float(scores.total.sum())
     row["test_loss"] = float(scores.loss.sum() / examples) if examples else None
+    if scores.metrics:
+        row["metrics"] = {name: values.to_row() for name, values in scores.metrics.items()}
     row["coverage"] = scores.coverage
     row["clusters"] = clusters(scores)
     known = {client: truth[client] for client in scores.requested} if truth else {}
@@ -93,6 +96,21 @@ def score_row(
         cohort_truth = {client: truth[client] for client in assignment}
         row["truth"]["cohort_adjusted_rand"] = metrics.adjusted_rand(assignment, cohort_truth)
     return row
+
+
+def validation_row(scores: Scores, classes: int | None) -> JsonObject:
+    """The entry `validation` of a line: scores on validation examples.
+
+    Args:
+        scores: The scores.
+        classes: Number of classes; None for regression.
+    """
+    examples = float(scores.total.sum())
+    return {
+        "accuracy": accuracy(scores) if classes is not None else None,
+        "loss": float(scores.loss.sum() / examples) if examples else None,
+        "metrics": {name: values.to_row() for name, values in scores.metrics.items()},
+    }
 
 
 def accuracy(scores: Scores) -> JsonObject | None:
@@ -201,8 +219,37 @@ def _over_rounds(rows: Sequence[JsonObject]) -> JsonObject:
     }
 
 
-def final(rows: Sequence[JsonObject], target: float) -> JsonObject:
-    """The part of a summary that is computed from the lines of `rounds.jsonl`."""
+def _metrics_over_rounds(rows: Sequence[JsonObject], last: JsonObject) -> JsonObject:
+    """The metrics of the last evaluation; with their best value, and means over the last ten rounds."""
+    places = evaluated_rounds(rows)
+    found: JsonObject = {}
+    for name, entry in last["metrics"].items():
+        path = ("metrics", name, "value")
+        rounds = [t for t, place in places.items() if number_at(rows[place], path) is not None]
+        found[name] = {**entry, "best": None, "last_ten": None, "worst_tenth_last_ten": None, "last_ten_coverage": None}
+        if rounds:
+            scored = [rows[places[t]] for t in rounds]
+            values, coverage = curve(scored, *path), curve(scored, "coverage")
+            found[name] |= {
+                "best": max(values) if entry["greater_is_better"] else min(values),
+                "last_ten": metrics.final_score(values, "last_ten", rounds=rounds),
+                "last_ten_coverage": metrics.final_score(coverage, "last_ten", rounds=rounds),
+            }
+            worst = curve(scored, "metrics", name, "worst_tenth")
+            if len(worst) == len(rounds):
+                found[name]["worst_tenth_last_ten"] = metrics.final_score(worst, "last_ten", rounds=rounds)
+    return found
+
+
+def final(rows: Sequence[JsonObject], target: float, primary: str = "accuracy", *, higher: bool = True) -> JsonObject:
+    """The part of a summary that is computed from the lines of `rounds.jsonl`.
+
+    Args:
+        rows: The lines.
+        target: Target of the primary metric; 0: none.
+        primary: The primary metric.
+        higher: Whether a higher value of it is better.
+    """
     evaluated = [row for row in rows if row.get("coverage") is not None]
     last: JsonObject = evaluated[-1] if evaluated else {}
     shown = {**last["accuracy"], **_over_rounds(rows)} if last.get("accuracy") else None
@@ -228,23 +275,33 @@ def final(rows: Sequence[JsonObject], target: float) -> JsonObject:
         "skipped_rounds": sum(1 for row in rows if row.get("skipped")),
         "counts": _total([row.get("counts") or {} for row in rows]),
     }
-    if target and shown is not None:
-        result["target"] = _to_target(rows, target)
-    return result
+    if last.get("metrics"):
+        result["metrics"] = _metrics_over_rounds(rows, last)
+    if last.get("validation"):
+        result["validation"] = last["validation"]
+        result |= best_rounds(rows, evaluated_rounds(rows), primary, higher=higher)
+    reached = _to_target(rows, target, primary, higher=higher) if target else None
+    return result if reached is None else {**result, "target": reached}
 
 
-def _to_target(rows: Sequence[JsonObject], target: float) -> JsonObject:
-    """Rounds and bytes until the target was reached, including the bytes of preparation steps and of newcomers."""
+def _to_target(rows: Sequence[JsonObject], target: float, primary: str, *, higher: bool) -> JsonObject | None:
+    """Rounds and bytes until the target was reached, including the bytes of preparation steps and of newcomers.
+
+    None if no round has a value of the primary metric.
+    """
     sent = np.cumsum([sum(_bytes(row)) for row in rows])
-    places = {t: place for t, place in evaluated_rounds(rows).items() if rows[place].get("accuracy")}
-    rounds = list(places)
-    accuracies = [rows[place]["accuracy"]["weighted"] for place in places.values()]
+    values = {t: primary_value(rows[place], primary) for t, place in evaluated_rounds(rows).items()}
+    places = {t: place for t, place in evaluated_rounds(rows).items() if values[t] is not None}
+    if not places:
+        return None
+    rounds, sign = list(places), 1.0 if higher else -1.0
+    scores = [sign * value for value in values.values() if value is not None]
     totals = [int(sent[place]) for place in places.values()]
-    reached = metrics.rounds_to_target(accuracies, target)
+    reached = metrics.rounds_to_target(scores, sign * target)
     return {
-        "accuracy": target,
+        primary: target,
         "rounds": None if reached is None else rounds[reached] + 1,
-        "bytes": metrics.bytes_to_target(accuracies, totals, target),
+        "bytes": metrics.bytes_to_target(scores, totals, sign * target),
     }
 
 

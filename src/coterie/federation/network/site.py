@@ -245,6 +245,8 @@ class Site:
             transport = self._transport(store, backend, str(part["task"]), values)
         except MissingValue:
             return _no_reply(int(part["id"]), client, MISSING)
+        if request.work.simulation_only:
+            return _no_reply(request.id, client, f"not allowed: {request.work.name}")
         try:
             (batch,) = send(transport, request)
         except Exception as fault:

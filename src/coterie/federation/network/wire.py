@@ -14,7 +14,6 @@ them. Cached values and recipes are sent only to clients that do not have them y
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Mapping
@@ -24,7 +23,7 @@ from typing import Any, cast
 import numpy as np
 
 from coterie import codec, tree
-from coterie.clients.schema import Settings
+from coterie.clients.schema import Settings, settings_dict
 from coterie.clients.work import known_work
 from coterie.errors import RecordError, SpecError
 from coterie.federation.compression import Compression
@@ -137,14 +136,14 @@ def common_part(request: Request, task: str, values: Values) -> dict[str, object
         "part": request.part,
         "task": task,
         "evaluating": request.evaluating,
-        "settings": {name: _plain(value) for name, value in request.settings.items()},
+        "settings": {name: settings_dict(value) for name, value in request.settings.items()},
         "shared": {name: values.add(value) for name, value in request.shared.items() if name not in request.cached},
         "cached": {name: digest for name, (digest, _) in request.cached.items()},
         "clipped": request.clipped,
         "max_update_norm": float(request.max_update_norm),
         "when": None if request.when is None else {"request": request.when[0], "answer": request.when[1]},
         "compressed": request.compressed,
-        "compression": _plain(request.compression),
+        "compression": settings_dict(request.compression),
         "residual": request.residual,
         "after": None if request.after is None else common_part(request.after, task, values),
     }
@@ -239,12 +238,6 @@ def _residual(common: Mapping[str, Any]) -> str:
     if bool(name) != bool(common["compressed"]) or (name and not name.startswith(f"{RESIDUAL}/")):
         raise WireError("A request cannot be read: it names no valid memory for compression")
     return name
-
-
-def _plain(settings: object) -> dict[str, object]:
-    """Settings as a dict; their class is declared by the work."""
-    assert dataclasses.is_dataclass(settings)
-    return {each.name: getattr(settings, each.name) for each in dataclasses.fields(settings)}
 
 
 def _stacked(value: object) -> object:
