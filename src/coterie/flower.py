@@ -50,11 +50,12 @@ from coterie.federation.network.flower.nodes import Grid
 from coterie.federation.network.roster import Roster
 from coterie.federation.network.site import Site
 from coterie.federation.network.wire import WireError
-from coterie.runs.joining import RUNS, Terms, save_model, stated_facts
+from coterie.runs.joining import RUNS, save_model, stated_facts
 from coterie.runs.loop import OnRound
 from coterie.runs.record import RunRecord
 from coterie.runs.serving import Serving
 from coterie.runs.spec import SECTIONS, Spec, SpecLike
+from coterie.runs.terms import Terms
 from coterie.types import Array, ClientId
 
 __all__ = ["client_app", "server_app"]

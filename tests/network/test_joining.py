@@ -8,7 +8,8 @@ import pytest
 from coterie.errors import DataError, Error, SpecError
 from coterie.federation.network import files, wire
 from coterie.federation.network.channel import Message
-from coterie.runs.joining import LEFT, LOG, Membership, Terms, leave
+from coterie.runs.joining import LEFT, LOG, Membership, leave
+from coterie.runs.terms import Terms
 
 X = np.arange(40.0).reshape(20, 2)
 Y = np.arange(20) % 3

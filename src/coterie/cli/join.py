@@ -16,7 +16,8 @@ from coterie.cli.output import document, line, plural, result, size
 
 if TYPE_CHECKING:
     from coterie.federation.network.site import Answered
-    from coterie.runs.joining import Membership, Terms
+    from coterie.runs.joining import Membership
+    from coterie.runs.terms import Terms
 
 
 def join(
@@ -92,7 +93,8 @@ def join(
     """
     from coterie.deployment import check_admission, check_installed, client_folder, server_address
     from coterie.errors import SpecError
-    from coterie.runs.joining import LEFT, Membership, Terms
+    from coterie.runs.joining import LEFT, Membership
+    from coterie.runs.terms import Terms
 
     check_installed()
     address = server_address(server)
@@ -140,7 +142,8 @@ def _take_part(address: str, member: Membership, show: _Shown, *, key: Path, aut
     from coterie.deployment import join as answer_requests
     from coterie.deployment import wait_for_server
     from coterie.errors import SpecError
-    from coterie.runs.joining import CONSENTS, Terms
+    from coterie.runs.joining import CONSENTS
+    from coterie.runs.terms import Terms
 
     about = wait_for_server(address, key=key, certificate=authority, on_wait=lambda why: show.line(f"waiting: {why}"))
     terms = Terms.of(about, table=member.facts.table)
