@@ -41,6 +41,24 @@ def test_a_pytorch_model_gains_from_clusters_and_converts_back():
     assert net[4].weight.shape == (10, 256)
 
 
+def test_hospitals_gain_from_clusters_and_a_newcomer_is_placed_with_the_same_device():
+    # The example itself asserts the clusters, the newcomer's cluster and equal predictions for reordered columns.
+    shown = example("05_hospitals")
+    assert shown.accuracy["ifca"] > shown.accuracy["fedavg"] + 0.1
+    # 63 % of the tumors are benign: a model of the wrong device, or one that guesses, stays below.
+    assert shown.newcomer_accuracy > 0.75
+    assert "mean radius" in shown.refusal
+
+
+def test_a_pytorch_module_comes_back_with_the_predictions_of_the_record():
+    pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'coterie[torch]'")
+    shown = example("06_pytorch_round_trip")
+    # IFCA separates the two groups; guessing one of two classes gives 0.5.
+    assert shown.record.summary["truth"]["adjusted_rand"] == 1
+    assert shown.record.summary["accuracy"]["weighted"] > 0.75
+    assert shown.largest_difference < 1e-5
+
+
 def test_every_example_is_tested():
     named = set(re.findall(r'example\("(\w+)"\)', Path(__file__).read_text()))
     assert {file.stem for file in FOLDER.glob("*.py")} == named
