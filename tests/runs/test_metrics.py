@@ -29,7 +29,7 @@ def spec_of(**run):
 def predictions(record, client):
     """Labels and predicted labels of a client's test examples."""
     x, y = datasets.load(**DATA).examples(client, "test")
-    return y, record.predict(client, x)
+    return y, record.predict(x, client=client)
 
 
 def test_a_run_records_its_metrics_over_all_clients_per_cluster_and_per_client(tmp_path):
@@ -152,7 +152,7 @@ def test_a_run_that_validates_trains_on_the_other_examples_only():
     correct = total = 0
     for i, client in enumerate(data.clients):
         x, y = data.examples(client, "held")
-        correct, total = correct + int((record.predict(client, x) == y).sum()), total + len(y)
+        correct, total = correct + int((record.predict(x, client=client) == y).sum()), total + len(y)
         assert len(y) == len(data.rows(i, "held")) > 0
     assert record.rounds[-1]["validation"]["accuracy"]["weighted"] == pytest.approx(correct / total)
     assert record.summary["validation"] == record.rounds[-1]["validation"]
@@ -190,7 +190,7 @@ def test_a_stopped_run_whose_summary_is_missing_is_finished_without_another_roun
     (tmp_path / "run" / "summary.json").unlink()
     again = coterie.resume(tmp_path / "run")
     assert (again.summary["rounds"], again.summary["stopped_early"]) == (record.summary["rounds"], True) == (2, True)
-    assert again.predict("0", np.zeros((1, 8, 8))).shape == (1,)
+    assert again.predict(np.zeros((1, 8, 8)), client="0").shape == (1,)
 
 
 def strip(row):
@@ -233,7 +233,7 @@ def test_scores_count_examples_with_their_weights(tmp_path):
     for client in results.clients:
         x, y = data.examples(client, "test")
         own = data.sample_weights(client, "test")
-        hits.append((own * (record.predict(client, x) == y)).sum())
+        hits.append((own * (record.predict(x, client=client) == y)).sum())
         total.append(own.sum())
     assert record.summary["accuracy"]["weighted"] == pytest.approx(sum(hits) / sum(total), rel=1e-6)
     assert results.total == pytest.approx(total)

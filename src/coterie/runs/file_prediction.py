@@ -68,8 +68,8 @@ def read_examples(file: Path, settings: Mapping[str, Any]) -> ExampleFile:
         arrays = read_arrays(file, wanted, how)
         given = dict(zip(names, arrays, strict=True))
         return ExampleFile(given["x"], given.get("y"), given.get("client"))
-    columns = read_columns(file)
     roles = {role: str(settings.get(role) or role) for role in _ROLES}
+    columns = read_columns(file, text=set(roles.values()))
     taken = {role: columns.pop(name) for role, name in roles.items() if name in columns}
     for name in settings.get("ignore") or ():
         columns.pop(str(name), None)

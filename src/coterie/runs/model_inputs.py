@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coterie.data.checks import first_bad_row
+from coterie.data.formats import tables
+from coterie.data.preprocessing import Preprocessing
 from coterie.errors import DataError, did_you_mean
 from coterie.types import Array
 
 #: Column name → values.
 Columns = dict[str, Array]
-
-#: Files that hold a table.
-TABLES = (".csv", ".parquet")
 
 
 def model_inputs(x: Any, about: Mapping[str, Any]) -> Array:
@@ -88,9 +85,7 @@ def columns_of(table: Any) -> Columns:
 def _transformed(table: Any, about: Mapping[str, Any]) -> Array:
     """The features of a table, in the order in which the model takes them."""
     if about.get("preprocessing") is not None:
-        # Imported by name: the module is not needed for models without preprocessing.
-        module = importlib.import_module("coterie.data.preprocessing")
-        return np.asarray(module.Preprocessing.from_dict(about["preprocessing"]).transform(table))
+        return Preprocessing.from_dict(about["preprocessing"]).transform(table)
     columns = columns_of(table)
     if about.get("features") is not None:
         columns = _in_order(columns, list(about["features"]))
@@ -124,41 +119,14 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
-def read_columns(file: Path) -> Columns:
-    """The columns of a .csv or .parquet file.
+def read_columns(file: Path, text: Collection[str] = ()) -> Columns:
+    """The columns of a table on disk, read as `coterie.data.from_table` reads them.
+
+    Args:
+        file: The file.
+        text: Columns that are read as text.
 
     Raises:
         DataError: If the file is missing, has another ending or cannot be read.
     """
-    if not file.is_file():
-        raise DataError(f"There is no file {file}")
-    if file.suffix.lower() not in TABLES:
-        raise DataError(f"{file} must be a table that ends in {' or '.join(TABLES)}")
-    return _read_csv(file) if file.suffix.lower() == ".csv" else _read_parquet(file)
-
-
-def _read_csv(file: Path) -> Columns:
-    try:
-        with file.open(newline="", encoding="utf-8-sig") as stream:
-            rows = csv.reader(stream, strict=True)
-            header = [name.strip() for name in next(rows, [])]
-            lines = [(rows.line_num, row) for row in rows if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as fault:
-        raise DataError(f"{file} cannot be read as CSV in UTF-8: {fault}") from fault
-    if len(set(header)) != len(header) or not header:
-        raise DataError(f"{file} must begin with a line of column names, each of them once, got {_some(header)}")
-    for line, row in lines:
-        if len(row) != len(header):
-            raise DataError(f"{file}, line {line}: {len(row)} values in {len(header)} columns")
-    values = zip(*(row for _, row in lines), strict=True) if lines else ([] for _ in header)
-    return {name: np.asarray([text.strip() for text in column]) for name, column in zip(header, values, strict=True)}
-
-
-def _read_parquet(file: Path) -> Columns:
-    try:
-        pandas = importlib.import_module("pandas")
-        return columns_of(pandas.read_parquet(file))
-    except ImportError as fault:
-        raise DataError("Parquet files need an extra: pip install 'coterie[table]'") from fault
-    except (OSError, ValueError) as fault:
-        raise DataError(f"{file} cannot be read as Parquet: {fault}") from fault
+    return dict(tables.read_columns(file, text=text).columns)

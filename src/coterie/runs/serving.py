@@ -198,7 +198,8 @@ class Serving:
 
     def _reason_against(self, client: ClientId, facts: ClientFacts) -> str | None:
         """Why a client with such data cannot take part; None if it can."""
-        if self._greeter.content["moments"] and facts.fit and facts.moments is None:
+        asked = self._greeter.content["moments"]  # of all clients, of those with tables, or of none
+        if (facts.table if asked == "tables" else asked) and facts.fit and facts.moments is None:
             return "it has not stated the sums of its inputs, which model.normalize needs"
         if self._task is not None:
             return unfit(facts, self._task) or (None if self._like is None else difference(self._like, facts))
