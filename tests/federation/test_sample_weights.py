@@ -144,7 +144,10 @@ def test_a_default_class_weight_is_not_sent():
     ("weights", "text"),
     [
         (np.ones(3), "a number for each of the 7 examples"),
-        (np.array([1, 1, -1, 1, 1, 1, 1.0]), "Client 'a', example 2: the weight must be finite and at least 0, got -1.0"),
+        (
+            np.array([1, 1, -1, 1, 1, 1, 1.0]),
+            "Client 'a', example 2: the weight must be finite and at least 0, got -1.0",
+        ),
         (np.array([1, 1, np.nan, 1, 1, 1, 1]), "the weight must be finite and at least 0, got nan"),
     ],
 )
