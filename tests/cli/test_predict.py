@@ -64,7 +64,7 @@ def test_an_npz_file_without_labels_is_predicted(coterie, run):
     ("args", "message"),
     [
         (["--data", "new.csv"], "Error: No client 'w8'."),
-        (["--data", "none.csv", "--client", "w0"], "Error: There is no file none.csv"),
+        (["--data", "none.csv", "--client", "w0"], "Error: There is no file or folder none.csv"),
         (["--data", "new.csv", "--client", "w0", "--cluster", 1], "Error: client and cluster exclude each other"),
         (["--data", "new.csv", "--cluster", 1, "-o", "a.xlsx"], "Error: Predictions are written as .csv, got 'a.xlsx'"),
         (["--data", "new.csv", "--cluster", 1, "-o", "train.csv"], "Error: train.csv exists;"),

@@ -31,6 +31,22 @@ def test_a_search_prints_trials_scores_and_where_the_best_settings_are(coterie, 
     assert set(found["best"]["values"]) == {"local.learning_rate", "local.batch_size"}
 
 
+def test_a_search_by_another_metric_names_it_and_lists_its_lowest_values_first(coterie, tiny):
+    done = coterie("tune", *tiny, "--method", "oracle", *OVER, "--set", "run.primary_metric=log_loss", "--no-test")
+    assert done.exit_code == 0, done.stderr
+    assert "validation log_loss" in done.stdout
+    again = coterie(
+        "tune", *tiny, "--method", "oracle", *OVER, "--set", "run.primary_metric=log_loss", "--no-test", "--json"
+    )
+    found = json.loads(again.stdout)
+    assert (found["metric"], found["higher_is_better"]) == ("log_loss", False)
+    order = sorted((trial["score"], trial["number"]) for trial in found["trials"])
+    assert found["best"]["score"] == order[0][0]
+    assert f"Best log_loss on validation examples: {order[0][0]:.4g}\n" in done.stdout
+    places = [done.stdout.index(f"{score:.4g}") for score, _ in order]
+    assert places == sorted(places)
+
+
 def test_a_search_over_nothing_is_an_error(coterie, tiny):
     done = coterie("tune", *tiny)
     assert done.exit_code == 2

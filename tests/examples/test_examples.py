@@ -59,6 +59,25 @@ def test_a_pytorch_module_comes_back_with_the_predictions_of_the_record():
     assert shown.largest_difference < 1e-5
 
 
+@pytest.mark.filterwarnings("ignore")  # of MLflow's store
+def test_a_search_finds_better_settings_and_mlflow_has_the_final_run(tmp_path, monkeypatch):
+    pytest.importorskip("optuna", reason="Optuna is an extra: pip install 'coterie[optuna]'")
+    pytest.importorskip("mlflow", reason="MLflow is an extra: pip install 'coterie[mlflow]'")
+    pytest.importorskip("sqlalchemy", reason="MLflow's local store needs it")
+    monkeypatch.chdir(tmp_path)  # the example writes to runs/
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    shown = example("07_tune_and_track")
+    scores = [row["score"] for row in shown.study.rows if row["score"] is not None]
+    # Learning rates differ by up to a factor of 100, so trials differ clearly after ten rounds.
+    assert shown.study.best_score == max(scores) > min(scores) + 0.1
+    assert shown.tracked.info.status == "FINISHED"
+    for setting, value in shown.study.best_values.items():
+        assert float(shown.tracked.data.params[setting]) == value
+    by_round = {row["t"]: row["accuracy"]["weighted"] for row in shown.record.rounds}
+    assert {each.step: each.value for each in shown.history} == pytest.approx(by_round)
+    assert len(by_round) == 30
+
+
 def test_every_example_is_tested():
     named = set(re.findall(r'example\("(\w+)"\)', Path(__file__).read_text()))
     assert {file.stem for file in FOLDER.glob("*.py")} == named

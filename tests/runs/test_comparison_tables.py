@@ -37,6 +37,30 @@ def test_markdown_has_means_deviations_and_p_in_the_columns_with_values():
     )
 
 
+def test_markdown_shows_the_metric_that_was_tested():
+    # The headline is the log loss; the accuracy is known as well, but p is not about it.
+    names = ("log_loss", "log_loss_worst_tenth", "log_loss_deviation", "log_loss_coverage")
+    table = [
+        row("fedavg", last_ten=0.5, **dict(zip(names, (1.25, 2.5, 0.125, 1.0), strict=True))),
+        row("ifca", last_ten=0.75, **dict(zip(names, (0.75, 1.5, 0.25, 1.0), strict=True))),
+    ]
+    records = {"fedavg": [RunRecord({}, [])], "ifca": [RunRecord({}, [])]}
+    assert Comparison(records, table, {}, "fedavg", "log_loss").to_markdown() == (
+        "| method | log_loss | worst 10 % of clients |\n"
+        "| --- | ---: | ---: |\n"
+        "| fedavg | 1.25 ± 0.125 | 2.5 |\n"
+        "| ifca | 0.75 ± 0.25 | 1.5 |\n"
+    )
+
+
+def test_a_method_with_a_model_per_client_has_no_adjusted_rand_index():
+    table = [row("local", last_ten=0.5, adjusted_rand=0.0), row("ifca", last_ten=0.75, adjusted_rand=0.5)]
+    records = {"local": [RunRecord({"clusters": {"adapted": True}}, [])], "ifca": [RunRecord({}, [])]}
+    found = Comparison(records, table, {}, "local")
+    assert found.to_markdown().splitlines()[2:] == ["| local | 50.0 | – |", "| ifca | 75.0 | 0.50 |"]
+    assert found.table[0]["adjusted_rand"] == 0  # the table itself is not changed
+
+
 def test_markdown_escapes_names():
     last = comparison().to_markdown().splitlines()[-1]
     assert last.startswith(r"| &lt;script>alert(1)&lt;/script>\|a_b&amp;\\ | 75.0")

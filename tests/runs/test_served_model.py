@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import types
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 
 import coterie
 from coterie import RunRecord, ServedModel
+from coterie.data.preprocessing import Column, Preprocessing
 from coterie.errors import DataError, RecordError, SpecError
 from coterie.models import Normalize, Task, build
 from coterie.runs.joining import save_model
@@ -170,21 +170,12 @@ def test_a_data_frame_and_a_csv_file_are_tables(tmp_path):
         np.testing.assert_array_equal(named.predict(table), [1, 0])
 
 
-def test_recorded_preprocessing_is_applied(monkeypatch):
-    class Preprocessing:
-        @classmethod
-        def from_dict(cls, plain):
-            assert plain == {"scale": 2}
-            return cls()
-
-        def transform(self, table):
-            return np.stack([table["b"], table["a"]], axis=1)
-
-    module = types.ModuleType("coterie.data.preprocessing")
-    module.Preprocessing = Preprocessing
-    monkeypatch.setitem(sys.modules, "coterie.data.preprocessing", module)
-    table = {"a": np.array([1.0]), "b": np.array([0.0])}
-    assert linear(preprocessing={"scale": 2}).predict(table).tolist() == [1]
+def test_recorded_preprocessing_is_applied():
+    columns = (Column("b", "number", 0.0), Column("a", "number", 1.0))
+    plain = Preprocessing(columns).to_dict()
+    # The model takes (b, a) and predicts the larger one; a is missing in the second row and becomes 1.
+    table = {"a": np.array([1.0, np.nan]), "b": np.array([0.0, 0.5])}
+    assert linear(preprocessing=plain).predict(table).tolist() == [1, 1]
 
 
 def test_a_regression_has_no_probabilities():

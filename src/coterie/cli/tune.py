@@ -145,7 +145,9 @@ class _TrialsProgress:
         """A trial has started, done a step or ended."""
         if isinstance(what, dict):
             if what["stage"] == "train":
-                note = f"round {what['t'] + 1} of {job.spec.run.rounds} · {_validation(what)}"
+                note = (
+                    f"round {what['t'] + 1} of {job.spec.run.rounds} · {_validation(what, job.spec.run.primary_metric)}"
+                )
                 self._display.update_line(self._lines[job], completed=what["t"] + 1, note=note)
         elif what == "started":
             self._lines[job] = self._display.add_line(f"  {job.label}", job.spec.run.rounds)
@@ -157,10 +159,12 @@ class _TrialsProgress:
         self._display.done(self._done, "")
 
 
-def _validation(row: dict[str, Any]) -> str:
-    if row.get("accuracy"):
-        return f"validation accuracy {percent(row['accuracy']['weighted'])} %"
-    return f"validation loss {number(row.get('test_loss'), '4g')}"
+def _validation(row: dict[str, Any], metric: str) -> str:
+    from coterie.runs.early_stopping import primary_value
+
+    if metric == "auto":
+        metric = "accuracy" if row.get("accuracy") else "loss"
+    return f"validation {metric} {_score(metric, primary_value(row, metric))}"
 
 
 def _interrupted(where: Path) -> str:
@@ -169,8 +173,8 @@ def _interrupted(where: Path) -> str:
     return f"Finished trials are in {where}. Continue with: {shlex.join(['coterie', *sys.argv[1:]])}"
 
 
-def _score(found: Study, value: float | None) -> str:
-    return f"{percent(value)} %" if found.metric == "accuracy" else number(value, "4g")
+def _score(metric: str, value: float | None) -> str:
+    return f"{percent(value)} %" if metric == "accuracy" else number(value, "4g")
 
 
 def _trials_table(found: Study) -> Table:
@@ -178,10 +182,10 @@ def _trials_table(found: Study) -> Table:
     names = list(found.best_values)
     shown = table("trial", *names, f"validation {found.metric}", "rounds", "seconds", left=1)
     best = [row for row in found.rows if row["score"] is not None]
-    best.sort(key=lambda row: row["score"], reverse=found.metric == "accuracy")
+    best.sort(key=lambda row: row["score"], reverse=found.higher_is_better)
     for row in best[:_SHOWN]:
         values = [f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in names]
-        cells = [_score(found, row["score"]), number(row["rounds"], "0f"), number(row["seconds"], "1f")]
+        cells = [_score(found.metric, row["score"]), number(row["rounds"], "0f"), number(row["seconds"], "1f")]
         shown.add_row(str(row["number"]), *values, *cells)
     return shown
 
@@ -193,8 +197,8 @@ def _sentences(found: Study, folder: Path) -> list[str]:
     if found.importance:
         shares = ", ".join(f"{name} {percent(share)} %" for name, share in found.importance.items())
         lines.append(f"Importance: {shares}.")
-    lines += ["", f"Best {found.metric} on validation examples: {_score(found, found.best_score)}"]
+    lines += ["", f"Best {found.metric} on validation examples: {_score(found.metric, found.best_score)}"]
     if found.test is not None:
         seed = found.test.summary["seed"]
-        lines.append(f"Test {found.metric}, from one run with seed {seed}: {_score(found, found.test_score)}")
+        lines.append(f"Test {found.metric}, from one run with seed {seed}: {_score(found.metric, found.test_score)}")
     return [*lines, f"Best settings: {folder / 'best.toml'}"]

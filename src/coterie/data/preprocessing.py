@@ -203,7 +203,8 @@ class Preprocessing:
         known = {column.name for column in self.columns}
         for column in self.columns:
             if column.name not in table.columns:
-                raise no_column(table.what, column.name, table.columns, "The model was trained with this column")
+                given = [each for each in table.columns if each not in known] or table.columns
+                raise no_column(table.what, column.name, given, "The model was trained with this column")
         for name in table.columns:
             if name not in known and name not in self.others:
                 raise DataError(

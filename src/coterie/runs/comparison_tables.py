@@ -15,16 +15,15 @@ if TYPE_CHECKING:
 #: A header and rows of cells.
 Cells = tuple[list[str], list[list[str]]]
 
-#: Column of the text tables → key of the table, factor, format.
-_COLUMNS: dict[str, tuple[str, float, str]] = {
-    "accuracy %": ("last_ten", 100, "1f"),
-    "worst 10 % of clients": ("worst_tenth_last_ten", 100, "1f"),
-    "test loss": ("test_loss", 1, "4g"),
-    "coverage %": ("last_ten_coverage", 100, "1f"),
-    "adjusted Rand index": ("adjusted_rand", 1, "2f"),
-    "MB down": ("down_bytes", 1e-6, "2f"),
-    "MB up": ("up_bytes", 1e-6, "2f"),
-    "seconds": ("seconds", 1, "1f"),
+#: Key of the table, factor, format, and whether the standard deviation over seeds is shown.
+_Column = tuple[str, float, str, bool]
+
+#: Columns after the scores, for every headline.
+_COSTS: dict[str, _Column] = {
+    "adjusted Rand index": ("adjusted_rand", 1, "2f", True),
+    "MB down": ("down_bytes", 1e-6, "2f", False),
+    "MB up": ("up_bytes", 1e-6, "2f", False),
+    "seconds": ("seconds", 1, "1f", True),
 }
 
 _LATEX = {
@@ -48,24 +47,56 @@ def rows_with_tests(found: Comparison) -> list[JsonObject]:
 
 
 def cells(found: Comparison) -> Cells:
-    """The columns that have values, as text: mean ± standard deviation over seeds.
+    """The main columns as text, mean ± standard deviation over seeds; `coterie compare` prints the same.
 
-    The coverage is left out if it is 1 for all methods, the test loss if there are accuracies.
+    Columns without values are left out, and the coverage if it is 1 for all methods.
     """
     rows = rows_with_tests(found)
-    shown = {column: entry for column, entry in _COLUMNS.items() if any(row.get(entry[0]) is not None for row in rows)}
-    if all(row.get("last_ten_coverage") in (None, 1.0) for row in rows):
-        shown.pop("coverage %", None)
-    if "accuracy %" in shown:
-        shown.pop("test loss", None)
+    shown = {
+        name: column
+        for name, column in _columns(found).items()
+        if column[0] == found.headline or any(row.get(column[0]) is not None for row in rows)
+    }
     tested = any(row["t_test_holm"] is not None for row in rows)
     header = ["method", *shown, *(["p"] if tested else [])]
-    lines = [
-        [str(row["method"]), *(_cell(row, *entry) for entry in shown.values())]
-        + ([_p_value(row["t_test_holm"])] if tested else [])
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        if _own_models(found, row["method"]):
+            row["adjusted_rand"] = None  # a client with its own model is in no cluster
+        line = [str(row["method"]), *(_cell(row, *column) for column in shown.values())]
+        lines.append(line + ([_p_value(row["t_test_holm"])] if tested else []))
     return header, lines
+
+
+def partly_covered(found: Comparison) -> bool:
+    """Whether some clients of some method have no model of their own."""
+    values = [row.get(_coverage_key(found.headline)) for row in found.table]
+    return any(value is not None and value < 1 for value in values)
+
+
+def _columns(found: Comparison) -> dict[str, _Column]:
+    """Column → what it shows: the headline and its worst tenth of clients, then the rest."""
+    headline, worst = found.headline, "worst 10 % of clients"
+    scores: dict[str, _Column]
+    if headline == "last_ten":
+        scores = {"accuracy %": (headline, 100, "1f", True), worst: ("worst_tenth_last_ten", 100, "1f", True)}
+    elif headline == "test_loss":
+        scores = {"test loss": (headline, 1, "4g", True)}
+    else:
+        scores = {headline: (headline, 1, "4g", True), worst: (f"{headline}_worst_tenth", 1, "4g", True)}
+    if partly_covered(found):
+        scores["coverage %"] = (_coverage_key(headline), 100, "1f", False)
+    return scores | _COSTS
+
+
+def _coverage_key(headline: str) -> str:
+    return {"last_ten": "last_ten_coverage", "test_loss": "coverage"}.get(headline, f"{headline}_coverage")
+
+
+def _own_models(found: Comparison, method: str) -> bool:
+    """Whether a method serves each client a model of its own."""
+    clusters = found.records[method][0].summary.get("clusters") or {}
+    return bool(clusters.get("adapted"))
 
 
 def markdown(table: Cells) -> str:
@@ -101,8 +132,8 @@ FORMATS: dict[str, Callable[[Comparison], str]] = {
 }
 
 
-def _cell(row: Mapping[str, object], key: str, factor: float, digits: str) -> str:
-    value, deviation = row.get(key), row.get(f"{key}_deviation")
+def _cell(row: Mapping[str, object], key: str, factor: float, digits: str, spread_shown: bool) -> str:
+    value, deviation = row.get(key), row.get(f"{key}_deviation") if spread_shown else None
     if not isinstance(value, int | float):
         return "–"
     spread = f" ± {factor * deviation:.{digits}}" if isinstance(deviation, int | float) else ""

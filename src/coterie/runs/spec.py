@@ -68,8 +68,8 @@ class RunSettings:
             assigned if the data drift ([shift]), otherwise current.
         metrics: Metrics that evaluations compute in addition to accuracy and loss: balanced_accuracy, macro_f1, auroc,
             log_loss, brier, ece; rmse, mae, r2 for regression; or metrics of your own.
-        primary_metric: Metric that decides the target, early stopping, the best round and what `compare` tests. auto:
-            accuracy, or loss for regression.
+        primary_metric: Metric that decides the target, early stopping, the best round, what `compare` tests and what
+            `tune` searches by. auto: accuracy, or loss for regression.
         validate: Whether evaluations also use validation examples (data.held_share), on which the best round is chosen.
             Clients then train on the others only.
         patience: Number of evaluations without improvement of the primary metric on validation examples after which

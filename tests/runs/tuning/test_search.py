@@ -146,6 +146,86 @@ def test_regression_minimizes_the_loss():
     assert (found.metric, found.best_values) == ("loss", {"local.learning_rate": 0.01})
 
 
+def scored(summary):
+    """A stand-in for `carry_out`: a run whose summary is a function of the learning rate."""
+    return lambda job, on_round: coterie.RunRecord(summary(job.spec.local.learning_rate), [])
+
+
+def with_metric(spec, metric):
+    return {**spec, "run": {**spec["run"], "primary_metric": metric}}
+
+
+@pytest.mark.parametrize(
+    ("metric", "best", "score"),
+    [("auto", 0.3, 0.9), ("accuracy", 0.3, 0.9), ("loss", 0.1, 2.0), ("brier", 0.1, 0.4), ("macro_f1", 0.3, 0.6)],
+)
+def test_the_primary_metric_and_its_direction_decide_which_settings_are_best(metric, best, score, monkeypatch):
+    # The higher rate has the higher accuracy and F1, which are better; and the higher loss and Brier score: worse.
+    def summary(rate):
+        high = rate == 0.3
+        return {
+            "accuracy": {"weighted_last_ten": 0.9 if high else 0.8},
+            "test_loss": 3.0 if high else 2.0,
+            "metrics": {
+                "brier": {"last_ten": 0.5 if high else 0.4},
+                "macro_f1": {"last_ten": 0.6 if high else 0.5},
+            },
+        }
+
+    monkeypatch.setattr("coterie.runs.tuning.trial_loop.carry_out", scored(summary))
+    found = coterie.tune(with_metric(SPEC, metric), {"local.learning_rate": [0.1, 0.3]}, trials=8, test=False)
+    assert {row["local.learning_rate"] for row in found.rows} == {0.1, 0.3}  # both were tried
+    assert found.best_values == {"local.learning_rate": best}
+    assert found.best_score == score
+    assert found.metric == ("accuracy" if metric == "auto" else metric)
+    assert found.higher_is_better == (best == 0.3)
+    assert found.to_dict()["higher_is_better"] == found.higher_is_better
+
+
+def test_with_a_metric_that_is_lower_if_better_a_trial_above_the_median_is_pruned(monkeypatch):
+    # Five trials have the log loss 0.5 in every round, the sixth 0.75. Its accuracy is higher, and not used.
+    def carried(job, on_round):
+        value = 0.75 if job.label == "trial 5" else 0.5
+        for t in range(4):
+            scores = {"accuracy": {"weighted": value}, "metrics": {"log_loss": {"value": value}}}
+            on_round({"t": t, "stage": "train", **scores})
+        return coterie.RunRecord({"metrics": {"log_loss": {"last_ten": value}}}, [])
+
+    monkeypatch.setattr("coterie.runs.tuning.trial_loop.carry_out", carried)
+    found = coterie.tune(with_metric(SPEC, "log_loss"), {"local.learning_rate": "0.1..0.3"}, trials=6, test=False)
+    assert [row["state"] for row in found.rows] == ["complete"] * 5 + ["pruned"]
+    assert found.rows[5]["rounds"] == 1
+
+
+def test_a_metric_that_is_computed_only_if_asked_for_scores_trials_and_the_test():
+    found = coterie.tune(with_metric(SPEC, "log_loss"), OVER, trials=4)
+    assert found.best_values == {"local.learning_rate": 0.3}
+    trial = carry_out(Job("", found.best_spec.with_values({"run.seed": 0}), validation=True))
+    assert found.best_score == trial.summary["metrics"]["log_loss"]["last_ten"]
+    assert found.test_score == found.test.summary["metrics"]["log_loss"]["last_ten"]
+
+
+@pytest.mark.parametrize("value", [None, float("inf"), float("nan")])
+def test_a_trial_without_a_finite_score_is_pruned_with_a_reason(value, monkeypatch):
+    def summary(rate):
+        return {"metrics": {"auroc": {"last_ten": 0.5 if rate == 0.3 else value}}}
+
+    monkeypatch.setattr("coterie.runs.tuning.trial_loop.carry_out", scored(summary))
+    found = coterie.tune(with_metric(SPEC, "auroc"), {"local.learning_rate": [0.1, 0.3]}, trials=8, test=False)
+    states = {row["local.learning_rate"]: (row["state"], row["reason"]) for row in found.rows}
+    assert states == {
+        0.1: ("pruned", "auroc is not defined on the validation examples, or not finite"),
+        0.3: ("complete", ""),
+    }
+
+
+def test_a_metric_that_does_not_fit_the_task_is_refused_before_the_first_trial():
+    events = []
+    with pytest.raises(SpecError, match=r"Metric 'rmse' cannot be used, the task is a classification"):
+        coterie.tune(with_metric(SPEC, "rmse"), OVER, trials=1, on_trial=lambda job, what: events.append(what))
+    assert events == []
+
+
 @pytest.mark.slow
 def test_several_jobs_run_trials_in_processes(tmp_path):
     found = coterie.tune(SPEC, OVER, trials=4, jobs=2, out=tmp_path)

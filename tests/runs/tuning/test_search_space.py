@@ -51,6 +51,7 @@ def test_a_range_is_of_whole_numbers_if_both_bounds_are():
         ({"local.a": [[1], [2]]}, "The choices of local.a must be numbers, texts or true and false"),
         ({"data.clients": "2..4"}, "data.clients cannot be searched: scores on different data cannot be compared"),
         ({"run.seed": "0..4"}, "run.seed cannot be searched"),
+        ({"run.primary_metric": "auroc,accuracy"}, "run.primary_metric cannot be searched: it is what trials are"),
     ],
 )
 def test_a_wrong_search_space_is_an_error(over, message):

@@ -10,6 +10,7 @@ from typing import Any
 from coterie.errors import FederationError, SpecError, shown
 from coterie.runs.build import build
 from coterie.runs.jobs import Job, carry_out, recorded
+from coterie.runs.metric_plan import MetricPlan
 from coterie.runs.record import RunRecord
 from coterie.runs.record_files import write_whole
 from coterie.runs.spec import Spec, SpecLike
@@ -43,9 +44,10 @@ def tune(
     """Search for good settings.
 
     Trials train on the training examples without the validation examples (`held_share` of the data), and are scored on
-    these: accuracy as the mean of the last ten rounds, or for regression the loss. Trials whose score is below the
-    median of the others after the same round are pruned. The best settings are then run once on all training examples
-    with another seed, and scored on the test examples, which no trial has seen.
+    these by `run.primary_metric`: accuracy and other metrics as the mean of the last ten rounds, the loss after the
+    last round. Trials whose score is worse than the median of the others after the same round are pruned. The best
+    settings are then run once on all training examples with another seed, and scored on the test examples, which no
+    trial has seen.
 
     Args:
         spec: What to run; settings that are not searched keep their values.
@@ -72,12 +74,12 @@ def tune(
     space = search_space(over)
     tried = base.with_values({"run.seed": seed})
     check_space(tried, space)
-    classes = _check_ends(tried, space)
-    metric, direction = ("loss", "minimize") if classes is None else ("accuracy", "maximize")
+    metrics = _check_ends(tried, space)
+    direction = "maximize" if metrics.higher else "minimize"
     folder = None if out is None else Path(out)
     file = Path(study) if study is not None else None if folder is None else folder / STUDY_FILE
     with opened(file, tried, space, direction, seed, base.run.rounds) as found:
-        Trials(found, tried, space, trials, on_trial or (lambda job, what: None)).run(jobs)
+        Trials(found, tried, space, metrics.primary, trials, on_trial or (lambda job, what: None)).run(jobs)
         rows = trial_rows(found, space)
         best = _best(found, rows)
         best_spec = base.with_values(best.params)
@@ -86,7 +88,18 @@ def tune(
             write_whole(folder / BEST_FILE, best_spec.to_toml().encode())
         importance = _importance(found, space)
         tested = _tested(best_spec, seed, folder, best.number) if test else None
-    return Study(rows, best_spec, dict(best.params), best.value, metric, importance, tested, file, found)
+    return Study(
+        rows,
+        best_spec,
+        dict(best.params),
+        best.value,
+        metrics.primary,
+        metrics.higher,
+        importance,
+        tested,
+        file,
+        found,
+    )
 
 
 def _check_numbers(**numbers: int) -> None:
@@ -95,17 +108,17 @@ def _check_numbers(**numbers: int) -> None:
             raise SpecError(f"{name} must be a whole number of at least 1, got {shown(value)}")
 
 
-def _check_ends(spec: Spec, space: Mapping[str, Dimension]) -> int | None:
+def _check_ends(spec: Spec, space: Mapping[str, Dimension]) -> MetricPlan:
     """Build the runs with the first and with the last values, so that an error is found before the first trial.
 
     Returns:
-        Number of classes; None for regression.
+        The metrics of the runs; the primary metric scores them.
     """
     for end in (0, -1):
         built = build(spec.with_values({name: dimension.ends[end] for name, dimension in space.items()}))
         if built.data is not None:
             built.data.for_validation()
-    return built.about.classes
+    return built.metrics
 
 
 def _best(study: Any, rows: list[dict[str, Any]]) -> Any:

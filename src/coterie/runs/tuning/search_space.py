@@ -96,6 +96,8 @@ def _check_setting(setting: str) -> None:
     section = setting.partition(".")[0]
     if section == "data":
         raise SpecError(f"{setting} cannot be searched: scores on different data cannot be compared")
+    if setting == "run.primary_metric":
+        raise SpecError("run.primary_metric cannot be searched: it is what trials are scored by; set it with --set")
     if setting == "run.seed":
         raise SpecError("run.seed cannot be searched: a good seed says nothing; trials have the seed of the study")
 

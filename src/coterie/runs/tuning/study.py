@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +11,15 @@ from typing import TYPE_CHECKING, Any
 from coterie.errors import RecordError
 from coterie.notebooks import html_table
 from coterie.runs.record import JsonObject, RunRecord
+from coterie.runs.significance import paths
 from coterie.runs.spec import Spec
+from coterie.runs.summary import number_at
 
 if TYPE_CHECKING:
     import pandas
+
+#: Primary metric → headline of a comparison; other metrics have the same name.
+_HEADLINES = {"accuracy": "last_ten", "loss": "test_loss"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,8 +32,9 @@ class Study:
         best_spec: The spec with the best settings.
         best_values: Searched setting → its best value.
         best_score: Score of the best trial on validation examples.
-        metric: What the score is: `accuracy` (mean of the last ten rounds, larger is better) or `loss` (after the last
-            round, smaller is better).
+        metric: The primary metric, which is the score: accuracy and other metrics as the mean of the last ten rounds,
+            `loss` after the last round.
+        higher_is_better: Whether a higher score is better.
         importance: Searched setting → share of the variation of the scores that it explains; empty if it is not known.
         test: Record of one run of `best_spec` with another seed on the test examples; None if it was not run.
         path: File of the study; None: it is not stored.
@@ -39,6 +46,7 @@ class Study:
     best_values: Mapping[str, object]
     best_score: float
     metric: str
+    higher_is_better: bool
     importance: Mapping[str, float] = field(default_factory=dict)
     test: RunRecord | None = None
     path: Path | None = None
@@ -56,13 +64,14 @@ class Study:
     @property
     def test_score(self) -> float | None:
         """Score of the test on test examples, by the same rule; None if it was not run."""
-        return None if self.test is None else score_of(self.test.summary)[1]
+        return None if self.test is None else score_of(self.test.summary, self.metric)
 
     def to_dict(self) -> JsonObject:
         """Return the JSON object that `coterie tune --json` prints."""
         return {
             "trials": self.rows,
             "metric": self.metric,
+            "higher_is_better": self.higher_is_better,
             "best": {"values": dict(self.best_values), "score": self.best_score, "spec": self.best_spec.to_dict()},
             "importance": dict(self.importance),
             "test": None if self.test is None else {"score": self.test_score, **self.test.summary},
@@ -80,8 +89,20 @@ class Study:
         return html_table(columns, [[row[column] for column in columns] for row in self.rows])
 
 
-def score_of(summary: JsonObject) -> tuple[str, float | None]:
-    """What a run is judged by, and its value: the accuracy as the mean of the last ten rounds, or the loss."""
-    if summary.get("accuracy"):
-        return "accuracy", summary["accuracy"]["weighted_last_ten"]
-    return "loss", summary.get("test_loss")
+def score_of(summary: JsonObject, metric: str) -> float | None:
+    """The score of a run, as `compare` takes it: the mean of the last ten rounds, or the loss after the last round.
+
+    Args:
+        summary: Summary of the run.
+        metric: The primary metric.
+
+    Returns:
+        The score; None if the metric is not defined, or not finite.
+    """
+    path, _ = paths(_HEADLINES.get(metric, metric))
+    return finite(number_at(summary, path))
+
+
+def finite(value: float | None) -> float | None:
+    """A number as a score; None for infinity and NaN, which Optuna refuses."""
+    return float(value) if value is not None and math.isfinite(value) else None

@@ -10,13 +10,14 @@ from typing import Any
 
 from coterie import data as datasets
 from coterie.errors import FederationError
+from coterie.runs.early_stopping import primary_value
 from coterie.runs.jobs import Job, carry_out
 from coterie.runs.record import JsonObject
 from coterie.runs.resolve import fill_defaults
 from coterie.runs.spec import Spec
 from coterie.runs.tuning.search_space import Choices, Dimension
 from coterie.runs.tuning.storage import optuna_package
-from coterie.runs.tuning.study import score_of
+from coterie.runs.tuning.study import finite, score_of
 from coterie.runs.worker import StopRun
 from coterie.runs.worker_pool import run_in_processes
 
@@ -32,6 +33,7 @@ class Trials:
         study: The study of Optuna.
         spec: What is run, with the seed of the trials.
         space: The search space.
+        metric: The primary metric, by which trials are scored.
         total: Number of trials that the study has in the end.
         on_trial: Reports what happens.
     """
@@ -39,6 +41,7 @@ class Trials:
     study: Any
     spec: Spec
     space: Mapping[str, Dimension]
+    metric: str
     total: int
     on_trial: OnTrial
     _running: dict[Job, tuple[Any, float]] = field(default_factory=dict)
@@ -103,7 +106,7 @@ class Trials:
     def _step(self, job: Job, row: JsonObject) -> bool:
         """Report the score of a round to Optuna; returns whether the trial should be pruned."""
         self.on_trial(job, row)
-        score = _score_of_row(row)
+        score = finite(primary_value(row, self.metric))
         if score is None or row["stage"] != "train" or job in self._pruned:
             return False
         trial, _ = self._running[job]
@@ -115,8 +118,10 @@ class Trials:
         """Tell Optuna how a trial ended; a diverged one counts as pruned, so that its settings are avoided."""
         states = optuna_package().trial.TrialState
         trial, started = self._running[job]
-        score = None if summary is None else score_of(summary)[1]
+        score = None if summary is None else score_of(summary, self.metric)
         trial.set_user_attr("seconds", round(time.perf_counter() - started, 3))
+        if summary is not None and score is None:
+            reason = f"{self.metric} is not defined on the validation examples, or not finite"
         if reason:
             trial.set_user_attr("reason", reason)
         # A run may be done before its worker got the request to stop it.
@@ -149,10 +154,3 @@ def _suggested(trial: Any, name: str, dimension: Dimension) -> object:
         return trial.suggest_categorical(name, list(dimension.values))
     suggest = trial.suggest_int if dimension.whole else trial.suggest_float
     return suggest(name, dimension.low, dimension.high, log=dimension.log)
-
-
-def _score_of_row(row: JsonObject) -> float | None:
-    if row.get("accuracy"):
-        return float(row["accuracy"]["weighted"])
-    loss = row.get("test_loss")
-    return None if loss is None else float(loss)
