@@ -27,7 +27,10 @@ def started(tmp_path):
 
     def create(code, *, timeout=20.0, **settings):
         log = tmp_path / f"{len(made)}.log"
-        ready = lambda: log.exists() and "here" in log.read_text()  # noqa: E731
+
+        def ready():
+            return log.exists() and "here" in log.read_text()
+
         made.append(Process("The process", [sys.executable, "-c", code], log, ready, **settings))
         made[-1].start(timeout)
         return made[-1]

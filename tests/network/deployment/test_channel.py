@@ -189,7 +189,9 @@ def test_a_reply_to_another_message_is_refused():
 
 
 def test_a_reply_without_the_right_part_is_refused():
-    empty = lambda message: FlowerMessage(RecordDict(), reply_to=message)  # noqa: E731
+    def empty(message):
+        return FlowerMessage(RecordDict(), reply_to=message)
+
     ((client, reply, problem),) = exchange(Grid(a=empty), "a")
     assert (client, reply) == ("a", None)
     assert "no part 'reply'" in problem

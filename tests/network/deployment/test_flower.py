@@ -28,7 +28,7 @@ from coterie.flower import client_app, configured, server_app
 from coterie.runs.spec import Spec
 
 CLIENTS = 4
-EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-app"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "flower-app"
 
 
 @pytest.fixture(autouse=True)
