@@ -52,6 +52,19 @@ def test_probabilities_are_written_and_sum_to_one(coterie, run):
         assert prediction == str(np.argmax(shares))  # classes are named as in the table
 
 
+def test_probabilities_are_shown_without_a_file(coterie, run):
+    listed = json.loads(coterie("predict", "here", "--data", "train.csv", "--proba", "--json").stdout)["rows"]
+    shown = coterie("predict", "here", "--data", "train.csv", "--proba").stdout
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["row", "client", "prediction", "P(0)", "P(1)"] in lines
+    table = [line for line in lines if line[:1] and line[0].isdecimal()]
+    assert [line[0] for line in table] == [str(row) for row in range(1, 21)]
+    for line, (client, prediction, *shares) in zip(table, listed, strict=False):
+        assert line[1:3] == [client, prediction]
+        assert [float(cell) for cell in line[3:]] == pytest.approx(shares, abs=5e-5)
+    assert "And 220 examples more; all of them: -o FILE.csv, or --json" in shown
+
+
 def test_an_npz_file_without_labels_is_predicted(coterie, run):
     np.savez("new.npz", x=np.array([[0.9, 0.0], [-0.9, 0.0]]))
     done = coterie("predict", "here", "--data", "new.npz", "--client", "w0")
@@ -108,6 +121,17 @@ def test_a_newcomer_without_labels_is_refused_by_a_method_that_needs_them(coteri
     done = coterie("place", "here", "--data", "new.csv")
     assert done.exit_code == 2
     assert "which needs labels" in done.stderr
+
+
+def test_inspect_counts_rounds_from_one_for_people_and_from_zero_for_machines(coterie, run):
+    (row,) = [
+        each for each in json.loads(coterie("inspect", "here", "--json").stdout)["clients"] if each["client"] == "w3"
+    ]
+    shown = coterie("inspect", "here", "--client", "w3").stdout
+    assert row["decided_in"] == 5  # six rounds
+    assert "the best first, round 6:" in shown
+    since = "preparation" if row["since"] < 0 else f"round {row['since'] + 1}"
+    assert since in next(line for line in shown.splitlines() if line.lstrip().startswith("w3"))
 
 
 def test_inspect_prints_a_table_and_csv(coterie, run):

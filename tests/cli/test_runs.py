@@ -58,3 +58,15 @@ def test_runs_are_listed_filtered_written_and_deleted(coterie, recorded):
     assert coterie("runs", "--delete", "--json").exit_code == 2
     assert coterie("runs", "--method", "oracle", "--delete", "--yes").stdout == "1 record deleted.\n"
     assert sorted(path.name for path in recorded.iterdir()) == ["[red]bad", "blobs-local-0"]
+
+
+def test_both_accuracies_are_shown_and_the_second_is_that_of_a_comparison(coterie, tiny):
+    done = coterie("compare", *tiny, "--methods", "local", "--lr", 0.01, "--out", "runs", "--json")
+    (row,) = json.loads(done.stdout)["table"]
+    assert row["accuracy"] != row["last_ten"]  # otherwise this test shows nothing
+    shown = coterie("runs").stdout
+    header, values = (next(line for line in shown.splitlines() if word in line) for word in ("method", "local-0"))
+    assert header.index("accuracy %") < header.index("last ten %")
+    first, second = (values.index(f" {100 * row[column]:.1f} ") for column in ("accuracy", "last_ten"))
+    assert first < second
+    assert "last ten: mean of the last ten rounds, or of all if there are fewer, as in coterie compare." in shown

@@ -47,6 +47,18 @@ def test_a_search_by_another_metric_names_it_and_lists_its_lowest_values_first(c
     assert places == sorted(places)
 
 
+def test_pruned_trials_are_in_the_table_with_their_state_and_the_reason(coterie, tiny):
+    args = ["tune", *tiny, "--method", "oracle", "--over", "local.learning_rate=0.1,3e38", "--trials", 4, "--no-test"]
+    shown = coterie(*args)
+    assert shown.exit_code == 0, shown.stderr
+    rows = json.loads(coterie(*args, "--json").stdout)["trials"]
+    states = {row["number"]: row["state"] for row in rows}
+    assert set(states.values()) == {"complete", "pruned"}  # a rate of 3e38 diverges
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    assert {int(line[0]): line[1] for line in lines if line and line[0].isdecimal() and line[1] != "trials:"} == states
+    assert "Last reason: trial" in shown.stdout
+
+
 def test_a_search_over_nothing_is_an_error(coterie, tiny):
     done = coterie("tune", *tiny)
     assert done.exit_code == 2

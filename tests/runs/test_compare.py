@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 
+import numpy as np
 import pytest
 
+import coterie
 from coterie.errors import Diverged, Error, RecordError, SpecError
 from coterie.runs import worker_pool
 from coterie.runs.compare import compare
@@ -134,3 +136,24 @@ def test_an_error_in_any_spec_is_reported_before_the_first_run(tmp_path):
     with pytest.raises(SpecError, match=r"No setting 'cluster' of method ifca\. Did you mean 'clusters'\?"):
         compare([good, bad], out=tmp_path / "records")
     assert not (tmp_path / "records").exists()
+
+
+def test_methods_are_compared_on_objects(tmp_path):
+    data = coterie.data.load("blobs", clients=4, samples=20)
+    task = coterie.models.from_functions(
+        lambda key: {"w": np.zeros((64, 4))}, lambda w, x: x.reshape(len(x), -1) @ w["w"], (8, 8), 4, name="mine"
+    )
+    given = {"data": data, "task": task, "metrics": {"right": lambda y_true, y_pred: (y_true == y_pred).mean()}}
+    specs = [{"method": name, "run": {"rounds": 2}} for name in ("fedavg", "oracle")]
+    found = coterie.compare(specs, out=tmp_path, **given)
+    for row, spec in zip(found.table, specs, strict=True):
+        alone = coterie.run(spec, **given)
+        assert row["right"] == pytest.approx(alone.summary["metrics"]["right"]["last_ten"])
+        assert row["right"] == pytest.approx(row["last_ten"])
+    assert found.records["fedavg"][0].summary["model"] == "mine"
+    calls = []
+    again = coterie.compare(specs, out=tmp_path, on_step=lambda job, row: calls.append(job), **given)
+    assert again.table == found.table
+    assert not calls  # both records were read
+    with pytest.raises(SpecError, match=r"data= and task= and metrics= cannot be sent to the processes of jobs=2"):
+        coterie.compare(specs, jobs=2, **given)

@@ -177,7 +177,7 @@ def test_a_change_reported_in_a_skipped_round_is_reported_again():
 def test_replies_that_are_not_finite_stop_the_run_with_round_and_clients():
     session, _ = session_of(FedAvg(dataclasses.replace(LOCAL, learning_rate=1e38, momentum=0.9, epochs=5)), size=3)
     who = ", ".join(session._sampler.cohort(0))
-    text = re.escape(f"Round 0: 3 of 3 replies to 'fit' are not finite ({who}); ") + "lower the (learning )?rate"
+    text = re.escape(f"Round 1: 3 of 3 replies to 'fit' are not finite ({who}); ") + "lower the (learning )?rate"
     with pytest.raises(Diverged, match=text):
         session.step()
 
@@ -203,7 +203,7 @@ def test_a_state_that_is_not_finite_stops_the_run_and_is_dropped():
     session, _ = session_of(Divides(), size=6)
     session.step()
     names = ", ".join(session._sampler.cohort(1).clients[:5])
-    text = f"Round 1: the new models are not finite; lower the learning rate. Trained by {names} and others"
+    text = f"Round 2: the new models are not finite; lower the learning rate. Trained by {names} and others"
     with pytest.raises(Diverged, match=re.escape(text)):
         session.step()
     assert session.state["w"].tolist() == [1.0, 1.0]

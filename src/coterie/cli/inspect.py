@@ -29,7 +29,7 @@ def inspect(
     """Show who is in which cluster, since which round, with which test score, and why.
 
     The reason is what the method decided by, as recorded: the loss, distance, angle or cosine of the client's own
-    cluster and of the nearest other one.
+    cluster and of the nearest other one. --csv and --json count rounds from 0, as the record does.
     """
     from coterie.errors import SpecError
     from coterie.runs.record import RunRecord
@@ -79,6 +79,7 @@ def _values(each: ClientInspection) -> str:
 
 
 def _round(t: int | None) -> str:
+    """A round as people count them, from 1; records count from 0."""
     if t is None:
         return "–"
-    return "preparation" if t < 0 else f"round {t}"
+    return "preparation" if t < 0 else f"round {t + 1}"

@@ -31,6 +31,8 @@ _TYPE_NAMES: dict[object, str] = {
 _COMMANDS = {"method": "methods", "data set": "data", "model": "models"}
 #: Number of true clusters whose sizes are shown.
 _SIZES_SHOWN = 10
+#: What a run does with the columns of a table by default.
+_SCALING = "a run standardizes the inputs: mean 0 and deviation 1 over the training examples (model.normalize = auto)"
 _AUTO_MODEL = (
     "Default model (auto): mclr for classification, linear-regression for regression, char-lstm for character ids."
 )
@@ -233,7 +235,9 @@ def _content_text(holds: Mapping[str, Any]) -> dict[str, str]:
         "examples": f"{examples['fit']:,} for training, {examples['test']:,} for testing",
         "per client": f"{_range_text(sizes['fit'])} for training, {_range_text(sizes['test'])} for testing",
         "inputs": f"{shape}, stored as {holds['dtype']}",
-        **({"columns": ", ".join(map(_column_text, holds["columns"]))} if holds["columns"] else {}),
+        **(
+            {"columns": ", ".join(map(_column_text, holds["columns"])), "scaling": _SCALING} if holds["columns"] else {}
+        ),
         **({"weights": "each example has its own"} if holds["weighted"] else {}),
         "transforms": ", ".join(holds["transforms"]),
         "labels": "numbers (regression)"

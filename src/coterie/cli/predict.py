@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coterie.cli import flags
-from coterie.cli.output import document, facts, number, percent, plural, result
+from coterie.cli.output import document, facts, number, percent, plural, result, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from coterie.runs.file_prediction import Predictions
+
+#: Number of examples and of classes whose probabilities are shown in the terminal; a file has all.
+_ROWS_SHOWN, _CLASSES_SHOWN = 20, 8
 
 
 def predict(
@@ -24,7 +32,9 @@ def predict(
         Path | None,
         typer.Option("--out", "-o", metavar="FILE.csv", show_default=False, help="Write one line per example."),
     ] = None,
-    proba: Annotated[bool, typer.Option("--proba", help="Also give the probability of each class.")] = False,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Also give the probability of each class; without -o of the first examples.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
@@ -68,4 +78,21 @@ def predict(
         shown.add_row("accuracy", f"{percent(summary['accuracy'])} %")
     if "rmse" in summary:
         shown.add_row("root mean squared error", number(summary["rmse"], "4g"))
-    result(shown, *([] if out is None else ["", str(out)]))
+    listed = _probabilities(found) if proba and out is None else []
+    result(shown, *listed, *([] if out is None else ["", str(out)]))
+
+
+def _probabilities(found: Predictions) -> list[str | Table]:
+    """The probabilities of the first examples, and what is left out."""
+    assert found.probabilities is not None
+    _, rows = found.rows()
+    texts = 1 if found.client is None else 2
+    names = [f"P({name})" for name in found.class_names[:_CLASSES_SHOWN]]
+    made = table("row", *(["client"] if texts == 2 else []), "prediction", *names, left=texts + 1)
+    for place, row in enumerate(rows[:_ROWS_SHOWN], start=1):
+        shares = [number(share, "4f") for share in row[texts : texts + _CLASSES_SHOWN]]
+        made.add_row(str(place), *map(str, row[:texts]), *shares)
+    more = [plural(len(rows) - _ROWS_SHOWN, "example")] if len(rows) > _ROWS_SHOWN else []
+    classes = len(found.class_names) - _CLASSES_SHOWN
+    more += [f"{classes} class{'es' if classes > 1 else ''}"] if classes > 0 else []
+    return [made, *([f"And {' and '.join(more)} more; all of them: -o FILE.csv, or --json"] if more else [])]

@@ -74,7 +74,7 @@ def runs(
         result(f"No runs in {folder} match.")
     else:
         reasons = [_plain(f"{each.path}: {each.reason}") for each in listed if each.reason]
-        result(_table(listed, folder), *reasons, plural(len(listed), "run"))
+        result(_table(listed, folder), *_legend(listed), *reasons, plural(len(listed), "run"))
 
 
 def _chosen(entry: RecordEntry, method: str | None, data: str | None, status: str | None) -> bool:
@@ -85,11 +85,12 @@ def _chosen(entry: RecordEntry, method: str | None, data: str | None, status: st
 def _table(listed: Sequence[RecordEntry], folder: Path) -> Table:
     """The test loss is shown if no run has an accuracy."""
     scored = any(each.values.get("accuracy") is not None for each in listed)
-    score = "accuracy %" if scored else "test loss"
-    shown = table("run", "method", "data", "status", "seed", "rounds", score, "clusters", "time", left=4)
+    scores = ["accuracy %", "last ten %"] if scored else ["test loss"]
+    shown = table("run", "method", "data", "status", "seed", "rounds", *scores, "clusters", "time", left=4)
     shown.columns[3].no_wrap = True
     for each in listed:
         values, name = each.values, each.path.relative_to(folder).as_posix()
+        accuracies = [percent(values.get(column)) for column in ("accuracy", "last_ten")]
         shown.add_row(
             _plain(name if name != "." else str(folder)),
             _plain(each.method),
@@ -97,11 +98,21 @@ def _table(listed: Sequence[RecordEntry], folder: Path) -> Table:
             each.status,
             "–" if each.seed is None else str(each.seed),
             number(values.get("rounds"), "0f"),
-            percent(values.get("accuracy")) if scored else number(values.get("test_loss"), "4g"),
+            *(accuracies if scored else [number(values.get("test_loss"), "4g")]),
             number(values.get("clusters"), "0f"),
             "–" if (seconds := values.get("seconds")) is None else duration(seconds),
         )
     return shown
+
+
+def _legend(listed: Sequence[RecordEntry]) -> list[str]:
+    """What the columns of accuracies mean, if there are any."""
+    if all(each.values.get("accuracy") is None for each in listed):
+        return []
+    return [
+        "accuracy: of the models that are served, by default those of the last round; last ten: mean of the last ten "
+        "rounds, or of all if there are fewer, as in coterie compare."
+    ]
 
 
 def _plain(text: str) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from coterie.runs.spec import Spec
     from coterie.runs.tuning import Study
 
-#: Number of trials in the table.
+#: Number of complete trials in the table, and of others.
 _SHOWN = 10
 
 
@@ -174,26 +174,36 @@ def _interrupted(where: Path) -> str:
 
 
 def _score(metric: str, value: float | None) -> str:
-    return f"{percent(value)} %" if metric == "accuracy" else number(value, "4g")
+    return f"{percent(value)} %" if metric == "accuracy" and value is not None else number(value, "4g")
 
 
 def _trials_table(found: Study) -> Table:
-    """The best trials first; pruned and failed ones are only counted."""
+    """The best trials first, then the last of those that were pruned or failed; the others are only counted."""
     names = list(found.best_values)
-    shown = table("trial", *names, f"validation {found.metric}", "rounds", "seconds", left=1)
-    best = [row for row in found.rows if row["score"] is not None]
-    best.sort(key=lambda row: row["score"], reverse=found.higher_is_better)
-    for row in best[:_SHOWN]:
+    shown = table("trial", "state", *names, f"validation {found.metric}", "rounds", "seconds", left=2)
+    best = sorted(_scored(found), key=lambda row: float(row["score"]), reverse=found.higher_is_better)
+    rest = [row for row in found.rows if row["score"] is None]
+    for row in [*best[:_SHOWN], *rest[-_SHOWN:]]:
         values = [f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in names]
         cells = [_score(found.metric, row["score"]), number(row["rounds"], "0f"), number(row["seconds"], "1f")]
-        shown.add_row(str(row["number"]), *values, *cells)
+        shown.add_row(str(row["number"]), row["state"], *values, *cells)
     return shown
+
+
+def _scored(found: Study) -> list[dict[str, Any]]:
+    """The complete trials."""
+    return [row for row in found.rows if row["score"] is not None]
 
 
 def _sentences(found: Study, folder: Path) -> list[str]:
     states = [row["state"] for row in found.rows]
     counts = ", ".join(f"{states.count(state)} {state}" for state in ("complete", "pruned", "failed"))
-    lines = [f"{plural(len(states), 'trial')}: {counts}."]
+    complete = len(_scored(found))
+    left_out = sum(max(0, count - _SHOWN) for count in (complete, len(states) - complete))
+    hidden = f" {left_out} of them are not shown; --json has all." if left_out else ""
+    lines = [f"{plural(len(states), 'trial')}: {counts}.{hidden}"]
+    reasons = [row["reason"] for row in found.rows if row["reason"]]
+    lines += [f"Last reason: {reasons[-1]}"] if reasons else []
     if found.importance:
         shares = ", ".join(f"{name} {percent(share)} %" for name, share in found.importance.items())
         lines.append(f"Importance: {shares}.")

@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from coterie import data as datasets
 from coterie.errors import RecordError, SpecError
+from coterie.models import Task
 from coterie.notebooks import html_table
 from coterie.runs import comparison_tables
 from coterie.runs.jobs import Job, carry_out, plan, recorded
+from coterie.runs.metric_plan import MetricLike
+from coterie.runs.objects import Objects
 from coterie.runs.observers import Observation, Observer, ending
 from coterie.runs.record import JsonObject, RunRecord
 from coterie.runs.resolve import fill_defaults
@@ -165,6 +168,9 @@ def compare(
     on_step: OnStep | None = None,
     on_job: OnJob | None = None,
     observers: ObserversOf | None = None,
+    data: Any = None,
+    task: Task | None = None,
+    metrics: Mapping[str, MetricLike] | None = None,
 ) -> Comparison:
     """Run several specs on the same cohorts and seeds.
 
@@ -178,11 +184,15 @@ def compare(
         on_job: Called when a run starts and when it has finished; a run that was read has only finished.
         observers: Called for each run that is done or continued; returns objects that follow it, such as those of
             `coterie.tracking`. They are called in this process, also with several jobs, from the first step on.
+        data: Data that replace those of all specs, as in `run`. Data, task and metrics need jobs=1.
+        task: A task that replaces the model of all specs.
+        metrics: Metrics of your own, as in `run`.
     """
+    objects = Objects.of(data, task, metrics, jobs=jobs)
     labeled = _labeled(specs)
     if len(primary := sorted({spec.run.primary_metric for spec in labeled.values()})) > 1:
         raise SpecError(f"Methods are compared by one metric; run.primary_metric is {' and '.join(primary)}")
-    planned = plan(labeled, seeds, out)
+    planned = plan(labeled, seeds, out, objects)
     report = _Report(on_step or (lambda job, row: None), on_job or (lambda job, what: None), observers)
     records: dict[Job, RunRecord] = {}
     for job in planned:
@@ -232,7 +242,7 @@ class _Report:
     def _followed(self, job: Job) -> Observation:
         # Created with the first step: before it, the folder must be empty.
         if job not in self._following:
-            spec = Spec.of(job.folder / "spec.toml") if job.begun and job.folder else fill_defaults(job.spec)
+            spec = Spec.of(job.folder / "spec.toml") if job.begun and job.folder else _filled(job)
             self._following[job] = Observation(self.observers(job) if self.observers else (), spec, job.folder)
         return self._following[job]
 
@@ -240,6 +250,10 @@ class _Report:
         """Tell the observers of runs that have not finished that these have ended."""
         for observation in self._following.values():
             observation.on_end(ending(fault))
+
+
+def _filled(job: Job) -> Spec:
+    return fill_defaults(job.spec, given=job.objects.sections)
 
 
 def _here(missing: Sequence[Job], report: _Report) -> dict[Job, RunRecord]:

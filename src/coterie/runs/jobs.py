@@ -14,6 +14,7 @@ from coterie import data as datasets
 from coterie.data.federated import FederatedData
 from coterie.errors import FederationError, RecordError, SpecError
 from coterie.runs.loop import OnRound, resume, run
+from coterie.runs.objects import NONE, Objects
 from coterie.runs.record import RunRecord
 from coterie.runs.resolve import fill_defaults, resolve
 from coterie.runs.spec import Spec, read_toml
@@ -29,12 +30,14 @@ class Job:
         folder: Folder of the record; None: nothing is written.
         validation: Whether to train without the validation examples and to evaluate on these instead of the test
             examples.
+        objects: Objects that replace parts of the spec.
     """
 
     label: str
     spec: Spec
     folder: Path | None = None
     validation: bool = False
+    objects: Objects = NONE
 
     @property
     def seed(self) -> int:
@@ -48,7 +51,10 @@ class Job:
 
 
 def plan(
-    labeled: Mapping[str, Spec], seeds: int | Sequence[int], out: str | os.PathLike[str] | None = None
+    labeled: Mapping[str, Spec],
+    seeds: int | Sequence[int],
+    out: str | os.PathLike[str] | None = None,
+    objects: Objects = NONE,
 ) -> list[Job]:
     """The runs of a comparison, ordered by label and seed. An error in any spec is reported here, before the first run.
 
@@ -56,14 +62,16 @@ def plan(
         labeled: Label → spec.
         seeds: Number of seeds, counted up from the seed of each spec, or a list of seeds.
         out: Folder for the records of all runs, `LABEL-SEED`. Records that it has must be of the same specs.
+        objects: Objects that replace parts of all specs.
     """
     jobs: list[Job] = []
     for label, spec in labeled.items():
-        fill_defaults(spec)
+        spec = objects.named(spec)
+        fill_defaults(spec, given=objects.sections)
         first = spec.run.seed
         for seed in range(first, first + seeds) if isinstance(seeds, int) else seeds:
             folder = None if out is None else Path(out) / f"{_folder_name(label)}-{seed}"
-            jobs.append(Job(label, spec.with_values({"run.seed": seed}), folder))
+            jobs.append(Job(label, spec.with_values({"run.seed": seed}), folder, objects=objects))
     if not jobs:
         raise SpecError("There is nothing to compare: give at least one method and one seed")
     folders = [job.folder for job in jobs if job.folder is not None]
@@ -87,22 +95,28 @@ def carry_out(job: Job, on_round: OnRound | None = None) -> RunRecord:
     """Do a run, or continue it from its last checkpoint if its folder has a record."""
     try:
         if job.begun and job.folder is not None:
-            return resume(job.folder, on_round=on_round)
-        data = _validation_data(job.spec) if job.validation else None
-        return run(job.spec, out=job.folder, on_round=on_round, data=data)
+            return resume(job.folder, on_round=on_round, **job.objects.arguments())
+        given = job.objects.arguments()
+        if job.validation:
+            given["data"] = _validation_data(job)
+        return run(job.spec, out=job.folder, on_round=on_round, **given)
     except FederationError as fault:
         raise type(fault)(f"{job.label}: {fault}") from fault
 
 
-def _validation_data(spec: Spec) -> FederatedData:
-    part = fill_defaults(spec).data
+def _validation_data(job: Job) -> FederatedData:
+    if job.objects.data is not None:
+        return job.objects.data.for_validation()
+    part = fill_defaults(job.spec, given=job.objects.sections).data
     return datasets.load(part.name, **part.options).for_validation()
 
 
 def _check_same_spec(job: Job) -> None:
     assert job.folder is not None
     there = read_toml(job.folder / "spec.toml")
-    here = tomllib.loads(resolve(job.spec).spec.to_toml())
+    here = tomllib.loads(resolve(job.spec, task=job.objects.task, data=job.objects.data).spec.to_toml())
+    own = job.objects.metrics or {}
+    here["run"]["metrics"] = list(dict.fromkeys([*here["run"]["metrics"], *own]))  # a run records their names
     if found := _first_difference(there, here):
         name, old, new = found
         raise RecordError(

@@ -67,7 +67,7 @@ def resolve(spec: Spec, *, method: Method[Any] | None = None, task: Task | None 
     data = None if data is None else datasets.as_federated(data)
     objects = {"method": method, "model": task, "data": data}
     spec = fill_defaults(
-        _with_names_of_objects(spec_of(spec, method), task, data),
+        with_names_of_objects(spec_of(spec, method), task, data),
         given=[key for key, each in objects.items() if each is not None],
     )
     if data is None:
@@ -139,6 +139,15 @@ def fill_defaults(spec: Spec, *, given: Collection[str] = ()) -> Spec:
     return dataclasses.replace(spec, **parts)
 
 
+def with_absolute_paths(spec: Spec) -> Spec:
+    """The spec with absolute paths of data in a folder or a table, so that it works in any working directory."""
+    part = spec.data
+    if "path" not in loader_options(part.name):
+        return spec
+    files = {key: os.path.abspath(part.options[key]) for key in ("preprocessing",) if part.options.get(key)}
+    return dataclasses.replace(spec, data=Named(os.path.abspath(part.name), {**part.options, **files}))
+
+
 def normalization(rule: str, about: DataDescription) -> Normalize | None:
     """Return the normalization of inputs for a rule of `Scaling`."""
     if about.tokens and rule in ("unit", "standard"):
@@ -167,7 +176,7 @@ def _standardized(about: DataDescription) -> Normalize:
     return Normalize(mean, np.where(constant, np.float32(1), deviation))
 
 
-def _with_names_of_objects(spec: Spec, task: Task | None, data: FederatedData | None) -> Spec:
+def with_names_of_objects(spec: Spec, task: Task | None, data: FederatedData | None) -> Spec:
     """The spec for the record: model and data that were replaced by an object show its name."""
     if task is not None:
         spec = dataclasses.replace(spec, model=Named(task.name))
@@ -177,12 +186,9 @@ def _with_names_of_objects(spec: Spec, task: Task | None, data: FederatedData | 
 
 
 def _data(spec: Spec) -> Named:
-    part = spec.data
+    part = with_absolute_paths(spec).data
     defaults = loader_options(part.name)
-    if "path" in defaults:  # a folder or a table; made absolute, so that the record works in any working directory
-        del defaults["path"]
-        files = {key: os.path.abspath(part.options[key]) for key in ("preprocessing",) if part.options.get(key)}
-        part = Named(os.path.abspath(part.name), {**part.options, **files})
+    defaults.pop("path", None)
     if "seed" in defaults:
         defaults["seed"] = spec.run.seed  # another seed gives another partition, unless data.seed is set
     hints = typing.get_type_hints(find_loader(part.name)[0])

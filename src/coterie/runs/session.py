@@ -226,7 +226,9 @@ class Session(Generic[State]):
             fed = self._observer(fed, "place", clients)
         state, placement = self._placed(fed, clients)
         if not codec.finite(state):
-            raise Diverged(f"Round {self.t}: the state after placing newcomers is not finite; lower the learning rate")
+            raise Diverged(
+                f"Round {self.t + 1}: the state after placing newcomers is not finite; lower the learning rate"
+            )
         self.state = state
         return placement
 
@@ -269,7 +271,7 @@ class Session(Generic[State]):
     def _round(self, stage: Stage, cohort: Cohort) -> tuple[Round[State] | None, str | None]:
         """Run the method's round. Returns its result and, if it was skipped, the reason."""
         preparing = stage == "prepare"
-        when = "Preparation" if preparing else f"Round {self.t}"
+        when = "Preparation" if preparing else f"Round {self.t + 1}"  # as people count them
         seed = self._seed.fold("prepare", self.prepared) if preparing else self._seed.fold("round", self.t)
         served = None if self._received is None or preparing else self._place((), "assigned").bank
         fed: Federation = self._fed

@@ -60,7 +60,7 @@ class RunSettings:
         backend: Where clients run: vectorized (fast) or sequential (one client after another, for debugging).
         target: Target of the primary metric; rounds and bytes until it is reached are reported. 0: no target.
         newcomers: Fraction of clients that join later.
-        newcomers_join: Rounds in which newcomers join, in equal parts; empty: after half of the rounds.
+        newcomers_join: Numbers of rounds after which newcomers join, in equal parts; empty: half of the rounds.
         eval_model: Model with which a client is evaluated: group, the current model of its cluster; or last_received,
             the model that it last received for training, as in FlexCFL's published code.
         score_with: Assignment of clients at an evaluation. current: as the method would serve them now; methods such as
@@ -102,7 +102,7 @@ class RunSettings:
             raise SpecError(f"run.target must be between 0 and 1 for {self._primary()}, got {shown(self.target)}")
         if any(not 0 < t < self.rounds for t in self.newcomers_join):
             raise SpecError(
-                f"run.newcomers_join must be rounds after 0 and before {self.rounds}, got {self.newcomers_join}"
+                f"run.newcomers_join must be numbers of rounds from 1 to {self.rounds - 1}, got {self.newcomers_join}"
             )
         if self.newcomers_join and not self.newcomers:
             raise SpecError("run.newcomers_join needs run.newcomers above 0, the fraction of clients that join later")

@@ -40,8 +40,8 @@ def asks_only_the_clients_of_the_round(harness: Harness) -> None:
                 for client in ask.clients:
                     earlier = used.setdefault((ask.seed, client), call.cohort.t)
                     assert earlier == call.cohort.t, (
-                        f"client {client!r} trains with the same seed in rounds {earlier} and {call.cohort.t}, on the "
-                        "same batches; use the seed that `round` gets"
+                        f"client {client!r} trains with the same seed in rounds t={earlier} and t={call.cohort.t}, on "
+                        "the same batches; use the seed that `round` gets"
                     )
 
 
@@ -54,13 +54,13 @@ def _check_clients(call: Call, ask: Ask, asks_all: str) -> None:
         return
     others = sorted(set(ask.clients) - set(cohort) - call.drawn)
     assert not others or asks_all, (
-        f"in round {cohort.t} {what} is asked of clients outside the cohort: {others}; ask the cohort, draw clients "
+        f"in round t={cohort.t} {what} is asked of clients outside the cohort: {others}; ask the cohort, draw clients "
         "with cohort.draw, or say in the attribute `asks_all` of the method why all clients are asked"
     )
     if ask.work.stream == MAIN_TRAINING and not others:
         for client, effort in cohort.efforts.items():
             assert client not in ask.clients or ask.efforts.get(client) == effort, (
-                f"the straggler {client!r} trains completely in round {cohort.t}; pass the cohort to `ask`, or leave "
+                f"the straggler {client!r} trains completely in round t={cohort.t}; pass the cohort to `ask`, or leave "
                 "stragglers out: cohort.active()"
             )
 
@@ -81,27 +81,27 @@ def a_lost_reply_is_like_an_absent_client(harness: Harness) -> None:
     if lost.round is not None:
         for name in ("assignment", "distances"):
             assert client not in getattr(lost.round, name), (
-                f"Round.{name} of round {lost.t} has client {client!r}, whose replies were lost; use the clients that "
-                "replied: replies.clients"
+                f"Round.{name} of round t={lost.t} has client {client!r}, whose replies were lost; use the clients "
+                "that replied: replies.clients"
             )
     if drawn:
         return
     assert (lost.skipped is None) == (absent.skipped is None), (
-        f"round {lost.t} is {'skipped' if lost.skipped else 'not skipped'} if the replies of client {client!r} are "
+        f"round t={lost.t} is {'skipped' if lost.skipped else 'not skipped'} if the replies of client {client!r} are "
         "lost, unlike a round without that client"
     )
     if lost.round is None or absent.round is None:
         return
     found, expected = dict(lost.round.assignment), dict(absent.round.assignment)
     assert found == expected, (
-        f"the replies of client {client!r} were lost in round {lost.t}, and the clusters of the other clients differ "
+        f"the replies of client {client!r} were lost in round t={lost.t}, and the clusters of the other clients differ "
         f"from those in a round without it: {found} and {expected}; index by replies.clients, not by the cohort"
     )
     difference, change = distance(one.state, other.state), change_of(one.state, session.state)
     assert difference <= AGREEMENT * max(change, 1e-12), (
-        f"the replies of client {client!r} were lost in round {lost.t}, and the state differs by {difference:.2e} from "
-        f"that of a round without it, after a change of {change:.2e}; weights and means must be those of the replies "
-        "to this request"
+        f"the replies of client {client!r} were lost in round t={lost.t}, and the state differs by {difference:.2e} "
+        f"from that of a round without it, after a change of {change:.2e}; weights and means must be those of the "
+        "replies to this request"
     )
 
 
@@ -155,7 +155,7 @@ def a_round_without_replies_changes_nothing(harness: Harness) -> None:
     step = session.step()
     check_skipped(step, earlier, session.state)
     assert distance(earlier, session.state) == 0, (
-        f"no client replied in round {step.t}, and the models in the state changed"
+        f"no client replied in round t={step.t}, and the models in the state changed"
     )
 
 
@@ -171,8 +171,8 @@ def steps_of(harness: Harness, session: Session[Any]) -> Iterator[Step[Any]]:
 def check_skipped(step: Step[Any], before: object, after: object) -> None:
     """Check that a skipped step changes no array of floats in the state; counters may change."""
     assert step.skipped is None or distance(before, after) == 0, (
-        f"round {step.t} is reported as skipped ({step.skipped}), and the models in the state changed; return the old "
-        "models, or leave Round.skipped at None"
+        f"round t={step.t} is reported as skipped ({step.skipped}), and the models in the state changed; return the "
+        "old models, or leave Round.skipped at None"
     )
 
 

@@ -34,9 +34,9 @@ def same_round_on_every_federation(harness: Harness) -> None:
     initial = one.state
     for step, same_step in zip(harness.finish(one), harness.finish(other), strict=True):
         a, b = step.round, same_step.round
-        assert (a is None) == (b is None), f"round {step.t} was skipped by one federation only"
+        assert (a is None) == (b is None), f"round t={step.t} was skipped by one federation only"
         if a is not None and b is not None:
-            assert dict(a.assignment) == dict(b.assignment), f"assignments differ in round {step.t}"
+            assert dict(a.assignment) == dict(b.assignment), f"assignments differ in round t={step.t}"
     difference, change = distance(one.state, other.state, NUMBERS), change_of(one.state, initial, NUMBERS)
     assert difference <= AGREEMENT * max(change, 1e-12), (
         f"the states differ by {difference:.2e} after a change of {change:.2e}"

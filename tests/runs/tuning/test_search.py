@@ -260,3 +260,43 @@ def test_without_optuna_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(SpecError, match=r"needs an extra: pip install 'coterie\[optuna\]'"):
         coterie.tune(SPEC, OVER)
+
+
+def test_the_best_spec_works_in_any_folder(tmp_path, monkeypatch):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    lines = ["client,a,label"] + [f"{client},{i - 20},{int(i > 20)}" for client in "ab" for i in range(40)]
+    (here / "mine.csv").write_text("\n".join(lines))
+    monkeypatch.chdir(here)
+    coterie.tune({"data": "mine.csv", "run": {"rounds": 1}}, OVER, trials=1, out="out", test=False)
+    monkeypatch.chdir(there)
+    assert coterie.run(here / "out" / "best.toml").summary["clients"] == 2
+
+
+def test_objects_are_searched_with_and_scored_by_a_metric_of_ones_own(tmp_path):
+    data = coterie.data.load("blobs", clients=4, samples=40)
+    seen = set()
+
+    def errors(y_true, y_pred):
+        seen.add(len(y_true))
+        return float((y_true != y_pred).mean())
+
+    given = {"data": data, "metrics": {"errors": coterie.Metric(errors, greater_is_better=False)}}
+    spec = {"method": "fedavg", "run": {"rounds": 2, "primary_metric": "errors"}}
+    found = coterie.tune(spec, OVER, trials=2, out=tmp_path / "out", **given)
+    assert (found.metric, found.higher_is_better) == ("errors", False)
+    assert found.best_score == min(row["score"] for row in found.rows if row["score"] is not None)
+    assert data.sizes("held").sum() in seen  # the trials
+    assert data.sizes("test").sum() in seen  # the test
+    assert found.test_score == pytest.approx(found.test.summary["metrics"]["errors"]["last_ten"])
+    again = coterie.tune(spec, OVER, trials=2, out=tmp_path / "out", **given)  # reads the study and the test
+    assert again.best_score == found.best_score
+    with pytest.raises(SpecError, match=r"data= and metrics= cannot be sent to the processes of jobs=2; use jobs=1"):
+        coterie.tune(spec, OVER, trials=2, jobs=2, **given)
+
+
+def test_the_settings_of_a_model_that_an_object_replaces_are_not_searched():
+    task = coterie.models.build("mclr", (8, 8), 4)
+    with pytest.raises(SpecError, match=r"model.name cannot be searched: an object replaces \[model\]"):
+        coterie.tune(SPEC, {"model.name": ["mclr", "mlp"]}, trials=1, task=task)

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from coterie.errors import FederationError, SpecError, shown
+from coterie.models import Task
 from coterie.runs.build import build
 from coterie.runs.jobs import Job, carry_out, recorded
-from coterie.runs.metric_plan import MetricPlan
+from coterie.runs.metric_plan import MetricLike, MetricPlan
+from coterie.runs.objects import Objects
 from coterie.runs.record import RunRecord
 from coterie.runs.record_files import write_whole
+from coterie.runs.resolve import with_absolute_paths
 from coterie.runs.spec import Spec, SpecLike
 from coterie.runs.tuning.search_space import Dimension, check_space, search_space
 from coterie.runs.tuning.storage import opened, optuna_package
@@ -40,6 +43,9 @@ def tune(
     study: str | os.PathLike[str] | None = None,
     test: bool = True,
     on_trial: OnTrial | None = None,
+    data: Any = None,
+    task: Task | None = None,
+    metrics: Mapping[str, MetricLike] | None = None,
 ) -> Study:
     """Search for good settings.
 
@@ -58,28 +64,36 @@ def tune(
             on the order in which trials finish.
         seed: Seed of all trials, below 100; it replaces run.seed. The test has the seed 100 + seed.
         out: Folder for the study, the best spec (`best.toml`) and the record of the test. If it has a study of the same
-            search, that is continued. None: nothing is written.
+            search, that is continued. None: nothing is written. Paths in the best spec are absolute.
         study: File of the study instead of `study.jsonl` in `out`: SQLite for .db and .sqlite, otherwise a journal.
         test: Whether to run the test.
         on_trial: Called when a trial starts, after each of its steps, and at its end.
+        data: Data that replace those of the spec, as in `run`. Data, task and metrics need jobs=1, and a search that is
+            continued must be given the same again.
+        task: A task that replaces the model of the spec.
+        metrics: Metrics of your own, as in `run`; one of them may be the primary metric.
 
     Raises:
         SpecError: If a setting or a value cannot be searched, or Optuna is not installed.
     """
     optuna_package()
-    base = Spec.of(spec)
     _check_numbers(trials=trials, jobs=jobs)
+    objects = Objects.of(data, task, metrics, jobs=jobs)
+    base = objects.named(Spec.of(spec))
+    if objects.data is None:
+        base = with_absolute_paths(base)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < FIRST_TEST_SEED:
         raise SpecError(f"seed must be at least 0 and below {FIRST_TEST_SEED}, got {shown(seed)}; tests have others")
     space = search_space(over)
     tried = base.with_values({"run.seed": seed})
-    check_space(tried, space)
-    metrics = _check_ends(tried, space)
-    direction = "maximize" if metrics.higher else "minimize"
+    check_space(tried, space, objects.sections)
+    scored = _check_ends(tried, space, objects)
+    direction = "maximize" if scored.higher else "minimize"
     folder = None if out is None else Path(out)
     file = Path(study) if study is not None else None if folder is None else folder / STUDY_FILE
     with opened(file, tried, space, direction, seed, base.run.rounds) as found:
-        Trials(found, tried, space, metrics.primary, trials, on_trial or (lambda job, what: None)).run(jobs)
+        report = on_trial or (lambda job, what: None)
+        Trials(found, tried, space, scored.primary, trials, report, objects).run(jobs)
         rows = trial_rows(found, space)
         best = _best(found, rows)
         best_spec = base.with_values(best.params)
@@ -87,14 +101,14 @@ def tune(
             folder.mkdir(parents=True, exist_ok=True)
             write_whole(folder / BEST_FILE, best_spec.to_toml().encode())
         importance = _importance(found, space)
-        tested = _tested(best_spec, seed, folder, best.number) if test else None
+        tested = _tested(best_spec, seed, folder, best.number, objects) if test else None
     return Study(
         rows,
         best_spec,
         dict(best.params),
         best.value,
-        metrics.primary,
-        metrics.higher,
+        scored.primary,
+        scored.higher,
         importance,
         tested,
         file,
@@ -108,14 +122,15 @@ def _check_numbers(**numbers: int) -> None:
             raise SpecError(f"{name} must be a whole number of at least 1, got {shown(value)}")
 
 
-def _check_ends(spec: Spec, space: Mapping[str, Dimension]) -> MetricPlan:
+def _check_ends(spec: Spec, space: Mapping[str, Dimension], objects: Objects) -> MetricPlan:
     """Build the runs with the first and with the last values, so that an error is found before the first trial.
 
     Returns:
         The metrics of the runs; the primary metric scores them.
     """
     for end in (0, -1):
-        built = build(spec.with_values({name: dimension.ends[end] for name, dimension in space.items()}))
+        values = {name: dimension.ends[end] for name, dimension in space.items()}
+        built = build(spec.with_values(values), **objects.arguments())
         if built.data is not None:
             built.data.for_validation()
     return built.metrics
@@ -141,8 +156,8 @@ def _importance(study: Any, space: Mapping[str, Dimension]) -> dict[str, float]:
     return {name: float(value) for name, value in found.items()}
 
 
-def _tested(best: Spec, seed: int, folder: Path | None, number: int) -> RunRecord:
+def _tested(best: Spec, seed: int, folder: Path | None, number: int, objects: Objects) -> RunRecord:
     """One run of the best spec with a new seed, or its record if it was run before."""
     spec = best.with_values({"run.seed": FIRST_TEST_SEED + seed})
-    job = Job("test", spec, None if folder is None else folder / f"test-of-trial-{number}")
+    job = Job("test", spec, None if folder is None else folder / f"test-of-trial-{number}", objects=objects)
     return recorded(job) or carry_out(job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from coterie.errors import SpecError, shown
@@ -77,11 +77,20 @@ def search_space(over: Mapping[str, object] | Iterable[str]) -> dict[str, Dimens
     return space
 
 
-def check_space(spec: Spec, space: Mapping[str, Dimension]) -> None:
-    """Raise SpecError if a spec with values of the search space has an error; no data are loaded."""
+def check_space(spec: Spec, space: Mapping[str, Dimension], given: Collection[str] = ()) -> None:
+    """Raise SpecError if a spec with values of the search space has an error; no data are loaded.
+
+    Args:
+        spec: The spec.
+        space: The search space.
+        given: Sections of the spec that are replaced by an object.
+    """
+    for setting in space:
+        if setting.partition(".")[0] in given:
+            raise SpecError(f"{setting} cannot be searched: an object replaces [{setting.partition('.')[0]}]")
     corners = itertools.product(*(dimension.ends for dimension in space.values()))
     for corner in itertools.islice(corners, _MOST_CHECKED):
-        fill_defaults(spec.with_values(dict(zip(space, corner, strict=True))))
+        fill_defaults(spec.with_values(dict(zip(space, corner, strict=True))), given=given)
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from coterie import data as datasets
 from coterie.errors import FederationError
 from coterie.runs.early_stopping import primary_value
 from coterie.runs.jobs import Job, carry_out
+from coterie.runs.objects import NONE, Objects
 from coterie.runs.record import JsonObject
 from coterie.runs.resolve import fill_defaults
 from coterie.runs.spec import Spec
@@ -36,6 +37,7 @@ class Trials:
         metric: The primary metric, by which trials are scored.
         total: Number of trials that the study has in the end.
         on_trial: Reports what happens.
+        objects: Objects that replace parts of the spec.
     """
 
     study: Any
@@ -44,6 +46,7 @@ class Trials:
     metric: str
     total: int
     on_trial: OnTrial
+    objects: Objects = NONE
     _running: dict[Job, tuple[Any, float]] = field(default_factory=dict)
     _pruned: set[Job] = field(default_factory=set)
 
@@ -68,7 +71,7 @@ class Trials:
         while len(self.study.get_trials(deepcopy=False)) < self.total:
             trial = self.study.ask()
             values = {name: _suggested(trial, name, dimension) for name, dimension in self.space.items()}
-            job = Job(f"trial {trial.number}", self.spec.with_values(values), validation=True)
+            job = Job(f"trial {trial.number}", self.spec.with_values(values), validation=True, objects=self.objects)
             self._running[job] = (trial, time.perf_counter())
             yield job
 
