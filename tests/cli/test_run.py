@@ -36,7 +36,10 @@ def test_a_run_shows_its_metrics_and_the_round_chosen_on_validation_examples(cot
         assert f"{name} {values}" in shown
     best = summary["best_round"]
     text = f"round {best['t'] + 1}, chosen on validation examples: ece {best['test']:.4g} on test examples"
-    assert f"best round {text}" in shown
+    assert f"best round {text}; its models are served" in shown
+    # Without learning all rounds are equal, and the first of them counts as the best.
+    last = coterie("run", *tiny, "--lr", 0, "--set", "run.validate=true").stdout
+    assert "; the models of the last round are served" in " ".join(last.split())
 
 
 def test_a_run_with_noise_shows_epsilon_and_what_it_covers(coterie, tiny):

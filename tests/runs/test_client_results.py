@@ -86,7 +86,7 @@ def test_a_run_without_a_folder_keeps_the_last_evaluation(results):
     for name in ("correct", "total", "loss", "cluster"):
         np.testing.assert_array_equal(getattr(kept, name), getattr(results, name))
     assert record.client_results(3) is kept
-    with pytest.raises(RecordError, match=r"Without a folder \(out=\) only the last evaluation is kept, after step 3"):
+    with pytest.raises(RecordError, match=r"Without a folder \(out=\) only one evaluation is kept, after step 3"):
         record.client_results(1)
 
 

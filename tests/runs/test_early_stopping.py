@@ -51,16 +51,16 @@ def test_evaluations_of_preparation_steps_do_not_count():
 
 def test_the_best_round_is_chosen_on_validation_examples():
     rows = [line(0, 0.5, 0.9), line(1, 0.7, 0.6), line(2, 0.7, 0.8)]
-    found = best_rounds(rows, {0: 0, 1: 1, 2: 2}, "accuracy", higher=True)
+    found = best_rounds(rows, [(0, 0), (1, 1), (2, 2)], "accuracy", higher=True)
     # Rounds 1 and 2 are equal: the first counts. On test examples round 0 would be chosen.
-    assert found["best_round"] == {"t": 1, "metric": "accuracy", "validation": 0.7, "test": 0.6}
+    assert found["best_round"] == {"t": 1, "step": 1, "metric": "accuracy", "validation": 0.7, "test": 0.6}
     assert found["best_round_on_test"] == {"t": 0, "metric": "accuracy", "test": 0.9}
-    lowest = best_rounds(rows, {0: 0, 1: 1, 2: 2}, "accuracy", higher=False)
+    lowest = best_rounds(rows, [(0, 0), (1, 1), (2, 2)], "accuracy", higher=False)
     assert (lowest["best_round"]["t"], lowest["best_round_on_test"]["t"]) == (0, 1)
 
 
 def test_without_scores_there_is_no_best_round():
-    assert best_rounds([line(0, None)], {0: 0}, "accuracy", higher=True) == {
+    assert best_rounds([line(0, None)], [(0, 0)], "accuracy", higher=True) == {
         "best_round": None,
         "best_round_on_test": None,
     }

@@ -78,8 +78,8 @@ def predict(
         shown.add_row("accuracy", f"{percent(summary['accuracy'])} %")
     if "rmse" in summary:
         shown.add_row("root mean squared error", number(summary["rmse"], "4g"))
-    listed = _probabilities(found) if proba and out is None else []
-    result(shown, *listed, *([] if out is None else ["", str(out)]))
+    examples = _probabilities(found) if proba and out is None else []
+    result(shown, *examples, *([] if out is None else ["", str(out)]))
 
 
 def _probabilities(found: Predictions) -> list[str | Table]:

@@ -138,8 +138,11 @@ def _figures(summary: Mapping[str, Any]) -> Table:
             shown.add_row(name, f"{number(entry['value'], '4g')} ({rest})")
     if chosen := summary.get("best_round"):
         reached = f"{chosen['metric']} {number(chosen['test'], '4g')} on test examples"
-        stopped = "; stopped early" if summary.get("stopped_early") else ""
-        shown.add_row("best round", f"round {chosen['t'] + 1}, chosen on validation examples: {reached}{stopped}")
+        stopped = f"; stopped early, after round {summary['rounds']}" if summary.get("stopped_early") else ""
+        served = "; its models are served" if chosen["served"] else "; the models of the last round are served"
+        shown.add_row(
+            "best round", f"round {chosen['t'] + 1}, chosen on validation examples: {reached}{stopped}{served}"
+        )
     if clusters and clusters["adapted"]:
         shown.add_row("clusters", "none: every client has its own model")
     elif clusters:

@@ -166,10 +166,13 @@ def server_spec(spec: Spec) -> Spec:
         "attack.name": spec.attack.name != "none",
         "faults": any(dataclasses.asdict(spec.faults).values()),
         "run.newcomers": bool(spec.run.newcomers),
+        "run.final_model = 'best'": spec.run.final_model == "best",  # clients that join later would have no model
     }
     for setting, given in simulated.items():
         if given:
-            raise SpecError(f"{setting} is simulated and cannot be used with clients on other machines; remove it")
+            raise SpecError(
+                f"{setting} is for simulations and cannot be used with clients on other machines; remove it"
+            )
     for name in {*spec.run.metrics, spec.run.primary_metric} - {"auto"}:
         check_built_in(name)
     try:
@@ -180,7 +183,8 @@ def server_spec(spec: Spec) -> Spec:
             f"[data] of a server has the settings name, {known}: its clients have the data; {fault}"
         ) from fault
     data = Named(spec.data.name, dataclasses.asdict(options))
-    run = dataclasses.replace(spec.run, checkpoint_every=1)  # little beside the seconds of an exchange
+    # A checkpoint takes little beside the seconds of an exchange.
+    run = dataclasses.replace(spec.run, checkpoint_every=1, final_model="last")
     return dataclasses.replace(fill_defaults(spec, given=["data"]), data=data, run=run)
 
 

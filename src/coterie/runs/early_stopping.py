@@ -59,36 +59,40 @@ class EarlyStopping:
         return one > other if self._higher else one < other
 
 
-def best_rounds(rows: Sequence[JsonObject], places: Mapping[int, int], metric: str, *, higher: bool) -> JsonObject:
+def best_rounds(
+    rows: Sequence[JsonObject], places: Sequence[tuple[int, int]], metric: str, *, higher: bool
+) -> JsonObject:
     """The best round by validation examples, with its test score; and, for comparison with papers, by test examples.
 
     Args:
         rows: The lines of the record.
-        places: Round → position of its last evaluation.
+        places: Round and position of each evaluation.
         metric: The primary metric.
         higher: Whether a higher value is better.
 
     Returns:
-        `best_round`: `t`, `metric`, `validation`, `test`; `best_round_on_test`: `t`, `metric`, `test`. Each is None if
-        no round has such a score. Of equal rounds the first is taken.
+        `best_round`: `t`, `step` (the position), `metric`, `validation`, `test`; `best_round_on_test`: `t`, `metric`,
+        `test`. Each is None if no round has such a score. Of equal evaluations the first is taken.
     """
-    test = {t: primary_value(rows[place], metric) for t, place in places.items()}
-    validation = {t: primary_value(rows[place].get("validation") or {}, metric) for t, place in places.items()}
-    by_validation, by_test = (_best(values, higher=higher) for values in (validation, test))
+    test = {place: primary_value(rows[place], metric) for _, place in places}
+    validation = {place: primary_value(rows[place].get("validation") or {}, metric) for _, place in places}
+    rounds = {place: t for t, place in places}
+    chosen, paper = (_best(values, higher=higher) for values in (validation, test))
     return {
         "best_round": None
-        if by_validation is None
+        if chosen is None
         else {
-            "t": by_validation,
+            "t": rounds[chosen],
+            "step": chosen,
             "metric": metric,
-            "validation": validation[by_validation],
-            "test": test[by_validation],
+            "validation": validation[chosen],
+            "test": test[chosen],
         },
-        "best_round_on_test": None if by_test is None else {"t": by_test, "metric": metric, "test": test[by_test]},
+        "best_round_on_test": None if paper is None else {"t": rounds[paper], "metric": metric, "test": test[paper]},
     }
 
 
 def _best(values: Mapping[int, float | None], *, higher: bool) -> int | None:
-    known = {t: value for t, value in values.items() if value is not None}
+    known = {place: value for place, value in values.items() if value is not None}
     sign = -1 if higher else 1
-    return min(known, key=lambda t: (sign * known[t], t), default=None)
+    return min(known, key=lambda place: (sign * known[place], place), default=None)

@@ -100,7 +100,7 @@ def _since(record: RunRecord, row: Mapping[str, int]) -> dict[str, int]:
     """Client → round in which its cluster last changed, if that is the cluster that it is served."""
     last: dict[str, int] = {}
     changed: dict[str, int] = {}
-    for line in record.rounds:
+    for line in record.rounds[: _end(record)]:
         for client, cluster in (line.get("assignment") or {}).items():
             if last.get(client) != cluster:
                 last[client], changed[client] = cluster, line["t"]
@@ -108,7 +108,7 @@ def _since(record: RunRecord, row: Mapping[str, int]) -> dict[str, int]:
 
 
 def _scores(record: RunRecord) -> dict[str, tuple[int, float | None, float | None]]:
-    """Client → number of test examples, accuracy and loss in the last evaluation."""
+    """Client → number of test examples, accuracy and loss in the evaluation of the models that are served."""
     try:
         results = record.client_results()
     except RecordError:  # the record has no evaluation
@@ -130,8 +130,15 @@ def _reasons(record: RunRecord, clients: Iterable[str]) -> dict[str, tuple[Reaso
     for step in reversed(step_files(record.path / EVIDENCE)):
         if not missing:
             break
+        if (end := _end(record)) is not None and step >= end:
+            continue
         for client, reason in reasons(record.evidence(step)).items():
             if client in missing and reason.values:
                 found[client] = reason, record.rounds[step]["t"]
                 missing.discard(client)
     return found
+
+
+def _end(record: RunRecord) -> int | None:
+    """Number of steps until the models that are served; None: all."""
+    return None if record.served_step is None else record.served_step + 1

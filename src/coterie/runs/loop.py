@@ -20,6 +20,7 @@ from coterie.methods.protocol import Method
 from coterie.models import Task
 from coterie.runs import privacy
 from coterie.runs import summary as figures
+from coterie.runs.best_model import BestModel
 from coterie.runs.build import Built, build
 from coterie.runs.client_results import ClientResults
 from coterie.runs.early_stopping import EarlyStopping
@@ -225,6 +226,10 @@ class _Loop:
         self._results: ClientResults | None = None
         run, plan = built.spec.run, built.metrics
         self._stopping = EarlyStopping(run.patience, plan.primary, higher=plan.higher, rows=self._rows)
+        self._best: BestModel | None = None
+        if run.final_model == "best":
+            kept = None if saved is None else saved.get("best")
+            self._best = BestModel(plan.primary, higher=plan.higher, rows=self._rows, kept=kept)
         self._seconds = dict.fromkeys(("setup", "training", "evaluation", "clustering", "compile"), 0.0)
         self._served: Mapping[str, Any] = {}
         if saved is not None:
@@ -339,6 +344,9 @@ class _Loop:
         self._results = ClientResults.of(len(self._rows), self._scores, classes)
         if self._writer is not None:
             self._writer.client_results(self._results, session.clients)
+        if self._best is not None and self._best.improves(row):
+            state = {"state": session.state, "t": session.t}
+            self._best.keep(len(self._rows), self._last_models(), state, self._results)
 
     def _write_lines(self) -> None:
         """Write the lines of the steps whose scores have arrived, in order."""
@@ -370,7 +378,9 @@ class _Loop:
         saved = {"session": snapshot, "steps": len(self._rows), "seconds": self._times()}
         if self._writer is not None:
             saved["rounds"] = self._writer.counted()
-        if finished:  # so that a resumed run does not evaluate again
+        if self._best is not None and self._best.kept is not None:
+            saved["best"] = self._best.kept
+        elif finished:  # so that a resumed run does not evaluate again
             saved["served"] = self._models()
         return saved
 
@@ -399,7 +409,13 @@ class _Loop:
             "attackers": len(built.attackers),
             "parameters": built.session.parameters,
             "score_with": spec.run.score_with,
-            **figures.final(self._rows, spec.run.target, built.metrics.primary, higher=built.metrics.higher),
+            **figures.final(
+                self._rows,
+                spec.run.target,
+                built.metrics.primary,
+                higher=built.metrics.higher,
+                served=None if self._kept is None else self._kept["step"],
+            ),
             **({"stopped_early": self._stopping.stopped} if spec.run.patience else {}),
             "drift": None
             if built.data is None or spec.shift.name == "none"
@@ -420,9 +436,20 @@ class _Loop:
             self._checkpoint()
             self._writer.end(summary, served)
         path = None if self._writer is None else self._writer.path
-        return RunRecord(summary, self._rows, path, served, None if path else self._results)
+        results = self._results if self._best is None or self._kept is None else self._best.results
+        return RunRecord(summary, self._rows, path, served, None if path else results)
+
+    @property
+    def _kept(self) -> Mapping[str, Any] | None:
+        """What is kept of the best round, if its models are served."""
+        return None if self._best is None else self._best.kept
 
     def _models(self) -> Mapping[str, Any]:
+        """The models that are recorded: those of the best round, or of the last evaluation."""
+        models: Mapping[str, Any] = self._last_models() if self._kept is None else self._kept["served"]
+        return models
+
+    def _last_models(self) -> Mapping[str, Any]:
         """The models of the last evaluation, and which client is served which; empty without an evaluation."""
         if self._scores is None:
             return self._served

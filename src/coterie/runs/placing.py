@@ -99,7 +99,8 @@ def place_newcomer(
     saved = _checkpoint(record)  # after the method: its module defines the classes of the state
     data = _data(task, model_inputs(x, record.served), labels_of(y, record.served), client, test_share, seed)
     fed = NewcomerFederation(Server(_transport(spec, data, task), compression=spec.compression), labeled=y is not None)
-    run = _Run(record, method, saved["session"]["state"], Seed(spec.run.seed).fold("place", saved["session"]["t"]))
+    session = saved.get("best", saved)["session"]  # of the round whose models are served
+    run = _Run(record, method, session["state"], Seed(spec.run.seed).fold("place", session["t"]))
     placement = run.place(fed, [data.clients[0]])
     sent: dict[str, int] = {"down": fed.traffic.total("down"), "up": fed.traffic.total("up")}
     cluster = placement.row.get(data.clients[0])
@@ -123,7 +124,7 @@ def place_newcomer(
 
 @dataclass(frozen=True)
 class _Run:
-    """A method with the state that a run ended with."""
+    """A method with the state that belongs to the models of a run."""
 
     record: RunRecord
     method: Method[Any]

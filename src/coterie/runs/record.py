@@ -69,7 +69,8 @@ class RunRecord:
             (the task as plain data; None for a task object), `spec`, `source` of the data, `attackers` (malicious
             clients); `class_names`, `features` and `preprocessing` if the data have them. Empty if the run is not
             finished.
-        last_results: Test results of each client in the last evaluation, for a run without a folder; None otherwise.
+        last_results: Test results of each client with the models that are served, for a run without a folder; None
+            otherwise.
     """
 
     summary: JsonObject
@@ -255,20 +256,26 @@ class RunRecord:
         """Return the test results of each client in an evaluation: cluster, loss, samples, correct predictions.
 
         Args:
-            step: Position of the evaluated step in `rounds`; None: the last evaluation. A run without a folder has only
-                that one.
+            step: Position of the evaluated step in `rounds`; None: the evaluation whose models are served, which is the
+                last one unless run.final_model is best. A run without a folder has only that one.
         """
         from coterie.runs.client_results import ClientResults
 
         if self.path is not None:
-            return ClientResults.read(self.path, step)
+            return ClientResults.read(self.path, self.served_step if step is None else step)
         if self.last_results is None:
             raise RecordError("This record has no results of clients: no step was evaluated")
         if step not in (None, self.last_results.step):
             raise RecordError(
-                f"Without a folder (out=) only the last evaluation is kept, after step {self.last_results.step}"
+                f"Without a folder (out=) only one evaluation is kept, after step {self.last_results.step}"
             )
         return self.last_results
+
+    @property
+    def served_step(self) -> int | None:
+        """Position in `rounds` of the best round, if its models are served; None: those of the last evaluation are."""
+        best = self.summary.get("best_round") or {}
+        return int(best["step"]) if best.get("served") else None
 
     def evidence(self, step: int) -> dict[str, Any]:
         """Return the data that the clustering of a step used; `step`: its position in `rounds`."""

@@ -105,7 +105,8 @@ def complete(spec: Spec, about: DataDescription, task: Task | None = None) -> tu
     elif spec.run.primary_metric not in ("accuracy", "loss", *spec.run.metrics):
         names = (*spec.run.metrics, spec.run.primary_metric)
         spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, metrics=names))
-    if spec.run.patience and not spec.run.validate:
+    spec = _with_final_model(spec)
+    if (spec.run.patience or spec.run.final_model == "best") and not spec.run.validate:
         spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, validate=True))
     if spec.local is not None and spec.local.class_weight == "balanced" and task.classes is None:
         raise SpecError("local.class_weight = 'balanced' needs classes, and the task is a regression; use 'none'")
@@ -117,6 +118,18 @@ def complete(spec: Spec, about: DataDescription, task: Task | None = None) -> tu
         delta = default_delta(len(trainable))
         spec = dataclasses.replace(spec, privacy=dataclasses.replace(spec.privacy, delta=delta))
     return spec, task
+
+
+def _with_final_model(spec: Spec) -> Spec:
+    """Replace `auto`, and refuse `best` where the best round says nothing about the end of the run."""
+    later = "the data drift ([shift])" if spec.shift.name != "none" else "clients join later (run.newcomers)"
+    changes = spec.shift.name != "none" or spec.run.newcomers > 0
+    if spec.run.final_model == "best" and changes:
+        raise SpecError(f"run.final_model = 'best' serves the models of an earlier round, but {later}; use 'last'")
+    if spec.run.final_model != "auto":
+        return spec
+    chosen: Literal["best", "last"] = "best" if spec.run.patience and not changes else "last"
+    return dataclasses.replace(spec, run=dataclasses.replace(spec.run, final_model=chosen))
 
 
 def fill_defaults(spec: Spec, *, given: Collection[str] = ()) -> Spec:

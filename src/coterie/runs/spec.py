@@ -74,6 +74,9 @@ class RunSettings:
             Clients then train on the others only.
         patience: Number of evaluations without improvement of the primary metric on validation examples after which
             the run ends; 0: it does not end early. Needs validate, and turns it on.
+        final_model: Round whose models are recorded and served. last: the last one; best: the one whose primary metric
+            is best on validation examples, which turns validate on; auto: best with patience, otherwise last. With
+            drifting data, newcomers or clients on other machines: last.
     """
 
     rounds: Annotated[int, Bound(at_least=1)] = 50
@@ -94,6 +97,7 @@ class RunSettings:
     primary_metric: str = "auto"
     validate: bool = False
     patience: Annotated[int, Bound(at_least=0)] = 0
+    final_model: Literal["auto", "last", "best"] = "auto"
 
     def __post_init__(self) -> None:
         """Validate the settings."""

@@ -190,14 +190,19 @@ def evaluated_rounds(rows: Sequence[JsonObject]) -> dict[int, int]:
     clients are served when the next round begins. Evaluations before the first round are left out. If there is no
     round, the last evaluation counts as round 0.
     """
-    found: dict[int, int] = {}
+    return dict(evaluations(rows))  # of several of a round, the last
+
+
+def evaluations(rows: Sequence[JsonObject]) -> list[tuple[int, int]]:
+    """Round and position of each evaluation, as in `evaluated_rounds`; a round may have several."""
+    found: list[tuple[int, int]] = []
     t = None
     for place, row in enumerate(rows):
         t = row["t"] if row["stage"] == "train" else t
         if t is not None and row.get("coverage") is not None:
-            found[t] = place
+            found.append((t, place))
     evaluated = [place for place, row in enumerate(rows) if row.get("coverage") is not None]
-    return found if t is not None or not evaluated else {0: evaluated[-1]}
+    return found if t is not None or not evaluated else [(0, evaluated[-1])]
 
 
 def _over_rounds(rows: Sequence[JsonObject]) -> JsonObject:
@@ -241,7 +246,14 @@ def _metrics_over_rounds(rows: Sequence[JsonObject], last: JsonObject) -> JsonOb
     return found
 
 
-def final(rows: Sequence[JsonObject], target: float, primary: str = "accuracy", *, higher: bool = True) -> JsonObject:
+def final(
+    rows: Sequence[JsonObject],
+    target: float,
+    primary: str = "accuracy",
+    *,
+    higher: bool = True,
+    served: int | None = None,
+) -> JsonObject:
     """The part of a summary that is computed from the lines of `rounds.jsonl`.
 
     Args:
@@ -249,9 +261,11 @@ def final(rows: Sequence[JsonObject], target: float, primary: str = "accuracy", 
         target: Target of the primary metric; 0: none.
         primary: The primary metric.
         higher: Whether a higher value of it is better.
+        served: Position of the evaluation whose models are served; None: of the last one.
     """
-    evaluated = [row for row in rows if row.get("coverage") is not None]
-    last: JsonObject = evaluated[-1] if evaluated else {}
+    if served is None:
+        served = max((place for place, row in enumerate(rows) if row.get("coverage") is not None), default=None)
+    last: JsonObject = {} if served is None else rows[served]
     shown = {**last["accuracy"], **_over_rounds(rows)} if last.get("accuracy") else None
     spread = curve(rows, "discrepancy")
     result: JsonObject = {
@@ -279,7 +293,9 @@ def final(rows: Sequence[JsonObject], target: float, primary: str = "accuracy", 
         result["metrics"] = _metrics_over_rounds(rows, last)
     if last.get("validation"):
         result["validation"] = last["validation"]
-        result |= best_rounds(rows, evaluated_rounds(rows), primary, higher=higher)
+        result |= best_rounds(rows, evaluations(rows), primary, higher=higher)
+        if result["best_round"] is not None:
+            result["best_round"]["served"] = result["best_round"]["step"] == served
     reached = _to_target(rows, target, primary, higher=higher) if target else None
     return result if reached is None else {**result, "target": reached}
 
