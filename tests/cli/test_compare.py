@@ -318,3 +318,9 @@ def test_a_tracker_follows_each_run(coterie, tiny):
     done = coterie("compare", *tiny, "--methods", "fedavg,local", "--out", "kept", "--track", "tensorboard")
     assert done.exit_code == 0, done.stderr
     assert all(len(list(Path("kept", f"{name}-0", "tensorboard").iterdir())) == 1 for name in ("fedavg", "local"))
+
+
+def test_the_legend_says_if_the_test_loss_is_that_of_an_earlier_round():
+    best = RunRecord({"rounds": 9, "best_round": {"t": 3, "step": 3, "served": True}}, [])
+    found = Comparison({"fedavg": [best]}, [{"method": "fedavg", "seeds": 1}], {}, "fedavg", "test_loss")
+    assert legend(found) == ["test loss: of the models that are served."]

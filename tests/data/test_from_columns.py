@@ -120,3 +120,47 @@ def test_wrong_settings_are_refused(settings, message):
 def test_the_column_of_the_label_cannot_be_ignored():
     with pytest.raises(SpecError, match=r"data\.ignore has 'label', which is the column of the client or of the label"):
         table(ignore=("label",))
+
+
+def test_all_columns_that_are_missing_are_in_one_error():
+    table = {"hospital": ["a"], "age": [1.0], "y": [0]}
+    with pytest.raises(DataError) as found:
+        from_table(table, weight="w", ignore=("id",))
+    first, *lines = str(found.value).splitlines()
+    assert first == "The dict has 4 problems:"
+    for line, name in zip(lines, ("id", "client", "label", "w"), strict=True):
+        assert line.startswith(f"- The dict has no column {name!r}, only hospital, age, y.")
+
+
+def test_all_problems_of_values_are_in_one_error():
+    rows = 60
+    table = {
+        "client": ["a"] * (rows - 1) + [None],
+        "label": [None] + [0] * (rows - 1),
+        "split": ["trian"] * rows,
+        "sample_weight": [-1.0] * rows,
+        "name": [f"n{i}" for i in range(rows)],
+        "empty": [None] * rows,
+        "size": [1e300] * rows,
+        "good": list(range(rows)),
+    }
+    with pytest.raises(DataError) as found:
+        from_table(table)
+    first, *lines = str(found.value).splitlines()
+    assert first == "The dict has 7 problems:"
+    words = ["client is missing", "label is missing", "split must be", "weight must be", "'name' is text with 60"]
+    words += ["'empty' has no value", "'size': 1e+300 is not"]
+    for line, text in zip(lines, words, strict=True):
+        assert text in line
+        assert line.startswith("- ")
+
+
+def test_all_problems_of_features_are_in_one_error_and_long_lists_end():
+    table = {"client": ["a"] * 3, "label": [0, 1, 0]}
+    with pytest.raises(DataError, match=r"has 2 problems:\n- column 'f' has no value .*\n- column 'g' has no value"):
+        from_table({**table, "f": [None] * 3, "g": [None] * 3})
+    many = {f"f{i}": [None] * 3 for i in range(20)}
+    with pytest.raises(DataError, match=r"has 20 problems:\n(- column.*\n){8}- and 12 more$"):
+        from_table({**table, **many})
+    with pytest.raises(SpecError, match=r"data\.ignore has 'label'"):  # a single problem is as it was
+        from_table(table, ignore=("label",))

@@ -133,3 +133,14 @@ def test_the_order_of_columns_and_rows_does_not_matter(rows):
     turned = {name: values[::-1] for name, values in reversed(columns.items())}
     np.testing.assert_array_equal(one.transform(turned), x[::-1])
     assert (x[:, 1:].sum(axis=1) == 1).all()  # one category in each row
+
+
+def test_all_columns_that_are_missing_or_unknown_are_in_one_error():
+    columns = tuple(Column(name, "number") for name in ("age", "height", "income"))
+    with pytest.raises(DataError) as found:
+        Preprocessing(columns, others=("label",)).transform({"income": [1], "hight": [2], "city": [3], "label": [0]})
+    first, *lines = str(found.value).splitlines()
+    assert first == "The dict has 3 problems:"
+    assert lines[0].startswith("- The dict has no column 'age', only hight, city.")
+    assert "no column 'height', only hight, city. Did you mean 'hight'?" in lines[1]
+    assert lines[2] == "- the model was trained without a column 'city'. Leave it out"

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import coterie
+from coterie.errors import SpecError
 from coterie.runs.estimate import _Clock, estimate
 from coterie.runs.spec import Spec
 
@@ -83,3 +84,9 @@ def test_without_the_module_resource_the_memory_is_unknown(monkeypatch):
     spec = {"data": {"name": "blobs", "clients": 4, "samples": 20}, "run": {"rounds": 1, "clients_per_round": 2}}
     assert estimate(spec)["peak_rss_bytes"] is None
     assert coterie.run(spec).summary["peak_rss_bytes"] is None
+
+
+def test_more_clusters_than_clients_are_refused_before_anything_is_run():
+    spec = {**SPEC, "method": {"name": "ifca", "clusters": 999_999_999}}
+    with pytest.raises(SpecError, match=r"method\.clusters must be at most 8, .* got 999999999; give fewer"):
+        estimate(spec)

@@ -40,7 +40,7 @@ def legend(found: Comparison) -> list[str]:
 
     seeds = max(row["seeds"] for row in found.table)
     over = f"; mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
-    rounds = "after the last round" if found.headline == "test_loss" else _rounds(found)
+    rounds = _when(found) if found.headline == "test_loss" else _rounds(found)
     lines = [f"{_name(found.headline)}: {rounds}{over}."]
     if partly_covered(found):
         lines.append("coverage: clients with a model of their own; the others are scored with the fallback model.")
@@ -63,6 +63,12 @@ def legend(found: Comparison) -> list[str]:
 def _name(headline: str) -> str:
     """The headline in words."""
     return {"last_ten": "accuracy", "test_loss": "test loss"}.get(headline, headline)
+
+
+def _when(found: Comparison) -> str:
+    """Of which models the test loss is."""
+    earlier = any(record.served_step is not None for group in found.records.values() for record in group)
+    return "of the models that are served" if earlier else "after the last round"
 
 
 def _rounds(found: Comparison) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from coterie.data.problems import Problems
 from coterie.errors import DataError, did_you_mean
 from coterie.types import Array
 
@@ -82,7 +83,11 @@ def as_table(
     named = [str(name) for name in names]
     check_header(what, named)
     wanted = [(name, key) for name, key in zip(named, names, strict=True) if name not in skip]
-    columns = {name: _values(source, key, f"{what}: column {name!r}", text=name in text) for name, key in wanted}
+    problems, columns = Problems(what), {}
+    for name, key in wanted:
+        with problems:
+            columns[name] = _values(source, key, f"{what}: column {name!r}", text=name in text)
+    problems.report()
     sizes = {len(values) for values in columns.values()}
     if len(sizes) > 1:
         raise DataError(f"{what} has columns of different lengths: {', '.join(map(str, sorted(sizes)))}")

@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.data.checks import at_least, check_ids, check_share
-from coterie.data.class_labels import TaskKind, encoded
+from coterie.data.class_labels import Labels, TaskKind, encoded
 from coterie.data.columns import Table, missing_rows, no_column, texts
 from coterie.data.federated import FederatedData, Index
 from coterie.data.partition import by_column
 from coterie.data.partition.assembling import split as split_rows
-from coterie.data.preprocessing import MissingValues, Preprocessing
+from coterie.data.preprocessing import MissingValues, Preprocessing, check_columns
+from coterie.data.problems import Problems
 from coterie.errors import DataError, SpecError, shown
 from coterie.seeds import Seed
 from coterie.types import Array, ClientId
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 #: Reads a table, given the columns that are text and those that are left out.
 Read = Callable[[Collection[str], Collection[str]], Table]
 
+_NO_CLIENT = "the client is missing. Give one in every row"
+_NO_TRUTH = "the true cluster is missing. Give one in every row"
 _FEW_ROWS = 20  # in fewer rows, different integers are no sign of an id
 
 
@@ -106,12 +109,10 @@ def from_columns(read: Read, settings: TableSettings, x: Array | None = None) ->
     """
     ignored = _listed(settings.ignore)
     table = read(_text_columns(settings), ignored)  # ignored columns may hold anything, so they are not read
-    _check_ignored(table, settings)
     roles = _roles(table, settings)
     if len(table) == 0:
         raise DataError(f"{table.what} has no rows below its header")
-    client = _texts(table, roles["client"], "the client is missing. Give one in every row")
-    labels = encoded(table, roles["label"], task=settings.task, classes=settings.classes, names=settings.class_names)
+    client, labels, weights = _checked(table, roles, settings, features=x is None)
     index, names = by_column(np.asarray(client, str))
     ids = tuple(ClientId(name) for name in names)
     check_ids(ids)
@@ -135,7 +136,7 @@ def from_columns(read: Read, settings: TableSettings, x: Array | None = None) ->
         truth=_truth(table, roles, index, ids),
         source=source,
         held_seed=Seed(settings.seed),
-        weights=_weights(table, roles),
+        weights=weights,
         class_names=labels.names,
         features=None if preprocessing is None else preprocessing.features,
         preprocessing=preprocessing,
@@ -151,16 +152,51 @@ def _apart(entry: str) -> list[str]:
     return [name.strip() for name in entry.split(",")]
 
 
-def _check_ignored(table: Table, settings: TableSettings) -> None:
+def _check_ignored(table: Table, settings: TableSettings, problems: Problems) -> None:
     """Check that the ignored columns exist and have no other meaning."""
     names = []
     for entry in settings.ignore:
         names += [entry] if entry in table.header else _apart(entry)
     for name in names:
-        if name not in table.header:
-            raise no_column(table.what, name, table.header, "It is a value of data.ignore")
-        if name in (settings.client, settings.label):
-            raise SpecError(f"data.ignore has {name!r}, which is the column of the client or of the label")
+        with problems:
+            if name not in table.header:
+                raise no_column(table.what, name, table.header, "It is a value of data.ignore")
+            if name in (settings.client, settings.label):
+                raise SpecError(f"data.ignore has {name!r}, which is the column of the client or of the label")
+
+
+def _checked(
+    table: Table, roles: dict[str, str], settings: TableSettings, *, features: bool
+) -> tuple[list[str], Labels, Array | None]:
+    """The client, the label and the weight of each row; one error names all problems of the table.
+
+    Args:
+        table: The table.
+        roles: Role → column.
+        settings: What the columns mean.
+        features: Whether the other columns are inputs.
+    """
+    problems = Problems(table.what)
+    client: list[str] = []
+    labels, weights = Labels(np.zeros(0), None), None
+    with problems:
+        client = _texts(table, roles["client"], _NO_CLIENT)
+    with problems:
+        labels = encoded(
+            table, roles["label"], task=settings.task, classes=settings.classes, names=settings.class_names
+        )
+    with problems:
+        _split_words(table, roles)
+    with problems:
+        if "truth" in roles:
+            _texts(table, roles["truth"], _NO_TRUTH)
+    with problems:
+        weights = _weights(table, roles)
+    if problems and features and settings.preprocessing is None:  # without one, fitting finds those of features
+        with problems:
+            check_columns(_inputs(table, roles), settings.missing, settings.max_categories, problems)
+    problems.report()
+    return client, labels, weights
 
 
 def _text_columns(settings: TableSettings) -> set[str]:
@@ -171,18 +207,24 @@ def _text_columns(settings: TableSettings) -> set[str]:
 
 
 def _roles(table: Table, settings: TableSettings) -> dict[str, str]:
-    """Role → column, for the columns that exist."""
+    """Role → column, for the columns that exist; all columns that are missing are in one error."""
+    problems = Problems(table.what)
+    _check_ignored(table, settings, problems)
     roles = {"client": settings.client, "label": settings.label}
     for role, name in roles.items():
-        if name not in table.columns:
+        ignored = name in table.header  # which is a problem already
+        if name not in table.columns and not ignored:
             do = "Name the columns in the first line" if not table.columns else f"Set data.{role} to the column with it"
-            raise no_column(table.what, name, table.columns, do)
+            with problems:
+                raise no_column(table.what, name, table.columns, do)
     for role in _OPTIONAL:
         name = settings.optional(role)
         if name in table.columns:
             roles[role] = name
         elif name and name != _DEFAULTS[role]:
-            raise no_column(table.what, name, table.columns, f"It is the value of data.{role}")
+            with problems:
+                raise no_column(table.what, name, table.columns, f"It is the value of data.{role}")
+    problems.report()
     return roles
 
 
@@ -229,14 +271,21 @@ def _parts(
             split_rows(index.of(i), settings.test_share, seed.fold("split", client)) for i, client in enumerate(ids)
         ]
         return Index.from_lists([pair[0] for pair in pairs]), Index.from_lists([pair[1] for pair in pairs])
+    test = np.asarray([word == "test" for word in _split_words(table, roles)])
+    if test.all():
+        raise DataError(f"{table.what} has no training examples: every row has the split test")
+    return _only(index, ~test), _only(index, test)
+
+
+def _split_words(table: Table, roles: dict[str, str]) -> list[str]:
+    """The words `train` and `test` of each row; empty without such a column."""
+    if "split" not in roles:
+        return []
     words = [word.lower() for word in _texts(table, roles["split"], "split must be train or test, got nothing")]
     for row, word in enumerate(words):
         if word not in ("train", "test"):
             raise DataError(f"{table.where(row)}: split must be train or test, got {shown(word)}")
-    test = np.asarray([word == "test" for word in words])
-    if test.all():
-        raise DataError(f"{table.what} has no training examples: every row has the split test")
-    return _only(index, ~test), _only(index, test)
+    return words
 
 
 def _only(index: Index, wanted: Array) -> Index:
@@ -251,7 +300,7 @@ def _truth(
     """The true cluster of each client: the integers of the column, or numbers for its sorted values."""
     if "truth" not in roles:
         return None
-    words = _texts(table, roles["truth"], "the true cluster is missing. Give one in every row")
+    words = _texts(table, roles["truth"], _NO_TRUTH)
     found = sorted(set(words))
     numbers = {word: int(word) if all(each.isdecimal() for each in found) else i for i, word in enumerate(found)}
     clusters = []

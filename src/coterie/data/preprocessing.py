@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from coterie.data.columns import Table, as_table, missing_rows, no_column, texts
+from coterie.data.problems import Problems
 from coterie.errors import DataError, did_you_mean, shown
 from coterie.types import Array
 
@@ -109,16 +110,11 @@ class Preprocessing:
         """
         if missing not in get_args(MissingValues):
             raise DataError(f"missing must be 'impute' or 'error', got {shown(missing)}")
-        columns = []
+        problems, columns = Problems(table.what), []
         for name in names:
-            values = table.columns[name]
-            if missing == "error":
-                _refuse_missing(table, name, values)
-            columns.append(
-                _category(table.what, name, values[rows], max_categories)
-                if values.dtype.kind == "O" and not missing_rows(values).all()
-                else _number(table, name, values, rows)
-            )
+            with problems:
+                columns.append(_column(table, name, rows, missing, max_categories))
+        problems.report()
         return cls(tuple(columns), missing, tuple(others))
 
     @property
@@ -152,14 +148,17 @@ class Preprocessing:
         self._check_columns(table)
         x = np.empty((len(table), len(self.features)), np.float32)
         start = 0
+        problems = Problems(table.what)
         for column in self.columns:
             values = table.columns[column.name]
-            if self.missing == "error":
-                _refuse_missing(table, column.name, values)
             width = len(column.features)
-            encode = _one_hot if column.kind == "category" else _filled
-            x[:, start : start + width] = encode(table, column, values)
+            with problems:
+                if self.missing == "error":
+                    _refuse_missing(table, column.name, values)
+                encode = _one_hot if column.kind == "category" else _filled
+                x[:, start : start + width] = encode(table, column, values)
             start += width
+        problems.report()
         return x
 
     def to_dict(self) -> dict[str, Any]:
@@ -200,17 +199,23 @@ class Preprocessing:
         return f"one-hot encoded: {', '.join(encoded)}" if encoded else ""
 
     def _check_columns(self, table: Table) -> None:
+        """Check that the table has the columns and no others; all that are missing or unknown are in one error."""
         known = {column.name for column in self.columns}
-        for column in self.columns:
-            if column.name not in table.columns:
+        lacking = [column.name for column in self.columns if column.name not in table.columns]
+        unknown = [name for name in table.columns if name not in known and name not in self.others]
+        problems = Problems(table.what)
+        for name in lacking:
+            with problems:
                 given = [each for each in table.columns if each not in known] or table.columns
-                raise no_column(table.what, column.name, given, "The model was trained with this column")
-        for name in table.columns:
-            if name not in known and name not in self.others:
-                raise DataError(
-                    f"{table.what}: the model was trained without a column {name!r}."
-                    f"{did_you_mean(name, known)} Leave it out"
-                )
+                raise no_column(table.what, name, given, "The model was trained with this column")
+        for name in unknown:
+            if not lacking or not did_you_mean(name, lacking):  # otherwise it was suggested above
+                with problems:
+                    raise DataError(
+                        f"{table.what}: the model was trained without a column {name!r}."
+                        f"{did_you_mean(name, known)} Leave it out"
+                    )
+        problems.report()
 
     def _named(self, array: Array) -> Table:
         """The columns of an array, by position."""
@@ -237,6 +242,31 @@ def _from_dict(plain: Mapping[str, Any]) -> Column:
     if kind not in get_args(Kind) or not math.isfinite(fill):
         raise ValueError(f"{plain['name']}: kind {shown(kind)}, fill {fill}")
     return Column(str(plain["name"]), kind, fill, tuple(str(each) for each in plain.get("categories", ())))
+
+
+def check_columns(table: Table, missing: MissingValues, max_categories: int, problems: Problems) -> None:
+    """Check that columns can be encoded, in all rows, whatever the training examples are.
+
+    Args:
+        table: The columns that become inputs.
+        missing: What happens to missing values.
+        max_categories: Largest number of categories of a column.
+        problems: Gets what is wrong.
+    """
+    rows = np.arange(len(table))
+    for name in table.columns:
+        with problems:
+            _column(table, name, rows, missing, max_categories)
+
+
+def _column(table: Table, name: str, rows: Array, missing: MissingValues, max_categories: int) -> Column:
+    """The encoding of a column, from the rows of the training examples."""
+    values = table.columns[name]
+    if missing == "error":
+        _refuse_missing(table, name, values)
+    if values.dtype.kind == "O" and not missing_rows(values).all():
+        return _category(table.what, name, values[rows], max_categories)
+    return _number(table, name, values, rows)
 
 
 def _number(table: Table, name: str, values: Array, rows: Array) -> Column:

@@ -66,3 +66,10 @@ def test_an_infinite_number_is_an_error_only_in_a_column_of_numbers(tmp_path):
 def test_lines_are_those_of_the_file(tmp_path):
     (tmp_path / "t.csv").write_text('f,g\n1,"a\nb"\n\n2,c\n')
     assert read_csv(tmp_path / "t.csv").lines.tolist() == [3, 5]  # a row ends where its last value ends
+
+
+def test_numbers_that_are_too_large_are_named_for_all_columns(tmp_path):
+    file = tmp_path / "table.csv"
+    file.write_text("a,b,c\n1,1e99,2\n-1e99,1,2\n")
+    with pytest.raises(DataError, match=r"2 problems:\n.*line 3, column 'a': -1e99.*\n.*line 2, column 'b': 1e99"):
+        read_csv(file)

@@ -19,6 +19,7 @@ from typing import IO, Literal
 import numpy as np
 
 from coterie.data.columns import Table, check_header
+from coterie.data.problems import Problems
 from coterie.errors import DataError
 from coterie.types import Array
 
@@ -51,7 +52,11 @@ def read_csv(file: Path, *, text: Collection[str] = (), skip: Collection[str] = 
             columns, lines, header = _read(file, text, skip, late)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{file} cannot be read as CSV in UTF-8: {error}") from error
-    values = {column.name: column.values(str(file)) for column in columns}
+    problems, values = Problems(str(file)), {}
+    for column in columns:
+        with problems:
+            values[column.name] = column.values(str(file))
+    problems.report()
     return Table(str(file), values, np.asarray(lines, np.int64), tuple(header))
 
 
