@@ -73,6 +73,21 @@ def test_an_npz_file_without_labels_is_predicted(coterie, run):
     assert "accuracy" not in done.stdout
 
 
+def test_errors_about_columns_name_the_file_and_all_columns(coterie, run, tmp_path):
+    (tmp_path / "other.csv").write_text("aa,c\n1,2\n")
+    done = coterie("predict", "here", "--data", "other.csv", "--cluster", 0)
+    assert done.exit_code == 3
+    first, *lines = done.stderr.splitlines()
+    assert first == "Error: other.csv has 3 problems:"
+    assert lines[0].startswith("- other.csv has no column 'a', only aa, c.")
+    assert lines[1].startswith("- other.csv has no column 'b', only aa, c.")
+    (tmp_path / "text.csv").write_text("a,b\n1,2\nx,2\n")
+    assert (
+        "text.csv, line 3, column 'a': 'x' is not a number"
+        in coterie("predict", "here", "--data", "text.csv", "--cluster", 0).stderr
+    )
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

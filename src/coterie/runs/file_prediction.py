@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from coterie.data.columns import Table
 from coterie.data.formats.npz import read_arrays
 from coterie.errors import DataError, RecordError, SpecError, unknown
 from coterie.models import Task
@@ -28,7 +29,7 @@ class ExampleFile:
     """The examples in a file.
 
     Attributes:
-        x: An array, or name → column.
+        x: An array, or a `Table`, whose errors name the file.
         y: Labels or targets as they are in the file; None if it has none.
         client: The client of each example; None if the file does not say.
     """
@@ -39,11 +40,14 @@ class ExampleFile:
 
     def __len__(self) -> int:
         """Number of examples."""
-        return len(next(iter(self.x.values()))) if isinstance(self.x, dict) else len(self.x)
+        return len(self.x)
 
     def only(self, rows: Array) -> Any:
         """The inputs in these rows."""
-        return {name: values[rows] for name, values in self.x.items()} if isinstance(self.x, dict) else self.x[rows]
+        if not isinstance(self.x, Table):
+            return self.x[rows]
+        lines = None if self.x.lines is None else np.asarray(self.x.lines)[rows]
+        return Table(self.x.what, {name: values[rows] for name, values in self.x.columns.items()}, lines, self.x.header)
 
 
 def read_examples(file: Path, settings: Mapping[str, Any]) -> ExampleFile:
@@ -69,13 +73,15 @@ def read_examples(file: Path, settings: Mapping[str, Any]) -> ExampleFile:
         given = dict(zip(names, arrays, strict=True))
         return ExampleFile(given["x"], given.get("y"), given.get("client"))
     roles = {role: str(settings.get(role) or role) for role in _ROLES}
-    columns = read_columns(file, text=set(roles.values()))
+    table = read_columns(file, text=set(roles.values()))
+    columns = dict(table.columns)
     taken = {role: columns.pop(name) for role, name in roles.items() if name in columns}
     for name in settings.get("ignore") or ():
         columns.pop(str(name), None)
     if not columns:
         raise DataError(f"{file} has no feature columns")
-    return ExampleFile(columns, taken.get("label"), taken.get("client"))
+    left = Table(table.what, columns, table.lines, table.header)
+    return ExampleFile(left, taken.get("label"), taken.get("client"))
 
 
 def newcomer_examples(file: Path, settings: Mapping[str, Any], client: str | None) -> tuple[str, Any, Array | None]:

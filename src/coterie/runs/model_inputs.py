@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from coterie.data.checks import first_bad_row
+from coterie.data.columns import Table
 from coterie.data.formats import tables
 from coterie.data.preprocessing import Preprocessing
+from coterie.data.problems import Problems
 from coterie.errors import DataError, did_you_mean
 from coterie.types import Array
 
@@ -72,12 +74,14 @@ def labels_of(y: Any, about: Mapping[str, Any]) -> Array | None:
 
 
 def is_table(x: Any) -> bool:
-    """Whether x has columns with names: a dict, or a data frame."""
+    """Whether x has columns with names: a table, a dict, or a data frame."""
     return isinstance(x, Mapping) or hasattr(x, "columns")
 
 
 def columns_of(table: Any) -> Columns:
-    """Name → values of a dict of columns or a data frame."""
+    """Name → values of a table, a dict of columns or a data frame."""
+    if isinstance(table, Table):
+        return dict(table.columns)
     names = list(table) if isinstance(table, Mapping) else list(table.columns)
     return {str(name): np.asarray(table[name]) for name in names}
 
@@ -94,15 +98,21 @@ def _transformed(table: Any, about: Mapping[str, Any]) -> Array:
 
 def _in_order(columns: Columns, features: Sequence[str]) -> Columns:
     """The columns in the order of the features; refuses missing and unknown ones."""
+    problems = Problems("The table")
     for name in features:
         if name not in columns:
-            raise DataError(f"The table has no column {name!r}, which the model needs.{did_you_mean(name, columns)}")
+            with problems:
+                raise DataError(
+                    f"The table has no column {name!r}, which the model needs.{did_you_mean(name, columns)}"
+                )
     for name in columns:
         if name not in features:
-            raise DataError(
-                f"The model does not know the column {name!r}; it takes {_some(features)}. Remove the column, or "
-                "rename it"
-            )
+            with problems:
+                raise DataError(
+                    f"The model does not know the column {name!r}; it takes {_some(features)}. Remove the column, or "
+                    "rename it"
+                )
+    problems.report()
     return {name: columns[name] for name in features}
 
 
@@ -119,8 +129,8 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
-def read_columns(file: Path, text: Collection[str] = ()) -> Columns:
-    """The columns of a table on disk, read as `coterie.data.from_table` reads them.
+def read_columns(file: Path, text: Collection[str] = ()) -> Table:
+    """A table on disk, read as `coterie.data.from_table` reads them.
 
     Args:
         file: The file.
@@ -129,4 +139,4 @@ def read_columns(file: Path, text: Collection[str] = ()) -> Columns:
     Raises:
         DataError: If the file is missing, has another ending or cannot be read.
     """
-    return dict(tables.read_columns(file, text=text).columns)
+    return tables.read_columns(file, text=text)
