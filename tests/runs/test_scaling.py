@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import coterie
 from coterie.data import from_arrays, from_table
 from coterie.data.description import described
 from coterie.runs.resolve import normalization
@@ -51,3 +52,40 @@ def test_float_arrays_are_not_normalized_by_default():
 
 def test_tables_are_left_as_they_are_on_request():
     assert normalization("none", described(from_table({"client": ["a"], "label": [0], "f": [1000]}))) is None
+
+
+def unscaled(size):
+    draws = np.random.default_rng(0)
+    x = draws.normal(size=(40, 3)).astype(np.float32) * np.float32([1, size, 1])
+    return coterie.data.from_arrays({"a": (x, (x[:, 0] > 0).astype(int)), "b": (x, (x[:, 0] > 0).astype(int))})
+
+
+def linear(normalize=None):
+    return coterie.models.from_functions(
+        lambda key: {"w": np.zeros((3, 2))}, lambda w, x: x @ w["w"], (3,), 2, normalize=normalize
+    )
+
+
+def test_large_inputs_that_nothing_scales_are_noted(caplog):
+    run = {"run": {"rounds": 1}}
+    coterie.run(run, data=unscaled(100))
+    (line,) = caplog.messages
+    assert "The inputs of arrays are not scaled: input 1 has values around " in line
+    assert line.endswith("set model.normalize=standard")
+    caplog.clear()
+    coterie.run(run, data=unscaled(100), task=linear())
+    assert caplog.messages[0].endswith("normalize=coterie.models.Normalize(mean, deviation), or scale the data")
+
+
+@pytest.mark.parametrize(
+    ("spec", "given"),
+    [
+        ({}, {"data": unscaled(5)}),
+        ({"model": {"normalize": "standard"}}, {"data": unscaled(100)}),
+        ({"model": {"normalize": "none"}}, {"data": unscaled(100)}),  # the user has decided
+        ({}, {"data": unscaled(100), "task": linear(coterie.models.Normalize(0.0, 100.0))}),
+    ],
+)
+def test_inputs_that_are_small_or_scaled_are_not_noted(spec, given, caplog):
+    coterie.run({**spec, "run": {"rounds": 1}}, **given)
+    assert not caplog.messages

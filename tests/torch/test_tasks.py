@@ -135,5 +135,7 @@ def test_a_model_that_does_not_match_the_module_is_not_loaded(task):
 
 def test_data_that_do_not_match_are_rejected_before_the_run():
     data = coterie.data.from_arrays({"a": (np.zeros((4, 4, 4), np.float32), np.array([0, 1, 0, 1]))})
-    with pytest.raises(SpecError, match=r"Sequential takes inputs of shape \(1, 4, 4\), the data have \(4, 4\)"):
+    with pytest.raises(
+        SpecError, match=r"shape \(1, 4, 4\), the data have \(4, 4\); create .* shape=\(4, 4\), .* channels='last'"
+    ):
         coterie.run({}, data=data, task=CONVERTED)

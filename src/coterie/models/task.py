@@ -157,7 +157,9 @@ class Task:
         """
         seen = tuple(x.shape[1:]) if shape is None else shape
         if seen != self.shape:
-            raise SpecError(f"Model {self.name} takes inputs of shape {self.shape}, the data have {seen}")
+            raise SpecError(
+                f"Model {self.name} takes inputs of shape {self.shape}, the data have {seen}{_channel_hint(self, seen)}"
+            )
         if self.tokens is None and tokens is not None:
             raise SpecError(
                 f"Model {self.name} takes numbers, but the inputs are ids of {tokens} tokens; choose a model for "
@@ -200,3 +202,10 @@ def check_size(what: str, parameters: int) -> None:
             f"{what} would have {parameters:,} parameters; a model may have at most {MAX_PARAMETERS:,}. Choose smaller "
             "layers or inputs"
         )
+
+
+def _channel_hint(task: Task, seen: tuple[int, ...]) -> str:
+    """What to do if the shapes differ only by a channel."""
+    if len(task.shape) != 3 or [n for n in task.shape if n > 1] != [n for n in seen if n > 1]:
+        return ""
+    return f"; create the task with shape={seen}, for a PyTorch module that takes channels first with channels='last'"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import logging
 import os
 import typing
 from collections.abc import Collection, Mapping
@@ -29,10 +30,16 @@ from coterie.runs.method_settings import spec_of
 from coterie.runs.settings_conversion import convert
 from coterie.runs.spec import Named, Spec, method_options, method_types, model_defaults
 
+log = logging.getLogger(__name__)
+
 #: Normalization of inputs. auto: as published with the data set, otherwise `standard` for tables, `unit` for other
 #: integers and `none` for other floats; none: unchanged; unit: divided by the largest magnitude; standard: mean 0 and
 #: deviation 1 per feature.
 Scaling = Literal["auto", "none", "unit", "standard"]
+
+#: Inputs of this size (root mean square) make training with the usual learning rates fail; and the number of training
+#: examples by which it is judged.
+_LARGE, _ROWS_LOOKED_AT = 20.0, 1000
 
 #: Default number of clients per round.
 DEFAULT_CLIENTS_PER_ROUND = 10
@@ -73,7 +80,10 @@ def resolve(spec: Spec, *, method: Method[Any] | None = None, task: Task | None 
     if data is None:
         data = datasets.load(spec.data.name, **spec.data.options)
     about = described(data)
+    chosen = task is None and spec.model.options.get("normalize", "auto") != "auto"
     spec, task = complete(spec, about, task)
+    if not chosen:
+        _warn_if_unscaled(data, task, own=objects["model"] is not None)
     return Resolved(spec, data, task, about)
 
 
@@ -187,6 +197,38 @@ def _standardized(about: DataDescription) -> Normalize:
     # Rounding gives constant columns a small deviation; 32-bit numbers cannot vary less than this.
     constant = deviation <= 1e-6 * np.abs(mean)
     return Normalize(mean, np.where(constant, np.float32(1), deviation))
+
+
+def _warn_if_unscaled(data: FederatedData, task: Task, *, own: bool) -> None:
+    """Log a warning if a model gets large inputs as they are: training would fail, and nothing would say why.
+
+    Args:
+        data: The data; some of their training examples are looked at.
+        task: The model.
+        own: Whether the task was given as an object.
+    """
+    rows = data.fit.order[:: max(1, len(data.fit.order) // _ROWS_LOOKED_AT)]
+    if task.normalize is not None or task.tokens is not None or data.ids is not None or not len(rows):
+        return
+    x = np.asarray(data.inputs(rows), np.float64).reshape(len(rows), -1)
+    size = np.sqrt(np.mean(np.square(x), axis=0))
+    place = int(np.argmax(size))
+    if size[place] <= _LARGE:
+        return
+    features = data.features or ()
+    which = f"input {place}" + (f" ({features[place]})" if len(features) == len(size) else "")
+    advice = (
+        "give the task normalize=coterie.models.Normalize(mean, deviation), or scale the data"
+        if own
+        else "set model.normalize=standard"
+    )
+    log.warning(
+        "The inputs of %s are not scaled: %s has values around %.3g, and training may fail; %s",
+        data.name,
+        which,
+        size[place],
+        advice,
+    )
 
 
 def with_names_of_objects(spec: Spec, task: Task | None, data: FederatedData | None) -> Spec:
