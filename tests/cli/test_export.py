@@ -89,7 +89,8 @@ def test_existing_files_are_replaced_only_with_force(existing, coterie, run, tmp
     (tmp_path / existing).write_text("precious")
     done = coterie("export", "here")
     assert done.exit_code == 2
-    assert done.stderr == f"Error: {existing} exists; choose another file with -o, or replace it with --force\n"
+    what = ", which would describe here.safetensors," if existing == "here.json" else ""
+    assert done.stderr == f"Error: {existing}{what} exists; choose another file with -o, or replace it with --force\n"
     assert (tmp_path / existing).read_text() == "precious"
     assert len(list(tmp_path.glob("here.*"))) == 1
     assert coterie("export", "here", "--force").exit_code == 0

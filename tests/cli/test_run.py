@@ -232,3 +232,20 @@ def test_a_damaged_checkpoint_is_mentioned_and_the_one_before_it_is_used(coterie
     assert done.exit_code == 0
     assert done.stderr.startswith("Note: here/checkpoint/latest.safetensors: The data are damaged")
     assert "The run continues from the checkpoint before it, after " in done.stderr
+
+
+def test_resuming_a_run_of_a_method_object_names_the_call_that_continues_it(coterie, tmp_path):
+    from coterie.clients import LocalSGD
+    from coterie.methods.fedavg import FedAvg
+    from coterie.runs.loop import run
+
+    run(
+        {"data": {"name": "blobs", "clients": 4}, "run": {"rounds": 1}},
+        out=tmp_path / "mine",
+        method=FedAvg(LocalSGD(epochs=1)),
+    )
+    assert coterie("resume", "mine").stdout.startswith("FedAvg on blobs with mclr, seed 0: 1 round, 4 clients")
+    (tmp_path / "mine" / "summary.json").unlink()
+    done = coterie("resume", "mine")
+    assert done.exit_code == 2
+    assert "coterie.resume(path, method=...)" in done.stderr

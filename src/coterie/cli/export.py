@@ -67,7 +67,8 @@ def export(
             raise SpecError(f"{each} is a file of a record; choose another file with -o")
     existing = [each for each in (file, json_file) if os.path.lexists(each)]
     if existing and not force:
-        raise SpecError(f"{existing[0]} exists; choose another file with -o, or replace it with --force")
+        what = f", which would describe {file}," if existing[0] == json_file else ""
+        raise SpecError(f"{existing[0]}{what} exists; choose another file with -o, or replace it with --force")
     description = {"file": file.name, "format": chosen, **description}
     write_files(file, content, description)
     if description["adapted"] and not quiet:
