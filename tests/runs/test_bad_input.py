@@ -228,7 +228,7 @@ def test_data_without_training_examples_are_rejected():
 
 
 def test_divergence_stops_the_run_and_keeps_the_record(tmp_path):
-    # The rate grows a billionfold in each round: by round 6 nothing is finite.
+    # The rate grows a billionfold in each round: in the sixth nothing is finite.
     spec = {**TINY, "run": {"rounds": 20, "clients_per_round": 4}, "local": {"lr_decay": 1e9}}
     with pytest.raises(Diverged, match=r"Round \d: .*lower the learning rate") as caught:
         coterie.run(spec, out=tmp_path / "here")
@@ -236,7 +236,7 @@ def test_divergence_stops_the_run_and_keeps_the_record(tmp_path):
     assert str(caught.value).endswith(f"\nThe record of the steps before is in {tmp_path / 'here'}")
     record = coterie.RunRecord.read(tmp_path / "here")
     assert record.summary["status"] == "diverged"
-    assert record.summary["reason"].startswith(f"Round {len(record.rounds)}: ")
+    assert record.summary["reason"].startswith(f"Round {len(record.rounds) + 1}: ")
     assert [row["t"] for row in record.rounds] == list(range(len(record.rounds)))
     assert record.models()
 
