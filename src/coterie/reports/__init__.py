@@ -6,12 +6,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coterie.reports.comparison_view import ComparisonView
+    from coterie.reports.report import report, report_data
     from coterie.reports.view import RunView
 
-__all__ = ["RunView"]
+__all__ = ["ComparisonView", "RunView", "report", "report_data"]
 
 #: Name → module that defines it.
-_DEFINED_IN = {"RunView": "coterie.reports.view"}
+_DEFINED_IN = {
+    "ComparisonView": "coterie.reports.comparison_view",
+    "report": "coterie.reports.report",
+    "report_data": "coterie.reports.report",
+    "RunView": "coterie.reports.view",
+}
 
 
 def __getattr__(name: str) -> Any:
