@@ -22,12 +22,12 @@ function areaChart(width, { x, layers, yLabel }) {
     y: { format: "count", whole: true, domain: yDomain },
   });
   const { toX, toY, inner } = frame;
+  svg.append(frame.group);
   for (const layer of stacked) {
     svg.append(s("path", {
       class: "area mark", d: bandPath(xs, layer.lower, layer.upper, toX, toY), fill: colorOf(layer.index), "data-points": x.length,
     }));
   }
-  svg.append(frame.group);
   if (labelled) nameLayers(svg, stacked, toY, inner);
   const cursor = s("g");
   svg.append(cursor);

@@ -52,9 +52,9 @@ function scatterChart(width, spec, { where }) {
 
 function drawnPoints(places) {
   const group = s("g", { class: "points" });
-  for (const { px, py, r, index, color, ring } of places) {
+  for (const { px, py, r, index, color, ring, count } of places) {
     if (ring) group.append(s("circle", { class: "ring", cx: round2(px), cy: round2(py), r: r + 3.2 }));
-    group.append(s("path", { class: "mark dot", d: markerPath(index, px, py, r), fill: color || colorOf(index) }));
+    group.append(s("path", { class: "mark dot", d: markerPath(index, px, py, r), fill: color || colorOf(index), "data-points": count || 1 }));
   }
   return group;
 }

@@ -67,13 +67,15 @@ function headerCell(column, kept, changed) {
     changed();
   };
   return h("th", { scope: "col", class: column.format === "text" ? "" : "number" },
-    h("button", { type: "button", onclick: sort, title: column.help }, column.label, h("span", { class: "arrow", "aria-hidden": "true" })));
+    h("button", { type: "button", onclick: sort, title: column.help }, capitalized(column.label), h("span", { class: "arrow", "aria-hidden": "true" })));
 }
 
 function bodyRow(row, columns, rowClass) {
   return h("tr", { class: rowClass && rowClass(row) }, columns.map((column, i) => {
     const content = column.cell ? column.cell(row) : column.text ? column.text(row) : formatValue(column.format, row[column.key]);
-    const attributes = { class: column.format === "text" ? "" : "number" };
+    // One endless word, such as a hostile name, may break anywhere; others stay whole.
+    const endless = typeof row[column.key] === "string" && /\S{31}/.test(row[column.key]);
+    const attributes = { class: column.format !== "text" ? "number" : endless ? "endless" : "" };
     return i === 0 ? h("th", { scope: "row", ...attributes }, content) : h("td", attributes, content);
   }));
 }
