@@ -124,11 +124,12 @@ function drawNamesAtEnds(svg, names, toY, inner, toX) {
   }
 }
 
-/** Few events are lines with their name; many are ticks above the plot, which the tooltip names. */
+/** Few events are lines with their name; many are marks above the plot, which the tooltip names. */
 function drawEvents(svg, events, toX, inner) {
   if (events.length > FEW_EVENTS) {
     const places = events.map((event) => toX(event.x)).filter((x) => x >= inner.left - 1 && x <= inner.right + 1);
-    svg.append(s("path", { class: "event-ticks", d: places.map((x) => `M${round2(x - 3.5)} ${inner.top - 13}h7l-3.5 7Z`).join("") }));
+    const mark = (x) => (events.length > 40 ? `M${round2(x - 0.5)} ${inner.top - 13}h1v7h-1Z` : `M${round2(x - 3.5)} ${inner.top - 13}h7l-3.5 7Z`);
+    svg.append(s("path", { class: "event-ticks", d: places.map(mark).join("") }));
     return;
   }
   let free = -Infinity;

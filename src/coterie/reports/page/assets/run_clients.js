@@ -47,7 +47,7 @@ function mapSection(run, { prefix, level }) {
 
 function mapFigure(run, map, points, prefix) {
   const { clients } = run;
-  const rings = points.filter((point) => point.ring).length;
+  const rings = sum(points.filter((point) => point.ring).map((point) => point.count || 1));
   const state = remembered(`map:${prefix}`, { color: "cluster" });
   const scores = clients && clients.score ? extent(points.map((point) => clients.score[point.client])) : null;
   const options = [["cluster", "Cluster"]];
