@@ -95,6 +95,11 @@ class RunView:
         except RecordError:
             return None
 
+    @property
+    def n_clients(self) -> int:
+        """Number of clients in the last evaluation."""
+        return 0 if self.last_evaluation is None else len(self.last_evaluation.clients)
+
     @cached_property
     def curves(self) -> Curves:
         """Scores over rounds: of all clients, their band, and of each cluster."""

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from coterie.reports.comparison_view import ComparisonView
 from coterie.reports.page import run_parts
 from coterie.reports.page.page_data import FORMAT, MAX_CLUSTERS, page_data, run_data
 from coterie.reports.page.plain import number, quantized
@@ -109,6 +110,15 @@ def test_a_slim_run_has_nothing_per_client(write):
     run = run_data(RunView.read(write([FOUR])), slim=True)
     assert [run[key] for key in ("map", "matrix", "clients", "labels", "movements")] == [None] * 5
     assert run["curves"]["round"] == [1]
+
+
+def test_runs_of_a_comparison_have_clients_unless_there_are_too_many(monkeypatch, write):
+    views = [RunView.read(write([FOUR], name=str(seed), spec={"run": {"seed": seed}})) for seed in (0, 1)]
+    found = page_data(views, ComparisonView.of(views))
+    assert found["runs"][1]["clients"]["name"] == list("abcd")
+    assert not any(each["help"] for each in found["runs"][1]["settings"])
+    monkeypatch.setattr("coterie.reports.page.page_data.MAX_COMPARED", 7)
+    assert [run["clients"] for run in page_data(views, ComparisonView.of(views))["runs"]] == [None, None]
 
 
 def test_a_run_that_failed_before_its_first_round_is_shown(write):
