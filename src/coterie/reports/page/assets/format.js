@@ -30,7 +30,11 @@ function formatPlain(value) {
 function formatBytes(value) {
   const size = Math.abs(value);
   if (size < 1000) return `${fixed(value, 0)}${SPACE}B`;
-  for (const [unit, scale] of [["kB", 1e3], ["MB", 1e6], ["GB", 1e9]]) {
+  for (const [unit, scale] of [
+    ["kB", 1e3],
+    ["MB", 1e6],
+    ["GB", 1e9],
+  ]) {
     // 999.95 of a unit would be written as 1,000.0 of it.
     if (size < 999.95 * scale) return `${fixed(value / scale, 1)}${SPACE}${unit}`;
   }
@@ -49,7 +53,8 @@ const FORMATS = {
   percent: (value) => `${fixed(100 * value, 1)}${SPACE}%`,
   points: (value) => `${value > 0 ? "+" : ""}${fixed(100 * value, 1)}`,
   number: formatPlain,
-  compact: (value) => (value < 1000 ? fixed(value, 0) : value < 99950 ? `${fixed(value / 1000, 1)}k` : `${fixed(value / 1000, 0)}k`),
+  compact: (value) =>
+    value < 1000 ? fixed(value, 0) : value < 99950 ? `${fixed(value / 1000, 1)}k` : `${fixed(value / 1000, 0)}k`,
   count: (value) => fixed(value, Number.isInteger(value) ? 0 : 1),
   bytes: formatBytes,
   megabytes: (value) => formatBytes(1e6 * value),
@@ -82,7 +87,11 @@ function clusterName(cluster) {
 }
 
 /** Texts as one paragraph, each ending with a period; missing ones are left out. */
-const paragraph = (...texts) => texts.filter(Boolean).map((text) => (/[.!?)]$/.test(text) ? text : `${text}.`)).join(" ");
+const paragraph = (...texts) =>
+  texts
+    .filter(Boolean)
+    .map((text) => (/[.!?)]$/.test(text) ? text : `${text}.`))
+    .join(" ");
 
 /** With a capital first letter, unless it is a symbol: p, ε. */
 const capitalized = (text) => String(text).replace(/^[a-z](?=[a-z])/, (letter) => letter.toUpperCase());

@@ -5,7 +5,10 @@ function linePath(xs, ys, toX, toY) {
   let path = "";
   let open = false;
   xs.forEach((x, i) => {
-    if (!isNumber(x) || !isNumber(ys[i])) { open = false; return; }
+    if (!isNumber(x) || !isNumber(ys[i])) {
+      open = false;
+      return;
+    }
     path += `${open ? "L" : "M"}${round2(toX(x))} ${round2(toY(ys[i]))}`;
     open = true;
   });
@@ -36,25 +39,46 @@ const finiteCount = (values) => values.filter(isNumber).length;
 function lineChart(width, spec) {
   const series = spec.series.filter((each) => finiteCount(each.y));
   const bands = spec.bands || [];
-  const height = width < 480 ? Math.min(300, spec.height || 260) : Math.max(spec.height || 340, 60 + 14 * series.length); // room for all names
-  const yRange = extent(...series.map((each) => each.y), ...bands.flatMap((band) => [band.lower, band.upper]),
-    spec.target ? [spec.target.value] : [], spec.y.zero ? [0] : []);
+  const height =
+    width < 480 ? Math.min(300, spec.height || 260) : Math.max(spec.height || 340, 60 + 14 * series.length); // room for all names
+  const yRange = extent(
+    ...series.map((each) => each.y),
+    ...bands.flatMap((band) => [band.lower, band.upper]),
+    spec.target ? [spec.target.value] : [],
+    spec.y.zero ? [0] : [],
+  );
   const yDomain = spec.y.domain || scoreDomain(yRange, spec.y.format === "percent");
   let xDomain = extent(...series.map((each) => each.x), ...bands.map((band) => band.x)) || [0, 1];
   if (xDomain[0] === xDomain[1]) xDomain = [xDomain[0] - 0.5, xDomain[1] + 0.5];
   const names = series.filter((each) => each.name);
   const labelled = width >= 560 && names.length > 0;
   const right = labelled ? Math.min(190, 26 + Math.max(...names.map((each) => textWidth(each.name)))) : 14;
-  const margin = { top: spec.events && spec.events.length ? 30 : 14, right, bottom: spec.x.label ? 46 : 28, left: leftMargin(yDomain, spec.y.format) };
+  const margin = {
+    top: spec.events && spec.events.length ? 30 : 14,
+    right,
+    bottom: spec.x.label ? 46 : 28,
+    left: leftMargin(yDomain, spec.y.format),
+  };
   const svg = chartSvg(width, height);
-  const frame = axes({ width, height, margin, x: { ...spec.x, domain: xDomain }, y: { ...spec.y, label: null, domain: yDomain } });
+  const frame = axes({
+    width,
+    height,
+    margin,
+    x: { ...spec.x, domain: xDomain },
+    y: { ...spec.y, label: null, domain: yDomain },
+  });
   const { toX, toY, inner } = frame;
   svg.append(frame.group);
   for (const band of bands) {
-    svg.append(s("path", {
-      class: "band mark", d: bandPath(band.x, band.lower, band.upper, toX, toY), fill: band.color, "fill-opacity": band.opacity,
-      "data-points": finiteCount(band.lower) + finiteCount(band.upper),
-    }));
+    svg.append(
+      s("path", {
+        class: "band mark",
+        d: bandPath(band.x, band.lower, band.upper, toX, toY),
+        fill: band.color,
+        "fill-opacity": band.opacity,
+        "data-points": finiteCount(band.lower) + finiteCount(band.upper),
+      }),
+    );
   }
   drawEvents(svg, spec.events || [], toX, inner);
   drawTarget(svg, spec.target, toY, inner);
@@ -63,7 +87,13 @@ function lineChart(width, spec) {
   if (labelled) {
     const atEdge = (each) => spec.pick !== "point" && toX(each.x[lastIndex(each.y)]) > inner.right - 24;
     drawNames(svg, names.filter(atEdge), toY, inner);
-    drawNamesAtEnds(svg, names.filter((each) => !atEdge(each)), toY, inner, toX);
+    drawNamesAtEnds(
+      svg,
+      names.filter((each) => !atEdge(each)),
+      toY,
+      inner,
+      toX,
+    );
   }
   const cursor = s("g", { class: "cursor" });
   svg.append(cursor);
@@ -72,39 +102,74 @@ function lineChart(width, spec) {
 }
 
 function seriesStyle(each) {
-  return { color: each.faint ? "var(--faint)" : each.color || colorOf(each.index), dash: each.dash ?? dashOf(each.index) };
+  return {
+    color: each.faint ? "var(--faint)" : each.color || colorOf(each.index),
+    dash: each.dash ?? dashOf(each.index),
+  };
 }
 
 function drawSeries(svg, each, toX, toY) {
   const { color, dash } = seriesStyle(each);
-  if (each.dots) { // counts at single rounds: a line between them would claim values in between
+  if (each.dots) {
+    // counts at single rounds: a line between them would claim values in between
     const stems = each.x.map((x, i) => `M${round2(toX(x))} ${round2(toY(0))}V${round2(toY(each.y[i]))}`).join("");
     const dots = each.x.map((x, i) => markerPath(each.index, toX(x), toY(each.y[i]), 3.6)).join("");
-    svg.append(s("path", { class: "line", d: stems, stroke: color, "stroke-width": 1.2 }), s("path", { class: "mark", d: dots, fill: color, "data-points": finiteCount(each.y) }));
+    svg.append(
+      s("path", { class: "line", d: stems, stroke: color, "stroke-width": 1.2 }),
+      s("path", { class: "mark", d: dots, fill: color, "data-points": finiteCount(each.y) }),
+    );
     return;
   }
-  svg.append(s("path", {
-    class: "line mark", d: linePath(each.x, each.y, toX, toY), stroke: color, "stroke-width": each.width || (each.faint ? 1.2 : 2),
-    "stroke-dasharray": dash || null, "data-points": finiteCount(each.y),
-  }));
+  svg.append(
+    s("path", {
+      class: "line mark",
+      d: linePath(each.x, each.y, toX, toY),
+      stroke: color,
+      "stroke-width": each.width || (each.faint ? 1.2 : 2),
+      "stroke-dasharray": dash || null,
+      "data-points": finiteCount(each.y),
+    }),
+  );
   if (each.faint || each.plain) return;
   const there = each.x.map((_, i) => i).filter((i) => isNumber(each.y[i]) && isNumber(each.x[i]));
   const every = Math.max(1, Math.ceil(there.length / 5));
   // Counted from the end, so that the last value has a marker.
   const marked = there.filter((_, i) => (there.length - 1 - i) % every === 0);
-  svg.append(s("path", { class: "point", fill: color, d: marked.map((i) => markerPath(each.index, toX(each.x[i]), toY(each.y[i]), 3.4)).join("") }));
+  svg.append(
+    s("path", {
+      class: "point",
+      fill: color,
+      d: marked.map((i) => markerPath(each.index, toX(each.x[i]), toY(each.y[i]), 3.4)).join(""),
+    }),
+  );
 }
 
 function drawNames(svg, names, toY, inner) {
-  const places = spread(names.map((each) => toY(each.y[lastIndex(each.y)])), 14, inner.top + 2, inner.bottom);
+  const places = spread(
+    names.map((each) => toY(each.y[lastIndex(each.y)])),
+    14,
+    inner.top + 2,
+    inner.bottom,
+  );
   names.forEach((each, i) => {
     const { color } = seriesStyle(each);
     const actual = toY(each.y[lastIndex(each.y)]);
     if (Math.abs(places[i] - actual) > 4) {
-      svg.append(s("path", { class: "leader", d: `M${inner.right + 4} ${round2(actual)}L${inner.right + 11} ${round2(places[i])}`, stroke: color }));
+      svg.append(
+        s("path", {
+          class: "leader",
+          d: `M${inner.right + 4} ${round2(actual)}L${inner.right + 11} ${round2(places[i])}`,
+          stroke: color,
+        }),
+      );
     }
     const text = each.name.length > 26 ? `${each.name.slice(0, 25)}…` : each.name;
-    svg.append(label(inner.right + 14, places[i], text, { class: each.faint ? "name faint" : "name", "dominant-baseline": "central" }));
+    svg.append(
+      label(inner.right + 14, places[i], text, {
+        class: each.faint ? "name faint" : "name",
+        "dominant-baseline": "central",
+      }),
+    );
   });
 }
 
@@ -118,7 +183,8 @@ function drawNamesAtEnds(svg, names, toY, inner, toX) {
     const free = (y) => taken.every((box) => x > box.right || x + width < box.left || Math.abs(y - box.y) >= 13);
     const actual = toY(each.y[last]);
     const shifts = [0, 13, -13, 26, -26, 39, -39, 52, -52, 65, -65, 78, 91, 104];
-    const shift = shifts.find((by) => free(actual + by) && actual + by > inner.top - 6 && actual + by < inner.bottom + 4) ?? 0;
+    const shift =
+      shifts.find((by) => free(actual + by) && actual + by > inner.top - 6 && actual + by < inner.bottom + 4) ?? 0;
     taken.push({ left: x, right: x + width, y: actual + shift });
     svg.append(label(x, actual + shift, each.name, { class: "name haloed", "dominant-baseline": "central" }));
   }
@@ -128,7 +194,10 @@ function drawNamesAtEnds(svg, names, toY, inner, toX) {
 function drawEvents(svg, events, toX, inner) {
   if (events.length > FEW_EVENTS) {
     const places = events.map((event) => toX(event.x)).filter((x) => x >= inner.left - 1 && x <= inner.right + 1);
-    const mark = (x) => (events.length > 40 ? `M${round2(x - 0.5)} ${inner.top - 13}h1v7h-1Z` : `M${round2(x - 3.5)} ${inner.top - 13}h7l-3.5 7Z`);
+    const mark = (x) =>
+      events.length > 40
+        ? `M${round2(x - 0.5)} ${inner.top - 13}h1v7h-1Z`
+        : `M${round2(x - 3.5)} ${inner.top - 13}h7l-3.5 7Z`;
     svg.append(s("path", { class: "event-ticks", d: places.map(mark).join("") }));
     return;
   }
