@@ -69,7 +69,8 @@ function cellText(format, cell) {
   if (!isNumber(cell.mean)) return MISSING;
   if (!isNumber(cell.deviation) || !(cell.n > 1)) return formatValue(format, cell.mean);
   if (format === "percent") return `${fixed(100 * cell.mean, 1)} ± ${fixed(100 * cell.deviation, 1)}${SPACE}%`;
-  return `${formatValue(format, cell.mean)} ± ${formatValue(format, cell.deviation)}`;
+  // Zero needs no unit.
+  return `${formatValue(format, cell.mean)} ± ${cell.deviation ? formatValue(format, cell.deviation) : "0"}`;
 }
 
 /** Columns and rows of a table of methods; the value to sort by is the mean. */
