@@ -36,6 +36,8 @@ $(RUN_READY): pyproject.toml
 
 $(DEV_READY): $(RUN_READY)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@command -v npm >/dev/null && npm install --silent --no-save --no-package-lock --prefix build/browser axe-core \
+		2>/dev/null || echo "axe-core is missing (npm install): the accessibility tests of pages are skipped" >&2
 	@touch $@
 
 $(NETWORK_READY): $(DEV_READY)
@@ -49,7 +51,8 @@ $(NETWORK_READY): $(DEV_READY)
 setup: $(DEV_READY) ## create .venv with Coterie and the development tools
 
 run: $(RUN_READY) ## the demonstration: compare seven methods on 40 clients in four true clusters
-	$(BIN)/coterie compare
+	@rm -rf runs/demonstration
+	$(BIN)/coterie compare --out runs/demonstration --report
 
 check: $(DEV_READY) ## format, lint, types, import contracts, wording
 	$(BIN)/ruff format --check .

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from coterie.errors import Error
     from coterie.metrics import Metric
     from coterie.models import MODELS
-    from coterie.runs.compare import Comparison, compare
+    from coterie.reports.page_report import report
+    from coterie.runs.compare import compare
+    from coterie.runs.comparison import Comparison
     from coterie.runs.estimate import estimate
     from coterie.runs.loop import resume, run
     from coterie.runs.record import RunRecord
@@ -51,6 +53,7 @@ __all__ = [
     "methods",
     "metrics",
     "models",
+    "report",
     "resume",
     "run",
     "tune",
@@ -58,13 +61,14 @@ __all__ = [
 
 #: Name → module that defines it.
 _DEFINED_IN = {
-    "Comparison": "coterie.runs.compare",
+    "Comparison": "coterie.runs.comparison",
     "compare": "coterie.runs.compare",
     "DATASETS": "coterie.data",
     "Error": "coterie.errors",
     "estimate": "coterie.runs.estimate",
     "Metric": "coterie.metrics",
     "MODELS": "coterie.models",
+    "report": "coterie.reports.page_report",
     "resume": "coterie.runs.loop",
     "run": "coterie.runs.loop",
     "RunRecord": "coterie.runs.record",
@@ -79,6 +83,7 @@ _OTHER_MODULES = (
     "codec",
     "errors",
     "federation",
+    "reports",
     "seeds",
     "shift",
     "testing",

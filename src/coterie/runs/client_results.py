@@ -71,13 +71,13 @@ class ClientResults:
         Integers have the smallest type that holds them. If not all clients were evaluated, `client` has the positions
         of those that were.
         """
-        arrays = {"cluster": _smallest(self.cluster), "total": _smallest(self.total), "loss": self.loss}
+        arrays = {"cluster": smallest(self.cluster), "total": smallest(self.total), "loss": self.loss}
         if self.correct is not None:
-            arrays["correct"] = _smallest(self.correct)
+            arrays["correct"] = smallest(self.correct)
         arrays |= {f"{_METRIC}{name}": values for name, values in self.metrics.items()}
         if self.clients != tuple(ids):
             position = {client: place for place, client in enumerate(ids)}
-            arrays["client"] = _smallest(np.array([position[client] for client in self.clients], np.int64))
+            arrays["client"] = smallest(np.array([position[client] for client in self.clients], np.int64))
         return arrays
 
     @classmethod
@@ -96,14 +96,16 @@ class ClientResults:
 
     @classmethod
     def _unpacked(cls, step: int, ids: Sequence[ClientId], arrays: Mapping[str, Any]) -> ClientResults:
-        clients = tuple(ids[place] for place in arrays["client"]) if "client" in arrays else tuple(ids)
+        # Clients that joined after this evaluation come last.
+        places = arrays["client"] if "client" in arrays else range(len(arrays["loss"]))
+        clients = tuple(ids[place] for place in places)
         given = {name: arrays[name] for name in ("cluster", "total", "correct") if name in arrays}
         whole = {name: each if each.dtype.kind == "f" else each.astype(np.int64) for name, each in given.items()}
         metrics = {name.removeprefix(_METRIC): arrays[name] for name in arrays if name.startswith(_METRIC)}
         return cls(step, clients, loss=arrays["loss"], metrics=metrics, **whole)
 
 
-def _smallest(array: Array) -> Array:
+def smallest(array: Array) -> Array:
     """The integers in the smallest type that holds them; floats as they are."""
     if array.dtype.kind == "f":
         return array
