@@ -1,0 +1,139 @@
+"""How figures look: sizes of columns in papers, fonts, and colors, lines and markers that stay apart in gray print.
+
+Figures are `matplotlib.figure.Figure` objects; pyplot, which keeps global state, is not used. Settings of matplotlib
+apply only while a figure is created or written, so that those of the user stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from coterie.errors import SpecError, unknown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Width of a figure in inches: one or two columns of a paper (IEEE; the text of NeurIPS and ICML is slightly narrower).
+WIDTHS = {"one": 3.5, "two": 7.16}
+
+#: Colors that people with color blindness tell apart (Okabe and Ito), without the yellow, which is too light for lines.
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#000000", "#cc79a7", "#56b4e9", "#e69f00")
+#: Line styles and markers; their numbers have no common divisor with that of the colors, so that the first 308
+#: combinations differ.
+LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1.2, 1, 1.2)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*")
+#: Patterns of bars.
+HATCHES = ("", "/////", ".....", "xxxxx", "-----", "\\\\\\\\\\", "ooo", "+++++")
+#: Color of help lines and of what has no cluster.
+GRAY = "#767676"
+
+#: Name of a font → settings. All of them are part of matplotlib: files are the same on every machine.
+FONTS: dict[str, dict[str, Any]] = {
+    "sans": {"font.family": "DejaVu Sans", "mathtext.fontset": "dejavusans"},
+    "serif": {"font.family": "STIXGeneral", "mathtext.fontset": "stix"},
+}
+_SIZES = {"sans": 7.0, "serif": 8.5}  # DejaVu Sans is large for its size
+
+Font = Literal["sans", "serif"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one method is drawn in all panels of a figure."""
+
+    color: str
+    line: Any
+    marker: str
+    hatch: str
+
+
+def look(position: int) -> Look:
+    """The look of the method at a position."""
+    return Look(
+        COLORS[position % len(COLORS)],
+        LINES[position % len(LINES)],
+        MARKERS[position % len(MARKERS)],
+        HATCHES[position % len(HATCHES)],
+    )
+
+
+def load_matplotlib() -> Any:
+    """Import matplotlib; the error names the extra."""
+    try:
+        import matplotlib
+    except ImportError as fault:
+        raise SpecError("Figures need matplotlib: pip install 'coterie[figures]'") from fault
+    return matplotlib
+
+
+def settings(font: str = "sans") -> dict[str, Any]:
+    """The settings of matplotlib for figures in papers, for `matplotlib.rc_context`."""
+    if font not in FONTS:
+        raise SpecError(unknown("font", font, FONTS))
+    size = _SIZES[font]
+    return {
+        **FONTS[font],
+        "font.size": size,
+        "axes.labelsize": size,
+        "axes.titlesize": size,
+        "xtick.labelsize": size - 0.5,
+        "ytick.labelsize": size - 0.5,
+        "legend.fontsize": size - 0.5,
+        "legend.frameon": False,
+        "legend.handlelength": 2.4,
+        "legend.columnspacing": 1.2,
+        "legend.borderaxespad": 0.2,
+        "axes.linewidth": 0.6,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": False,
+        "axes.axisbelow": True,
+        "grid.linewidth": 0.4,
+        "grid.color": "#d9d9d9",
+        "lines.linewidth": 1.1,
+        "lines.markersize": 3.2,
+        "hatch.linewidth": 0.5,
+        "xtick.major.width": 0.6,
+        "ytick.major.width": 0.6,
+        "xtick.major.size": 2.5,
+        "ytick.major.size": 2.5,
+        "figure.dpi": 150,
+        "figure.constrained_layout.use": True,
+        "figure.constrained_layout.w_pad": 0.02,
+        "figure.constrained_layout.h_pad": 0.02,
+        # Fonts are embedded as TrueType, which publishers ask for; Type 3 is what they refuse.
+        "pdf.fonttype": 42,
+        "ps.fonttype": 42,
+        "svg.fonttype": "path",
+        # Ids in SVG files are made from this, so that the same figure is the same file.
+        "svg.hashsalt": "coterie",
+    }
+
+
+@contextmanager
+def styled(font: str = "sans", **more: Any) -> Iterator[None]:
+    """Apply the settings for figures in papers; afterwards those of the user apply again."""
+    with load_matplotlib().rc_context({**settings(font), **more}):
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches. Call it within `styled`."""
+    load_matplotlib()
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height))
+
+
+@contextmanager
+def axes_of(ax: Axes | None) -> Iterator[Axes]:
+    """The given axes, in the style of their figure; or those of a new figure of one column, in the style of papers."""
+    if ax is not None:
+        yield ax
+        return
+    with styled():
+        yield new_figure(WIDTHS["one"], 2.3).add_subplot()
