@@ -71,13 +71,13 @@ class ClientResults:
         Integers have the smallest type that holds them. If not all clients were evaluated, `client` has the positions
         of those that were.
         """
-        arrays = {"cluster": _smallest(self.cluster), "total": _smallest(self.total), "loss": self.loss}
+        arrays = {"cluster": smallest(self.cluster), "total": smallest(self.total), "loss": self.loss}
         if self.correct is not None:
-            arrays["correct"] = _smallest(self.correct)
+            arrays["correct"] = smallest(self.correct)
         arrays |= {f"{_METRIC}{name}": values for name, values in self.metrics.items()}
         if self.clients != tuple(ids):
             position = {client: place for place, client in enumerate(ids)}
-            arrays["client"] = _smallest(np.array([position[client] for client in self.clients], np.int64))
+            arrays["client"] = smallest(np.array([position[client] for client in self.clients], np.int64))
         return arrays
 
     @classmethod
@@ -103,7 +103,7 @@ class ClientResults:
         return cls(step, clients, loss=arrays["loss"], metrics=metrics, **whole)
 
 
-def _smallest(array: Array) -> Array:
+def smallest(array: Array) -> Array:
     """The integers in the smallest type that holds them; floats as they are."""
     if array.dtype.kind == "f":
         return array

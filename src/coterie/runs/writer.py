@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.errors import RecordError
+from coterie.runs.client_facts import FACTS, ClientFacts
 from coterie.runs.client_results import IDS, ClientResults
 from coterie.runs.record import JsonObject, finite, read_rounds, summary_digest
 from coterie.runs.record_files import (
@@ -105,6 +106,11 @@ class Writer:
     def evidence(self, step: int, evidence: Mapping[str, Any]) -> None:
         """Write the data that the clustering of a step used."""
         self._write_step(step_file(EVIDENCE, step), evidence)
+
+    def client_facts(self, facts: ClientFacts) -> None:
+        """Write what is known about the data of each client, unless the record has it."""
+        if not (self.path / FACTS).is_file():
+            self._write_step(FACTS, facts.packed())
 
     def client_results(self, results: ClientResults, ids: Sequence[ClientId]) -> None:
         """Write the test results of each client in an evaluation; `ids`: all clients of the run."""

@@ -1,0 +1,24 @@
+"""Reports: pages and figures, made from records alone; nothing is run again. Names are loaded when they are used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coterie.reports.view import RunView
+
+__all__ = ["RunView"]
+
+#: Name → module that defines it.
+_DEFINED_IN = {"RunView": "coterie.reports.view"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _DEFINED_IN:
+        return getattr(importlib.import_module(_DEFINED_IN[name]), name)
+    raise AttributeError(f"module 'coterie.reports' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
