@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.metrics import adjusted_rand
-from coterie.reports.curves import client_scores
+from coterie.reports.score_curves import client_scores
 from coterie.types import Array
 
 if TYPE_CHECKING:
