@@ -6,7 +6,7 @@ apply only while a figure is created or written, so that those of the user stay 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -105,13 +105,12 @@ def settings(font: str = "sans") -> dict[str, Any]:
         "figure.constrained_layout.use": True,
         "figure.constrained_layout.w_pad": 0.02,
         "figure.constrained_layout.h_pad": 0.02,
-        # Fonts are embedded as TrueType, which publishers ask for; Type 3 is what they refuse.
-        "pdf.fonttype": 42,
-        "ps.fonttype": 42,
-        "svg.fonttype": "path",
-        # Ids in SVG files are made from this, so that the same figure is the same file.
-        "svg.hashsalt": "coterie",
     }
+
+
+#: Settings with which files are written. Fonts are embedded as TrueType, which publishers ask for; Type 3 is what they
+#: refuse. Ids in SVG files are made from the salt, so that the same figure is the same file.
+FILES: dict[str, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "coterie"}
 
 
 @contextmanager
@@ -136,4 +135,59 @@ def axes_of(ax: Axes | None) -> Iterator[Axes]:
         yield ax
         return
     with styled():
-        yield new_figure(WIDTHS["one"], 2.3).add_subplot()
+        axes = new_figure(WIDTHS["one"], 2.3).add_subplot()
+        yield axes
+        keep_style(axes.figure)
+
+
+def keep_style(figure: Figure) -> None:
+    """Make ticks keep the present settings: matplotlib creates them when the figure is written. Call within `styled`."""
+    rc = load_matplotlib().rcParams
+    for axes in figure.axes:
+        for name in "xy":
+            axis = getattr(axes, f"{name}axis")
+            given = axis.get_tick_params()
+            tick = {key: rc[f"{name}tick.major.{key}"] for key in ("width",)}
+            tick["length"] = given.get("length", rc[f"{name}tick.major.size"])
+            font = rc["font.family"][0]
+            axes.tick_params(axis=name, labelsize=rc[f"{name}tick.labelsize"], labelfontfamily=font, **tick)
+
+
+def few_ticks(axes: Axes, *, integers: bool = False) -> None:
+    """At most six numbers on each axis, whole ones on the horizontal axis if asked for, with light help lines."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=integers))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.grid(axis="y", linewidth=0.4, color="#d9d9d9")
+
+
+def add_legend(axes: Axes, *, outside: bool) -> None:
+    """A legend of the axes: above them where the figure is ours, otherwise where matplotlib finds room."""
+    if outside:
+        legend_above(axes.figure, axes.figure.axes)
+    else:
+        axes.legend()
+
+
+def legend_above(figure: Figure, panels: Sequence[Axes], *, always: bool = True) -> None:
+    """One legend for several axes above them, with as many columns as fit; a label appears once.
+
+    Args:
+        figure: The figure.
+        panels: Its axes.
+        always: Whether to draw it for a single label, too.
+    """
+    handles: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if len(handles) < (1 if always else 2):
+        return
+    # The width of a letter is about 0.55 of the size of the font; a handle and the space beside it are 5 letters each.
+    rc = load_matplotlib().rcParams
+    letters = max(map(len, handles)) + 8
+    points = letters * 0.55 * float(rc["legend.fontsize"])
+    columns = max(1, min(len(handles), int(72 * figure.get_figwidth() / points)))
+    columns = -(-len(handles) // -(-len(handles) // columns))  # rows of equal length
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=columns)
