@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from coterie.errors import Error
     from coterie.metrics import Metric
     from coterie.models import MODELS
-    from coterie.runs.compare import Comparison, compare
+    from coterie.runs.compare import compare
+    from coterie.runs.comparison import Comparison
     from coterie.runs.estimate import estimate
     from coterie.runs.loop import resume, run
     from coterie.runs.record import RunRecord
@@ -58,7 +59,7 @@ __all__ = [
 
 #: Name → module that defines it.
 _DEFINED_IN = {
-    "Comparison": "coterie.runs.compare",
+    "Comparison": "coterie.runs.comparison",
     "compare": "coterie.runs.compare",
     "DATASETS": "coterie.data",
     "Error": "coterie.errors",

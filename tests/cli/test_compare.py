@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from coterie.cli.compare_table import legend
-from coterie.cli.conclusion import ONE_MODEL, conclusion
 from coterie.methods import METHODS as METHODS_TABLE
 from coterie.methods import method_class
-from coterie.runs.compare import METHODS, Comparison, demonstration
+from coterie.runs.compare import METHODS, demonstration
+from coterie.runs.comparison import Comparison
+from coterie.runs.comparison_legend import legend
+from coterie.runs.conclusion import ONE_MODEL, conclusion
 from coterie.runs.record import RunRecord
 from coterie.runs.spec import method_options
 

@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 import numpy as np
 import pytest
 
-from coterie.cli.listing import doc_entries, setting, type_text
+from coterie.cli.listing import setting, type_text
 from coterie.methods import method_class
+from coterie.runs.settings_help import doc_entries
 from coterie.runs.spec import method_options
 
 SUMMARY = {"method", "data", "model", "seed", "rounds", "accuracy", "coverage", "clusters", "truth", "traffic"} | {

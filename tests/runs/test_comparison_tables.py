@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import coterie
-from coterie.runs.compare import COLUMNS, Comparison
+from coterie.runs.comparison import COLUMNS, Comparison
 from coterie.runs.record import RunRecord
 
 HOSTILE = "<script>alert(1)</script>|a_b&\\"

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli import flags, signals
-from coterie.cli.compare_table import drift_table, legend, main_table
-from coterie.cli.conclusion import conclusion
+from coterie.cli.compare_table import drift_table, main_table
 from coterie.cli.jobs_progress import JobsProgress
 from coterie.cli.output import document, result, text
 from coterie.cli.progress import ProgressDisplay
@@ -61,7 +60,9 @@ def compare(
     """
     with ProgressDisplay(silent=quiet) as progress:
         from coterie.runs.compare import compare as compare_runs
+        from coterie.runs.comparison_legend import legend
         from coterie.runs.comparison_tables import FORMATS
+        from coterie.runs.conclusion import conclusion
 
         given = flags.values(
             data=data,

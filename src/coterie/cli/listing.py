@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
@@ -20,7 +19,6 @@ from coterie.cli.output import document, facts, result, table
 if TYPE_CHECKING:
     from rich.table import Table
 
-_ENTRY = re.compile(r"^    (\w+): (.*)$")
 _TYPE_NAMES: dict[object, str] = {
     int: "whole number",
     float: "number",
@@ -86,9 +84,10 @@ def models(
     debug: flags.Debug = False,
 ) -> None:
     """List the models, or show the settings of one."""
-    from coterie.models.library import _BUILDERS, MODELS
+    from coterie.models.library import MODELS, builder
     from coterie.models.task import Task
     from coterie.runs.resolve import Scaling
+    from coterie.runs.settings_help import NORMALIZE_HELP, doc_entries
     from coterie.runs.spec import model_defaults
 
     if name is None:
@@ -99,18 +98,14 @@ def models(
         page(About("model", name, text, ()), as_json=as_json)
         return
     defaults = model_defaults(name)
-    builder = _BUILDERS[name]
-    hints, descriptions = typing.get_type_hints(builder), doc_entries(Task, "Attributes") | doc_entries(builder, "Args")
+    made = builder(name)
+    hints, descriptions = typing.get_type_hints(made), doc_entries(Task, "Attributes") | doc_entries(made, "Args")
     hints["normalize"] = Scaling
-    descriptions["normalize"] = (
-        "Normalization of inputs. auto: as published with the data set, otherwise standard for tables, unit for other "
-        "integers and none for other floats; none: unchanged; unit: divided by the largest magnitude; standard: mean 0 "
-        "and deviation 1 per feature."
-    )
+    descriptions["normalize"] = NORMALIZE_HELP
     settings = [
         setting(f"model.{key}", hints[key], default, descriptions.get(key, "")) for key, default in defaults.items()
     ]
-    summary = (inspect.getdoc(builder) or "").split("\n\n")[0]
+    summary = (inspect.getdoc(made) or "").split("\n\n")[0]
     page(About("model", name, summary, settings), as_json=as_json)
 
 
@@ -131,6 +126,7 @@ def data(
     """List the data sets, or show one, by name or path: its partition, settings and content."""
     from coterie.cli.progress import ProgressDisplay
     from coterie.data.loading import find_loader, loader_options
+    from coterie.runs.settings_help import doc_entries
 
     if name is None:
         _data_list(as_json=as_json)
@@ -184,12 +180,10 @@ def _method_options(name: str, settings: Sequence[str] | None) -> dict[str, obje
 
 def own_settings(name: str) -> list[Setting]:
     """The settings of a method that other methods do not share."""
-    from coterie.methods import method_class
+    from coterie.runs.settings_help import method_help
     from coterie.runs.spec import method_options, method_types
 
-    hints, descriptions = method_types(name), dict[str, str]()
-    for kind in reversed(method_class(name).__mro__):  # inherited settings are documented in the base class
-        descriptions |= doc_entries(kind, "Attributes")
+    hints, descriptions = method_types(name), method_help(name)
     return [
         setting(f"method.{key}", hints[key], default, descriptions.get(key, ""))
         for key, default in method_options(name).items()
@@ -198,6 +192,7 @@ def own_settings(name: str) -> list[Setting]:
 
 def shared_settings() -> list[Setting]:
     """The settings that all methods share: those of the sections `local`, `run` and so on."""
+    from coterie.runs.settings_help import doc_entries
     from coterie.runs.spec import SECTIONS, Named, Spec
 
     parts = {section: getattr(Spec(), section) for section in SECTIONS}
@@ -424,21 +419,3 @@ def type_text(kind: object) -> str:
     if inside:
         return f"list: {type_text(inside[0])}"
     return _TYPE_NAMES.get(kind, getattr(kind, "__name__", str(kind)))
-
-
-def doc_entries(thing: type | Callable[..., object], section: Literal["Args", "Attributes"]) -> dict[str, str]:
-    """Name → description, from a section of a Google docstring."""
-    lines = (inspect.getdoc(thing) or "").split("\n")
-    if f"{section}:" not in lines:
-        return {}
-    found: dict[str, str] = {}
-    name = ""
-    for line in lines[lines.index(f"{section}:") + 1 :]:
-        if line and not line.startswith("    "):
-            break
-        if entry := _ENTRY.match(line):
-            name = entry[1]
-            found[name] = entry[2]
-        elif name and line.strip():
-            found[name] += " " + line.strip()
-    return found

@@ -256,9 +256,14 @@ def _checked_factory(name: str) -> Callable[..., Task]:
     return make
 
 
-def model_options(name: str) -> dict[str, Any]:
-    """The settings of a model and their defaults."""
+def builder(name: str) -> Callable[..., Task]:
+    """The function that builds a model."""
     if name not in _BUILDERS:
         raise SpecError(unknown("model", name, _BUILDERS))
-    entries = inspect.signature(_BUILDERS[name]).parameters.values()
+    return _BUILDERS[name]
+
+
+def model_options(name: str) -> dict[str, Any]:
+    """The settings of a model and their defaults."""
+    entries = inspect.signature(builder(name)).parameters.values()
     return {entry.name: entry.default for entry in entries if entry.kind is entry.KEYWORD_ONLY}

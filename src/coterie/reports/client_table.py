@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.metrics import adjusted_rand
 from coterie.reports.score_curves import client_scores
 from coterie.types import Array
 
@@ -24,7 +23,7 @@ class ClientTable:
         name: Client id.
         cluster: Cluster; -1 for the fallback model.
         truth: True cluster after the last step; None if true clusters are not known.
-        differs: Whether the cluster is not the one that most clients of its true cluster have; None if not known.
+        differs: Whether most clients of its cluster have another true cluster; None if not known.
         samples: Number of training examples at the start; None if it is not recorded.
         test_samples: Number of test examples, or the sum of their weights.
         score: Primary metric; NaN without test examples.
@@ -81,21 +80,16 @@ def client_table(view: RunView) -> ClientTable:
 
 
 def differs(cluster: Array, truth: Array) -> Array:
-    """Whether each client is elsewhere than most clients of its true cluster, the lowest cluster of a tie."""
-    found = np.zeros(len(cluster), bool)
-    for true in np.unique(truth):
-        mine = truth == true
-        values, counts = np.unique(cluster[mine], return_counts=True)
-        found[mine] = cluster[mine] != values[counts.argmax()]
+    """Whether each client is in a cluster most of whose clients have another true cluster.
+
+    This counts as `coterie.metrics.misclustering` does; a client without a cluster differs.
+    """
+    found = np.ones(len(cluster), bool)
+    for each in np.unique(cluster[cluster >= 0]):
+        mine = cluster == each
+        values, counts = np.unique(truth[mine], return_counts=True)
+        found[mine] = truth[mine] != values[counts.argmax()]
     return found
-
-
-def agreement(table: ClientTable) -> float | None:
-    """Adjusted Rand index of the clients that have a cluster; None if true clusters are not known."""
-    if table.truth is None or not (table.cluster >= 0).any():
-        return None
-    found = {name: int(c) for name, c in zip(table.name, table.cluster, strict=True) if c >= 0}
-    return adjusted_rand(found, {name: int(t) for name, t in zip(table.name, table.truth, strict=True)})
 
 
 def _decisions(view: RunView, names: tuple[str, ...], cluster: Array) -> tuple[tuple[str, ...], Array]:

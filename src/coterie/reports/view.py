@@ -16,9 +16,9 @@ from typing import Any
 from coterie.errors import RecordError
 from coterie.reports.client_table import ClientTable, client_table
 from coterie.reports.costs import Faults, Traffic, faults_of, traffic_of
-from coterie.reports.score_curves import Curves, PrimaryMetric, Sizes, curves_of, primary_metric, sizes_of
 from coterie.reports.evidence_view import Evidence, read_evidence
 from coterie.reports.movements import Movements, movements_of
+from coterie.reports.score_curves import Curves, PrimaryMetric, Sizes, curves_of, primary_metric, sizes_of
 from coterie.runs.client_facts import ClientFacts
 from coterie.runs.client_results import ClientResults
 from coterie.runs.record import JsonObject, RunRecord

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from coterie.runs.compare import Comparison, compare
+from coterie.runs.compare import compare
+from coterie.runs.comparison import Comparison
 from coterie.runs.estimate import estimate
 from coterie.runs.loop import resume, run
 from coterie.runs.record import RunRecord

@@ -5,30 +5,22 @@
 
 from __future__ import annotations
 
-import math
 import os
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from coterie import data as datasets
-from coterie.errors import RecordError, SpecError
-from coterie.notebooks import html_table
-from coterie.runs import comparison_tables
+from coterie.errors import SpecError
+from coterie.runs.comparison import Comparison, comparison_of
 from coterie.runs.jobs import Job, carry_out, plan, recorded
 from coterie.runs.observers import Observation, Observer, ending
 from coterie.runs.record import JsonObject, RunRecord
 from coterie.runs.resolve import fill_defaults
-from coterie.runs.significance import add_holm, difference_tests, headline, higher_is_better
 from coterie.runs.spec import Spec, SpecLike
-from coterie.runs.summary import number_at
 from coterie.runs.worker_pool import run_in_processes
-
-if TYPE_CHECKING:
-    import pandas
 
 #: Called after each step of each run: (the run, line of the record).
 OnStep = Callable[[Job, JsonObject], None]
@@ -36,31 +28,6 @@ OnStep = Callable[[Job, JsonObject], None]
 OnJob = Callable[[Job, Literal["started", "finished"]], None]
 #: Returns the observers of a run.
 ObserversOf = Callable[[Job], Iterable[Observer]]
-
-#: Column of a comparison → path of keys in a summary.
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "accuracy": ("accuracy", "weighted"),
-    "mean": ("accuracy", "mean"),
-    "worst_tenth": ("accuracy", "worst_tenth"),
-    "best": ("accuracy", "weighted_best"),
-    "last_ten": ("accuracy", "weighted_last_ten"),
-    "worst_tenth_last_ten": ("accuracy", "worst_tenth_last_ten"),
-    "last_ten_coverage": ("accuracy", "last_ten_coverage"),
-    "coverage": ("coverage",),
-    "test_loss": ("test_loss",),
-    "adjusted_rand": ("truth", "adjusted_rand"),
-    "misclustering": ("truth", "misclustering"),
-    "clusters": ("clusters", "count"),
-    "shifts": ("drift", "shifts"),
-    "shifts_detected": ("drift", "detected"),
-    "delay": ("drift", "delay"),
-    "false_alarms": ("drift", "false_alarms"),
-    "migrations_correct": ("drift", "migrations_correct"),
-    "migrations_wrong": ("drift", "migrations_wrong"),
-    "down_bytes": ("traffic", "down_bytes"),
-    "up_bytes": ("traffic", "up_bytes"),
-    "seconds": ("seconds", "total"),
-}
 
 #: Methods of the demonstration; the others are tested against the first.
 METHODS = ("fedavg", "fedprox", "local", "ifca", "fedgroup", "flexcfl", "oracle")
@@ -84,76 +51,6 @@ def demonstration(methods: Sequence[str] = METHODS) -> dict[str, Spec]:
         name: Spec.from_dict({**_SHARED, "method": {"name": name, **DEMONSTRATION_SETTINGS.get(name, {})}})
         for name in methods
     }
-
-
-@dataclass(frozen=True, repr=False)
-class Comparison:
-    """The result of `compare`.
-
-    Attributes:
-        records: Label of a method → its runs, one per seed.
-        table: One row per method: for each column the mean over seeds and, with several seeds, the standard deviation.
-        significance: Label → comparison with the reference method. `difference`: mean over seeds of the difference in
-            the headline. `t_test`, `wilcoxon`: p-values of paired one-sided tests that the headline is better.
-            `t_test_holm`: p-value with Holm's correction for the number of methods. `no_p`: why there are no p-values,
-            or None. `improvement`: mean over rounds of the difference in accuracy, with its standard deviation
-            `improvement_deviation`.
-        reference: Label of the reference method, the first one.
-        headline: Column of the table by which methods are compared and tested: `last_ten`, the accuracy as the mean of
-            the last ten rounds; `test_loss` if the primary metric is the loss, as for regression; or the name of
-            another primary metric, as the mean of the last ten rounds.
-    """
-
-    records: dict[str, list[RunRecord]]
-    table: list[JsonObject]
-    significance: dict[str, JsonObject] = field(default_factory=dict)
-    reference: str = ""
-    headline: str = "last_ten"
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Whether a higher value of the headline is better."""
-        return higher_is_better([record for group in self.records.values() for record in group], self.headline)
-
-    def to_dict(self) -> JsonObject:
-        """Return the JSON object that `coterie compare --json` prints."""
-        runs = [record.summary for group in self.records.values() for record in group]
-        return {
-            "runs": runs,
-            "table": self.table,
-            "headline": self.headline,
-            "reference": self.reference,
-            "significance": self.significance,
-        }
-
-    def to_frame(self) -> pandas.DataFrame:
-        """Return the table as a pandas DataFrame, one row per method, with differences and p-values."""
-        try:
-            import pandas
-        except ImportError as fault:
-            raise RecordError("to_frame needs pandas: pip install 'coterie[table]'") from fault
-        return pandas.DataFrame(comparison_tables.rows_with_tests(self)).set_index("method")
-
-    def to_csv(self) -> str:
-        """Return all columns of the table as CSV, with differences and p-values."""
-        return comparison_tables.comma_separated(comparison_tables.rows_with_tests(self))
-
-    def to_markdown(self) -> str:
-        """Return the main columns as a Markdown table, mean ± standard deviation over seeds."""
-        return comparison_tables.markdown(comparison_tables.cells(self))
-
-    def to_latex(self) -> str:
-        """Return the main columns as a LaTeX table for the package booktabs, mean ± standard deviation over seeds."""
-        return comparison_tables.latex(comparison_tables.cells(self))
-
-    def __repr__(self) -> str:
-        """Short: the methods, the number of seeds, and what is compared."""
-        seeds = max((len(group) for group in self.records.values()), default=0)
-        return f"Comparison({', '.join(self.records)}; seeds: {seeds}, headline: {self.headline})"
-
-    def _repr_html_(self) -> str:
-        """The main columns, for notebooks."""
-        return html_table(*comparison_tables.cells(self))
 
 
 def compare(
@@ -198,17 +95,7 @@ def compare(
     groups: dict[str, list[RunRecord]] = {label: [] for label in labeled}
     for job in planned:
         groups[job.label].append(records[job])
-    reference = next(iter(groups))
-    quantity = headline(list(records.values()))
-    tests = {
-        label: difference_tests(group, groups[reference], quantity)
-        for label, group in groups.items()
-        if label != reference
-    }
-    add_holm(tests)
-    names = list(dict.fromkeys(name for record in records.values() for name in record.summary.get("metrics") or {}))
-    table = [_row(label, group, names) for label, group in groups.items()]
-    return Comparison(groups, table, tests, reference, quantity)
+    return comparison_of(groups)
 
 
 @dataclass(frozen=True)
@@ -281,16 +168,3 @@ def _labeled(specs: Iterable[SpecLike] | Mapping[str, SpecLike]) -> dict[str, Sp
             label, number = f"{spec.method.name}-{number}", number + 1
         labeled[label] = spec
     return labeled
-
-
-def _row(label: str, group: list[RunRecord], metrics: Sequence[str]) -> JsonObject:
-    row: JsonObject = {"method": label, "seeds": len(group)}
-    keys = {"": "last_ten", "_worst_tenth": "worst_tenth_last_ten", "_coverage": "last_ten_coverage"}
-    own = {f"{name}{end}": ("metrics", name, key) for name in metrics for end, key in keys.items()}
-    # A metric named like a column, such as the accuracy, is in the table already.
-    for column, path in {**own, **COLUMNS}.items():
-        numbers = [number_at(record.summary, path) for record in group]
-        values = [value for value in numbers if value is not None and math.isfinite(value)]
-        row[column] = statistics.fmean(values) if values else None
-        row[f"{column}_deviation"] = statistics.stdev(values) if len(values) > 1 else None
-    return row

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from coterie.runs.record import JsonObject
 
 if TYPE_CHECKING:
-    from coterie.runs.compare import Comparison
+    from coterie.runs.comparison import Comparison
 
 #: A header and rows of cells.
 Cells = tuple[list[str], list[list[str]]]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from coterie.runs.compare import Comparison
+    from coterie.runs.comparison import Comparison
 
 #: Methods that train one model for all clients. Another method may end with one cluster, but does not belong here.
 ONE_MODEL = frozenset({"fedavg", "fedprox", "fedsim", "global"})
