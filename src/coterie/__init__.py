@@ -80,6 +80,7 @@ _OTHER_MODULES = (
     "codec",
     "errors",
     "federation",
+    "reports",
     "seeds",
     "shift",
     "testing",

@@ -6,12 +6,71 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coterie.reports.figures import (
+        client_map,
+        cluster_search,
+        communication,
+        curves,
+        discrepancy,
+        distance_relation,
+        drift,
+        drift_outcomes,
+        explained_variance,
+        fairness,
+        figure,
+        matrix,
+        relation,
+        save,
+        sweep,
+    )
+    from coterie.reports.tables import table
     from coterie.reports.view import RunView
 
-__all__ = ["RunView"]
+#: Functions that draw on matplotlib's axes.
+_FIGURES = (
+    "client_map",
+    "cluster_search",
+    "communication",
+    "curves",
+    "discrepancy",
+    "distance_relation",
+    "drift",
+    "drift_outcomes",
+    "explained_variance",
+    "fairness",
+    "figure",
+    "matrix",
+    "relation",
+    "save",
+    "sweep",
+)
+
+__all__ = [
+    "RunView",
+    "client_map",
+    "cluster_search",
+    "communication",
+    "curves",
+    "discrepancy",
+    "distance_relation",
+    "drift",
+    "drift_outcomes",
+    "explained_variance",
+    "fairness",
+    "figure",
+    "matrix",
+    "relation",
+    "save",
+    "sweep",
+    "table",
+]
 
 #: Name → module that defines it.
-_DEFINED_IN = {"RunView": "coterie.reports.view"}
+_DEFINED_IN = {
+    "RunView": "coterie.reports.view",
+    "table": "coterie.reports.tables",
+    **dict.fromkeys(_FIGURES, "coterie.reports.figures"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -85,7 +85,8 @@ def explained_variance_of(view: RunView) -> Array:
     table = np.ones((len(shares), max(map(len, shares))))  # after the last component nothing is left to explain
     for row, share in zip(table, shares, strict=True):
         row[: len(share)] = share
-    return table.mean(axis=0)
+    mean: Array = table.mean(axis=0)
+    return mean
 
 
 def _evidence(view: RunView) -> Iterator[dict[str, Any]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.errors import RecordError
+from coterie.errors import RecordError, SpecError, unknown
 from coterie.reports.figures.groups import Group, Runs, groups_of
 from coterie.reports.figures.quantities import Line, mean_line, quantity_label
 from coterie.reports.figures.style import Look, add_legend, axes_of, few_ticks, look
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 #: Number of markers on a line.
 _MARKERS = 8
 
-#: What the horizontal axis shows.
-Against = Literal["round", "megabytes"]
+#: What the horizontal axis shows → its name.
+AXES = {"round": "round", "megabytes": "traffic (MB)"}
 
 
 def curves(
@@ -30,7 +30,7 @@ def curves(
     ax: Axes | None = None,
     *,
     quantity: str = "primary",
-    against: Against = "round",
+    against: str = "round",
     band: bool = True,
     legend: bool = True,
 ) -> Axes:
@@ -48,6 +48,8 @@ def curves(
     Returns:
         The axes.
     """
+    if against not in AXES:
+        raise SpecError(unknown("axis", against, AXES))
     groups = groups_of(runs)
     with axes_of(ax) as axes:
         draw_lines(axes, groups, quantity, against, band=band)
@@ -60,7 +62,7 @@ def draw_lines(
     axes: Axes,
     groups: Sequence[Group],
     quantity: str,
-    against: Against = "round",
+    against: str = "round",
     *,
     band: bool = True,
 ) -> None:
@@ -79,9 +81,9 @@ def draw_lines(
         draw_line(axes, line, group.label, look(group.place), group.place, band=band)
     if len(faults) == len(groups):
         raise faults[0]
-    for fault in faults:
-        log.warning("%s; it is left out", fault)
-    axes.set_xlabel("round" if against == "round" else "traffic (MB)")
+    for each in faults:
+        log.warning("%s; it is left out", each)
+    axes.set_xlabel(AXES[against])
     axes.set_ylabel(quantity_label(groups[0].views[0], quantity))
     few_ticks(axes, integers=against == "round")
 

@@ -23,8 +23,8 @@ _OUTCOMES = {
     "detected": "detected",
     "missed": "missed",
     "false alarms": "false_alarms",
-    "correct migrations": "migrations_correct",
-    "wrong migrations": "migrations_wrong",
+    "moved correctly": "migrations_correct",
+    "moved wrongly": "migrations_wrong",
 }
 
 
@@ -102,7 +102,7 @@ def drift_outcomes(runs: Runs, ax: Axes | None = None, *, legend: bool = True) -
         axes.grid(visible=False)
         axes.set_xlabel("number in the run")
         if legend:
-            add_legend(axes, outside=ax is None)
+            axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1), ncols=3, handlelength=1.6, columnspacing=0.9)
     return axes
 
 

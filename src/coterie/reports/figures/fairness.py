@@ -35,9 +35,9 @@ def fairness(runs: Runs, ax: Axes | None = None, *, legend: bool = True) -> Axes
         for place, group in enumerate(groups):
             scores, how = client_scores(group), look(group.place)
             worst_first = scores if metric.greater_is_better else scores[::-1]
-            percent = 100 * np.arange(1, len(scores) + 1) / len(scores)
+            percent = 100 * np.arange(len(scores) + 1) / len(scores)
             axes.plot(
-                worst_first,
+                np.concatenate([worst_first[:1], worst_first]),  # the line starts at 0 % of clients
                 percent,
                 label=group.label,
                 color=how.color,
@@ -46,7 +46,7 @@ def fairness(runs: Runs, ax: Axes | None = None, *, legend: bool = True) -> Axes
                 markevery=(0.1 + 0.02 * (place % 5), 0.25),
                 markerfacecolor="white",
                 markeredgewidth=0.7,
-                drawstyle="steps-post" if metric.greater_is_better else "steps-pre",
+                drawstyle="steps-post",
             )
         axes.axhline(10, color=GRAY, linewidth=0.6, linestyle=(0, (1, 2)), zorder=1)
         axes.set_xlabel(f"{metric.label} of a client{' (%)' if metric.percent else ''}")

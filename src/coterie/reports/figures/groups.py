@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from coterie.errors import RecordError, SpecError
+from coterie.errors import RecordError, SpecError, unknown
 from coterie.reports.view import RunView
 from coterie.runs.record import RunRecord
 from coterie.runs.record_files import SPEC
@@ -155,6 +156,15 @@ def _named(key: str, value: str) -> str:
     if key in _NAMES:
         return Path(value).name if key == "data.name" else value
     return f"{key.partition('.')[2].replace('_', ' ')} {value}"
+
+
+def renamed(groups: Sequence[Group], labels: Mapping[str, str]) -> list[Group]:
+    """The groups with other labels; an error names labels that no group has."""
+    known = {group.label for group in groups}
+    for label in labels:
+        if label not in known:
+            raise SpecError(unknown("method", label, known, "among the labels of these runs"))
+    return [dataclasses.replace(group, label=labels.get(group.label, group.label)) for group in groups]
 
 
 def plain(text: str) -> str:

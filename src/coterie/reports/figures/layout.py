@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from coterie.errors import SpecError, unknown
 from coterie.reports.figures.client_map import client_map
 from coterie.reports.figures.communication import communication
-from coterie.reports.figures.curves import Against, curves
+from coterie.reports.figures.curves import curves
 from coterie.reports.figures.discrepancy import discrepancy
 from coterie.reports.figures.drift import drift, drift_outcomes, reacts
 from coterie.reports.figures.fairness import fairness
-from coterie.reports.figures.groups import Group, Runs, groups_of, plain
+from coterie.reports.figures.groups import Group, Runs, groups_of, plain, renamed
 from coterie.reports.figures.matrix import matrix
 from coterie.reports.figures.relation import distance_relation
 from coterie.reports.figures.search import cluster_search, explained_variance
@@ -67,7 +67,7 @@ def figure(
     kind: str = "curves",
     *,
     quantities: Sequence[str] = ("primary",),
-    against: Against = "round",
+    against: str = "round",
     width: str = "one",
     height: float | None = None,
     columns: int | None = None,
@@ -98,7 +98,7 @@ def figure(
         raise SpecError(f"The height of a figure must be between 0.5 and 20 inches, got {height:g}")
     if columns is not None and columns < 1:
         raise SpecError(f"A figure has at least 1 column of panels, got {columns}")
-    groups = _renamed(groups_of(runs), labels or {})
+    groups = renamed(groups_of(runs), labels or {})
     panels = _panels(groups, KINDS[kind].panels)
     rows = _rows(kind, groups, quantities, against)
     most = columns or KINDS[kind].columns[list(WIDTHS).index(width)]
@@ -119,21 +119,25 @@ def figure(
         for number in range(len(panels), across * down // len(rows)):
             for line in range(len(rows)):
                 grid[number // across * len(rows) + line][number % across].set_visible(False)
+        if kind == "discrepancy":
+            _same_limits(made.axes)
         _tidy(grid, len(rows))
         if kind not in ("matrix", "relation"):
-            legend_above(made, made.axes, always=kind in ("discrepancy", "search", "map", "communication", "drift"))
+            # The bars of drift have a legend of their own.
+            shown = [axes for axes in made.axes if axes.get_legend() is None]
+            legend_above(made, shown, always=kind in ("discrepancy", "search", "map", "communication"))
         keep_style(made)
     return made
 
 
-def _rows(kind: str, groups: Sequence[Group], quantities: Sequence[str], against: Against) -> list[_Draw]:
+def _rows(kind: str, groups: Sequence[Group], quantities: Sequence[str], against: str) -> list[_Draw]:
     """What is drawn in each row of panels."""
     if kind == "curves":
         return [_curve(quantity, against) for quantity in quantities]
     if kind == "drift":
         first: list[_Draw] = [lambda members, ax: drift(members, ax, quantity=quantities[0], legend=False)]
         reacting = any(reacts(group) for group in groups)
-        return [*first, lambda members, ax: drift_outcomes(members, ax, legend=False)] if reacting else first
+        return [*first, lambda members, ax: drift_outcomes(members, ax)] if reacting else first
     simple: dict[str, _Draw] = {
         "discrepancy": lambda members, ax: discrepancy(members, ax, legend=False),
         "fairness": lambda members, ax: fairness(members, ax, legend=False),
@@ -147,16 +151,8 @@ def _rows(kind: str, groups: Sequence[Group], quantities: Sequence[str], against
     return [simple[kind]]
 
 
-def _curve(quantity: str, against: Against) -> _Draw:
+def _curve(quantity: str, against: str) -> _Draw:
     return lambda members, ax: curves(members, ax, quantity=quantity, against=against, legend=False)
-
-
-def _renamed(groups: Sequence[Group], labels: Mapping[str, str]) -> list[Group]:
-    known = {group.label for group in groups}
-    for label in labels:
-        if label not in known:
-            raise SpecError(unknown("method", label, known, "among the labels of these runs"))
-    return [dataclasses.replace(group, label=labels.get(group.label, group.label)) for group in groups]
 
 
 def _panels(groups: Sequence[Group], by: str) -> list[tuple[str, list[Group]]]:
@@ -185,12 +181,21 @@ def _height(kind: str, panel: float, down: int, groups: Sequence[Group]) -> floa
     legend = 0.15 * (1 + len({group.label for group in groups}) // 4)
     if kind == "communication":
         return down * (0.55 + 0.2 * max(2, len({group.label for group in groups}))) + 0.2
-    return down * (max(1.1, KINDS[kind].aspect * panel)) + legend + 0.15
+    return down * min(max(1.1, KINDS[kind].aspect * panel), 2.8) + legend + 0.15
 
 
 def _letter(number: int) -> str:
     letters = string.ascii_lowercase
     return letters[number] if number < 26 else letters[number // 26 - 1] + letters[number % 26]
+
+
+def _same_limits(panels: Sequence[Axes]) -> None:
+    """Give vertical axes of the same name the same limits, so that panels can be compared."""
+    for label in {axes.get_ylabel() for axes in panels}:
+        same = [axes for axes in panels if axes.get_ylabel() == label]
+        low, high = zip(*(axes.get_ylim() for axes in same), strict=True)
+        for axes in same:
+            axes.set_ylim(min(low), max(high))
 
 
 def _tidy(grid: Any, rows: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Evidence with one row per client → name of the distance between two rows.
 _DERIVED = {
-    "embedding": "EDC of updates, × clusters",
+    "embedding": "EDC of updates",
     "losses": "distance of losses",
     "cosines": "distance of cosines",
     "weights": "distance of shares",
@@ -43,7 +44,8 @@ def matrix(run: Runs, ax: Axes | None = None, *, dendrogram: bool = True) -> Axe
     """
     view = one_view(run)
     pairs = pairs_of(view)
-    cluster = clusters_of(view, pairs.clients)
+    known = clusters_of(view)
+    cluster = np.array([known.get(client, -1) for client in pairs.clients], np.int64)
     ordered = order_matrix(pairs.distances(), cluster)
     values = pairs.values[np.ix_(ordered.order, ordered.order)]
     with axes_of(ax) as axes:
@@ -65,6 +67,9 @@ def pairs_of(view: RunView) -> Pairs:
             f"{view.path} has no distances between clients: {view.method} recorded none. Draw a run of a method that "
             "compares clients, such as fedgroup, pacfl, srfca or flhc"
         )
+    features = view.evidence.features
+    if pairs.derived and features is not None and features.key == "embedding":
+        return dataclasses.replace(pairs, values=pairs.values / features.values.shape[1])  # the definition of EDC
     return pairs
 
 

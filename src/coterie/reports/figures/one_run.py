@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from coterie.errors import SpecError
 from coterie.reports.figures.groups import Runs, views_of
 from coterie.reports.view import RunView
-from coterie.types import Array
 
 
 def one_view(run: Runs) -> RunView:
@@ -22,8 +19,6 @@ def one_view(run: Runs) -> RunView:
     return views[0]
 
 
-def clusters_of(view: RunView, clients: tuple[str, ...]) -> Array:
-    """The cluster of each client in the last evaluation; -1 for one that has none."""
-    table = view.clients
-    known = dict(zip(table.name, table.cluster.tolist(), strict=True))
-    return np.array([known.get(client, -1) for client in clients], np.int64)
+def clusters_of(view: RunView) -> dict[str, int]:
+    """Client → its cluster in the last evaluation; -1 for one that has none."""
+    return dict(zip(view.clients.name, view.clients.cluster.tolist(), strict=True))

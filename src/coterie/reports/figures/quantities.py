@@ -95,7 +95,9 @@ def values_of(view: RunView, quantity: str) -> tuple[Array, Array]:
     elif quantity in curves.other:
         rounds, values = curves.round, curves.other[quantity]
     else:
-        raise RecordError(unknown("quantity", quantity, [*QUANTITIES, *curves.other], f"in {view.path}"))
+        raise RecordError(
+            unknown("metric", quantity, {*QUANTITIES, *curves.other, view.metric.name}, f"in {view.path}")
+        )
     known = np.zeros(0, bool) if values is None else ~np.isnan(values)
     if values is None or not known.any():
         hint = _HINTS.get(quantity, "no round was evaluated")

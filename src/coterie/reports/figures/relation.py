@@ -161,5 +161,3 @@ def _points(values: npt.ArrayLike, name: str) -> Array:
     if not np.isfinite(found).all():
         raise SpecError(f"{name} contains NaN or infinity")
     return found
-
-

@@ -49,6 +49,7 @@ def cluster_search(run: Runs, ax: Axes | None = None, *, legend: bool = True) ->
             axes.axvline(x[found.chosen], color="black", linewidth=0.7, linestyle=(0, (1, 2)), label="chosen")
         if found.threshold is not None:
             _draw_bars(axes, found.threshold, found.clusters)
+            axes.grid(visible=False)
         if legend:
             add_legend(axes, outside=ax is None)
     return axes
@@ -66,9 +67,7 @@ def _draw_bars(axes: Axes, thresholds: np.ndarray, clusters: np.ndarray) -> None
     axes.patch.set_visible(False)
 
 
-def explained_variance(
-    runs: Runs, ax: Axes | None = None, *, share: float | None = 0.95, legend: bool = True
-) -> Axes:
+def explained_variance(runs: Runs, ax: Axes | None = None, *, share: float | None = 0.95, legend: bool = True) -> Axes:
     """Draw the share of the variance of the clients' gradients that the first principal components have.
 
     Args:

@@ -31,6 +31,10 @@ HATCHES = ("", "/////", ".....", "xxxxx", "-----", "\\\\\\\\\\", "ooo", "+++++")
 #: Color of help lines and of what has no cluster.
 GRAY = "#767676"
 
+#: Labels that come last in a legend.
+NO_CLUSTER, ELSEWHERE = "no cluster", "other than true cluster"
+_LAST = (NO_CLUSTER, ELSEWHERE)
+
 #: Name of a font → settings. All of them are part of matplotlib: files are the same on every machine.
 FONTS: dict[str, dict[str, Any]] = {
     "sans": {"font.family": "DejaVu Sans", "mathtext.fontset": "dejavusans"},
@@ -86,7 +90,7 @@ def settings(font: str = "sans") -> dict[str, Any]:
         "legend.frameon": False,
         "legend.handlelength": 2.4,
         "legend.columnspacing": 1.2,
-        "legend.borderaxespad": 0.2,
+        "legend.borderaxespad": 0.3,
         "axes.linewidth": 0.6,
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -103,8 +107,8 @@ def settings(font: str = "sans") -> dict[str, Any]:
         "ytick.major.size": 2.5,
         "figure.dpi": 150,
         "figure.constrained_layout.use": True,
-        "figure.constrained_layout.w_pad": 0.02,
-        "figure.constrained_layout.h_pad": 0.02,
+        "figure.constrained_layout.w_pad": 0.03,
+        "figure.constrained_layout.h_pad": 0.03,
     }
 
 
@@ -135,16 +139,17 @@ def axes_of(ax: Axes | None) -> Iterator[Axes]:
         yield ax
         return
     with styled():
-        axes = new_figure(WIDTHS["one"], 2.3).add_subplot()
-        yield axes
-        keep_style(axes.figure)
+        figure = new_figure(WIDTHS["one"], 2.3)
+        yield figure.add_subplot()
+        keep_style(figure)
 
 
 def keep_style(figure: Figure) -> None:
-    """Make ticks keep the present settings: matplotlib creates them when the figure is written. Call within `styled`."""
+    """Make ticks keep the present settings, although matplotlib creates some when the figure is written."""
     rc = load_matplotlib().rcParams
     for axes in figure.axes:
-        for name in "xy":
+        names: tuple[Literal["x", "y"], ...] = ("x", "y")
+        for name in names:
             axis = getattr(axes, f"{name}axis")
             given = axis.get_tick_params()
             tick = {key: rc[f"{name}tick.major.{key}"] for key in ("width",)}
@@ -154,18 +159,20 @@ def keep_style(figure: Figure) -> None:
 
 
 def few_ticks(axes: Axes, *, integers: bool = False) -> None:
-    """At most six numbers on each axis, whole ones on the horizontal axis if asked for, with light help lines."""
+    """A few numbers on each axis, whole ones on the horizontal axis if asked for, with light help lines."""
     from matplotlib.ticker import MaxNLocator
 
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=integers))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
+    inches = axes.bbox.width / axes.figure.dpi
+    axes.xaxis.set_major_locator(MaxNLocator(5 if inches < 4 else 9, integer=integers, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.grid(axis="y", linewidth=0.4, color="#d9d9d9")
 
 
 def add_legend(axes: Axes, *, outside: bool) -> None:
     """A legend of the axes: above them where the figure is ours, otherwise where matplotlib finds room."""
     if outside:
-        legend_above(axes.figure, axes.figure.axes)
+        figure: Any = axes.figure
+        legend_above(figure, figure.axes)
     else:
         axes.legend()
 
@@ -182,6 +189,7 @@ def legend_above(figure: Figure, panels: Sequence[Axes], *, always: bool = True)
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
+    handles = {label: handles[label] for label in sorted(handles, key=lambda label: label in _LAST)}
     if len(handles) < (1 if always else 2):
         return
     # The width of a letter is about 0.55 of the size of the font; a handle and the space beside it are 5 letters each.
