@@ -85,7 +85,7 @@ def client_map(
             short = _AXES.get(label, label)
             axes.set(**{f"{name}label": short if share is None else f"{short} ({100 * share:.0f} %)"})
         axes.margins(0.08)
-        axes.locator_params(nbins=5)
+        axes.locator_params(nbins=5 if axes.bbox.width > 1.8 * axes.figure.dpi else 3)
         if legend:
             add_legend(axes, outside=ax is None)
     return axes

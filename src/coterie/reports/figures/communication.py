@@ -11,7 +11,7 @@ from coterie.errors import RecordError, SpecError, unknown
 from coterie.reports.costs import EVALUATION
 from coterie.reports.figures.groups import Group, Runs, groups_of
 from coterie.reports.figures.quantities import final_score
-from coterie.reports.figures.style import COLORS, HATCHES, add_legend, axes_of, few_ticks
+from coterie.reports.figures.style import BARS, add_legend, axes_of, few_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,16 +44,16 @@ def communication(
     parts = _parts(groups, by)
     with axes_of(ax) as axes:
         places, left = np.arange(len(groups)), np.zeros(len(groups))
-        for number, (name, megabytes) in enumerate(parts.items()):
+        for (name, megabytes), (face, edge, hatch) in zip(parts.items(), BARS, strict=False):
             axes.barh(
                 places,
                 megabytes,
                 left=left,
                 height=0.62,
                 label=name,
-                facecolor=COLORS[number] if number % 2 == 0 else "white",
-                edgecolor=COLORS[number],
-                hatch=HATCHES[number],
+                facecolor=face,
+                edgecolor=edge,
+                hatch=hatch,
                 linewidth=0.6,
             )
             left += megabytes

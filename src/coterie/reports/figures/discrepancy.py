@@ -12,8 +12,8 @@ from coterie.reports.figures.style import COLORS, LINES, Look, add_legend, axes_
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SCORE = Look("#000000", LINES[0], "o", "")
-_DISCREPANCY = Look(COLORS[0], LINES[1], "s", "")
+_SCORE = Look("#000000", LINES[0], "o")
+_DISCREPANCY = Look(COLORS[0], LINES[1], "s")
 
 
 def discrepancy(runs: Runs, ax: Axes | None = None, *, legend: bool = True) -> Axes:

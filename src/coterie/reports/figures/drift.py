@@ -10,7 +10,7 @@ import numpy as np
 from coterie.errors import RecordError
 from coterie.reports.figures.curves import draw_lines
 from coterie.reports.figures.groups import Group, Runs, groups_of
-from coterie.reports.figures.style import COLORS, GRAY, HATCHES, add_legend, axes_of, few_ticks
+from coterie.reports.figures.style import BARS, GRAY, add_legend, axes_of, few_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,14 +85,15 @@ def drift_outcomes(runs: Runs, ax: Axes | None = None, *, legend: bool = True) -
         height = 0.8 / len(_OUTCOMES)
         for number, (name, key) in enumerate(_OUTCOMES.items()):
             counts = np.array([_mean(group, key) for group in groups])
+            face, edge, hatch = BARS[number]
             axes.barh(
                 np.arange(len(groups)) + (number - (len(_OUTCOMES) - 1) / 2) * height,
                 np.nan_to_num(counts),
                 height=0.9 * height,
                 label=name,
-                facecolor=COLORS[number] if number % 2 == 0 else "white",
-                edgecolor=COLORS[number],
-                hatch=HATCHES[number],
+                facecolor=face,
+                edgecolor=edge,
+                hatch=hatch,
                 linewidth=0.6,
             )
         few_ticks(axes)

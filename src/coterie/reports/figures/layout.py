@@ -20,7 +20,7 @@ from coterie.reports.figures.groups import Group, Runs, groups_of, plain, rename
 from coterie.reports.figures.matrix import matrix
 from coterie.reports.figures.relation import distance_relation
 from coterie.reports.figures.search import cluster_search, explained_variance
-from coterie.reports.figures.style import WIDTHS, keep_style, legend_above, new_figure, styled
+from coterie.reports.figures.style import WIDTHS, keep_style, legend_above, legend_rows, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,7 +106,7 @@ def figure(
     down = math.ceil(len(panels) / across) * len(rows)
     inches = WIDTHS[width]
     with styled(font):
-        tall = _height(kind, inches / across, down, groups) if height is None else height
+        tall = _height(kind, inches, across, down, groups) if height is None else height
         made = new_figure(inches, tall)
         grid = made.subplots(down, across, squeeze=False)
         for number, (name, members) in enumerate(panels):
@@ -176,12 +176,13 @@ def _only(group: Group, view: Any) -> Group:
     return dataclasses.replace(group, views=(view,))
 
 
-def _height(kind: str, panel: float, down: int, groups: Sequence[Group]) -> float:
+def _height(kind: str, inches: float, across: int, down: int, groups: Sequence[Group]) -> float:
     """The height of a figure in inches: its panels, their names and the legend."""
-    legend = 0.15 * (1 + len({group.label for group in groups}) // 4)
+    labels = list(dict.fromkeys(group.label for group in groups))
+    legend = 0.145 * legend_rows(labels, inches)
     if kind == "communication":
-        return down * (0.55 + 0.2 * max(2, len({group.label for group in groups}))) + 0.2
-    return down * min(max(1.1, KINDS[kind].aspect * panel), 2.8) + legend + 0.15
+        return down * (0.55 + 0.2 * max(2, len(labels))) + 0.2
+    return down * min(max(1.1, KINDS[kind].aspect * inches / across), 2.8) + legend + 0.15
 
 
 def _letter(number: int) -> str:

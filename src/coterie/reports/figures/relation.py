@@ -72,9 +72,12 @@ def relation(
             slope, start = np.polyfit(first, second, 1)
             ends = np.array([first.min(), first.max()])
             axes.plot(ends, start + slope * ends, color="black", linewidth=0.8, linestyle=(0, (5, 1.5)))
-            text = f"r = {np.corrcoef(first, second)[0, 1]:.3f}"
-            axes.annotate(text, (0.03, 0.97), xycoords="axes fraction", va="top")
+            r = float(np.corrcoef(first, second)[0, 1])
+            # In the corner that the line does not reach.
+            corner, side = ((0.03, 0.97), "left") if r > 0 else ((0.97, 0.97), "right")
+            axes.annotate(f"$r = {r:.3f}$", corner, xycoords="axes fraction", va="top", ha=side)
         axes.set(xlabel=xlabel, ylabel=ylabel)
+        axes.margins(0.12 if names else 0.05)
         few_ticks(axes)
     return axes
 

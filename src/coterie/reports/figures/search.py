@@ -16,7 +16,7 @@ from coterie.reports.search_view import candidates_of, explained_variance_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SCORE = Look(COLORS[1], "-", "o", "")
+_SCORE = Look(COLORS[1], "-", "o")
 
 
 def cluster_search(run: Runs, ax: Axes | None = None, *, legend: bool = True) -> Axes:

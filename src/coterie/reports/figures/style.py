@@ -26,8 +26,16 @@ COLORS = ("#0072b2", "#d55e00", "#009e73", "#000000", "#cc79a7", "#56b4e9", "#e6
 #: combinations differ.
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1.2, 1, 1.2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*")
-#: Patterns of bars.
-HATCHES = ("", "/////", ".....", "xxxxx", "-----", "\\\\\\\\\\", "ooo", "+++++")
+#: Looks of bars: face, edge and pattern. Dark, light and patterned ones alternate.
+BARS = (
+    ("#0072b2", "#0072b2", ""),
+    ("white", "#d55e00", "/////"),
+    ("#c8c8c8", "#767676", ""),
+    ("white", "#000000", "xxxxx"),
+    ("white", "#cc79a7", "....."),
+    ("#000000", "#000000", ""),
+    ("white", "#009e73", "-----"),
+)
 #: Color of help lines and of what has no cluster.
 GRAY = "#767676"
 
@@ -52,7 +60,6 @@ class Look:
     color: str
     line: Any
     marker: str
-    hatch: str
 
 
 def look(position: int) -> Look:
@@ -61,7 +68,6 @@ def look(position: int) -> Look:
         COLORS[position % len(COLORS)],
         LINES[position % len(LINES)],
         MARKERS[position % len(MARKERS)],
-        HATCHES[position % len(HATCHES)],
     )
 
 
@@ -159,11 +165,13 @@ def keep_style(figure: Figure) -> None:
 
 
 def few_ticks(axes: Axes, *, integers: bool = False) -> None:
-    """A few numbers on each axis, whole ones on the horizontal axis if asked for, with light help lines."""
+    """As many numbers on each axis as fit, whole ones on the horizontal axis if asked for, with light help lines."""
     from matplotlib.ticker import MaxNLocator
 
     inches = axes.bbox.width / axes.figure.dpi
-    axes.xaxis.set_major_locator(MaxNLocator(5 if inches < 4 else 9, integer=integers, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_locator(
+        MaxNLocator(4 if inches < 1.6 else 5 if inches < 4 else 9, integer=integers, steps=[1, 2, 2.5, 5, 10])
+    )
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.grid(axis="y", linewidth=0.4, color="#d9d9d9")
 
@@ -192,10 +200,13 @@ def legend_above(figure: Figure, panels: Sequence[Axes], *, always: bool = True)
     handles = {label: handles[label] for label in sorted(handles, key=lambda label: label in _LAST)}
     if len(handles) < (1 if always else 2):
         return
-    # The width of a letter is about 0.55 of the size of the font; a handle and the space beside it are 5 letters each.
-    rc = load_matplotlib().rcParams
-    letters = max(map(len, handles)) + 8
-    points = letters * 0.55 * float(rc["legend.fontsize"])
-    columns = max(1, min(len(handles), int(72 * figure.get_figwidth() / points)))
-    columns = -(-len(handles) // -(-len(handles) // columns))  # rows of equal length
+    columns = -(-len(handles) // legend_rows(list(handles), figure.get_figwidth()))  # rows of equal length
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=columns)
+
+
+def legend_rows(labels: Sequence[str], inches: float) -> int:
+    """The number of rows of a legend with these labels in a figure of this width. Call it within `styled`."""
+    # The width of a letter is about 0.55 of the size of the font; a handle and the space beside it take 8 letters.
+    points = (max(map(len, labels)) + 8) * 0.55 * float(load_matplotlib().rcParams["legend.fontsize"])
+    columns = max(1, min(len(labels), int(72 * inches / points)))
+    return -(-len(labels) // columns)
