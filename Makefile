@@ -49,7 +49,8 @@ $(NETWORK_READY): $(DEV_READY)
 setup: $(DEV_READY) ## create .venv with Coterie and the development tools
 
 run: $(RUN_READY) ## the demonstration: compare seven methods on 40 clients in four true clusters
-	$(BIN)/coterie compare
+	@rm -rf runs/demonstration
+	$(BIN)/coterie compare --out runs/demonstration --report
 
 check: $(DEV_READY) ## format, lint, types, import contracts, wording
 	$(BIN)/ruff format --check .

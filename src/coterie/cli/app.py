@@ -22,6 +22,7 @@ from coterie.cli.listing import data, methods, models
 from coterie.cli.place import place
 from coterie.cli.pni import pni
 from coterie.cli.predict import predict
+from coterie.cli.report import report
 from coterie.cli.run import resume, run
 from coterie.cli.runs import runs
 from coterie.cli.serve import serve
@@ -164,6 +165,15 @@ app.command(
         ("coterie figure records --kind communication --json | jq .panels", "what was drawn, in a script"),
     ),
 )(report_errors(figure))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie report runs/digits-ifca-0", "a page about one run: digits-ifca-0.html"),
+        ("coterie report records -o comparison.html --open", "all runs in a folder side by side, in a browser"),
+        ("coterie report 'runs/digits-*' --reference ifca", "a pattern; the others are tested against ifca"),
+        ("coterie report runs/digits-ifca-0 --json | jq '.runs[0].clients'", "in a script"),
+    ),
+)(report_errors(report))
 app.command(
     cls=Command,
     epilog=_examples(

@@ -16,6 +16,7 @@ from coterie.cli.compare_table import drift_table, main_table
 from coterie.cli.jobs_progress import JobsProgress
 from coterie.cli.output import document, result, text
 from coterie.cli.progress import ProgressDisplay
+from coterie.cli.report import next_step, write_report
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ def compare(
     jobs: Annotated[int, typer.Option(metavar="N", help="Number of runs at a time, each in its own process.")] = 1,
     settings: flags.SharedSettings = None,
     out: flags.RecordsFolder = None,
+    report: flags.Report = False,
     track: flags.Track = None,
     form: Annotated[
         str,
@@ -59,6 +61,7 @@ def compare(
     on 40 clients in four clusters, with images rotated by 0°, 90°, 180° or 270°.
     """
     with ProgressDisplay(silent=quiet) as progress:
+        from coterie.errors import SpecError
         from coterie.runs.compare import compare as compare_runs
         from coterie.runs.comparison_legend import legend
         from coterie.runs.comparison_tables import FORMATS
@@ -77,6 +80,8 @@ def compare(
         form = _known_format(form, as_json=as_json)
         specs = _specs(spec, methods, given, settings, clusters)
         _check_counts(seeds=seeds, jobs=jobs)
+        if report and out is None:
+            raise SpecError("--report needs the records of the runs; give their folder: --out DIR")
         flags.trackers(track)  # a wrong name or a missing extra is reported before the first run
         total = sum(each.run.rounds for each in specs.values()) * seeds
         shown = JobsProgress(progress, len(specs) * seeds, total)
@@ -93,13 +98,16 @@ def compare(
                 )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_interrupted(out)) from None
+    page = write_report(out) if report and out is not None else None
     if form == "json":
-        document({**found.to_dict(), "conclusion": conclusion(found), "path": None if out is None else str(out)})
+        shown_page = {} if page is None else {"page": str(page)}
+        path = None if out is None else str(out)
+        document({**found.to_dict(), "conclusion": conclusion(found), "path": path, **shown_page})
         return
     if form != "table":
         text(FORMATS[form](found))
         return
-    where = [] if out is None else [f"Records: {out}"]
+    where = [] if out is None else [f"Records: {out}", next_step(out) if page is None else f"Page: {page}"]
     result(main_table(found), *drift_table(found), *legend(found), "", conclusion(found), *where)
 
 

@@ -258,6 +258,12 @@ Track = Annotated[
         help="Also report to tensorboard, mlflow or wandb, separated by commas; each is an extra.",
     ),
 ]
+Report = Annotated[
+    bool,
+    typer.Option(
+        "--report", rich_help_panel=_PANEL, help="Also write a page about the results, report.html, into the folder."
+    ),
+]
 RecordFolder = Annotated[
     Path | None,
     typer.Option(

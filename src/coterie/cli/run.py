@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.cli import flags, signals
 from coterie.cli.output import cluster_sizes, document, duration, facts, number, percent, plural, result, size
 from coterie.cli.progress import ProgressDisplay
+from coterie.cli.report import next_step, write_report
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,6 +36,7 @@ def run(
     seed: flags.Seed = None,
     settings: flags.Settings = None,
     out: flags.RecordFolder = None,
+    report: flags.Report = False,
     track: flags.Track = None,
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
@@ -61,11 +63,12 @@ def run(
         progress.expect(made.run.rounds)
         with _resume_hint(folder):
             record = loop.run(made, out=folder, on_round=progress.step, observers=observers)
-    print_result(record, as_json=as_json)
+    print_result(record, as_json=as_json, report=report)
 
 
 def resume(
     run: flags.Run,
+    report: flags.Report = False,
     track: flags.Track = None,
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
@@ -82,7 +85,7 @@ def resume(
         observers = flags.trackers(track)
         with _resume_hint(run):
             record = loop.resume(run, on_round=progress.step, observers=observers)
-    print_result(record, as_json=as_json)
+    print_result(record, as_json=as_json, report=report)
 
 
 def new_folder(spec: Spec) -> Path:
@@ -106,15 +109,18 @@ def _resume_hint(folder: Path) -> Iterator[None]:
         raise KeyboardInterrupt("The run had not started; nothing was saved.") from None
 
 
-def print_result(record: RunRecord, *, as_json: bool) -> None:
-    """Print the results of a run."""
+def print_result(record: RunRecord, *, as_json: bool, report: bool = False) -> None:
+    """Print the results of a run, and write a page about it if `report` is set."""
     summary = record.summary
+    assert record.path is not None
+    page = write_report(record.path) if report else None
     if as_json:
-        document({**summary, "path": str(record.path)})
+        document({**summary, "path": str(record.path), **({} if page is None else {"page": str(page)})})
         return
     title = "{method} on {data} with {model}, seed {seed}".format_map(summary)
     title += f": {plural(summary['rounds'], 'round')}, {plural(summary['clients'], 'client')}"
-    result(title, "", _figures(summary), "", f"Record: {record.path}")
+    shown = next_step(record.path) if page is None else f"Page: {page}"
+    result(title, "", _figures(summary), "", f"Record: {record.path}", shown)
 
 
 def _figures(summary: Mapping[str, Any]) -> Table:

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coterie.reports.comparison_view import ComparisonView
     from coterie.reports.figures import (
         client_map,
         cluster_search,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         save,
         sweep,
     )
+    from coterie.reports.report import report, report_data
     from coterie.reports.tables import table
     from coterie.reports.view import RunView
 
@@ -46,6 +48,7 @@ _FIGURES = (
 )
 
 __all__ = [
+    "ComparisonView",
     "RunView",
     "client_map",
     "cluster_search",
@@ -60,6 +63,8 @@ __all__ = [
     "figure",
     "matrix",
     "relation",
+    "report",
+    "report_data",
     "save",
     "sweep",
     "table",
@@ -67,6 +72,9 @@ __all__ = [
 
 #: Name → module that defines it.
 _DEFINED_IN = {
+    "ComparisonView": "coterie.reports.comparison_view",
+    "report": "coterie.reports.report",
+    "report_data": "coterie.reports.report",
     "RunView": "coterie.reports.view",
     "table": "coterie.reports.tables",
     **dict.fromkeys(_FIGURES, "coterie.reports.figures"),

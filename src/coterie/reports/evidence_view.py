@@ -67,6 +67,7 @@ class Pairs:
         alike: Whether a large number means that two clients are alike.
         round: Round, from 1; 0 is the preparation.
         derived: Whether the numbers were computed from `Features`.
+        sampled_from: Number of clients of which these are a sample; 0: all are here.
     """
 
     clients: tuple[str, ...]
@@ -75,6 +76,7 @@ class Pairs:
     alike: bool
     round: int
     derived: bool = False
+    sampled_from: int = 0
 
     def distances(self) -> Array:
         """The numbers as distances: symmetric, zero on the diagonal, small where clients are alike."""
@@ -206,15 +208,17 @@ def _most_complete(gathered: Mapping[str, _Gathered]) -> Features | None:
     )
 
 
-#: With more clients, distances are not computed from rows: a page could not show them one by one.
-MAX_DERIVED = 3000
+#: With more clients, distances are computed for a sample of them: nobody could look at more of them one by one.
+MAX_DERIVED = 2000
 
 
-def _derived(features: Features) -> Pairs | None:
-    if len(features.clients) > MAX_DERIVED:
-        return None
+def _derived(features: Features) -> Pairs:
     from scipy.spatial.distance import pdist, squareform
 
-    values = np.nan_to_num(features.values)
+    total = len(features.clients)
+    places = np.unique(np.linspace(0, total - 1, min(total, MAX_DERIVED)).astype(np.int64))
+    values = squareform(pdist(np.nan_to_num(features.values[places])))
+    clients = tuple(features.clients[place] for place in places.tolist())
     what = f"Euclidean distance between clients, of: {features.what}"
-    return Pairs(features.clients, squareform(pdist(values)), what, False, int(features.rounds.max()), derived=True)
+    sampled = total if len(places) < total else 0
+    return Pairs(clients, values, what, False, int(features.rounds.max()), derived=True, sampled_from=sampled)

@@ -27,6 +27,9 @@ LATEST, PREVIOUS = Path("checkpoint") / "latest.safetensors", Path("checkpoint")
 #: Key of the name of a binary file in its content. Both checkpoints have the name of their folder.
 _NAME = "@file"
 
+#: The page of `--report`; it is made from the other files, and not part of the record.
+REPORT = "report.html"
+
 #: Folders with one file per step.
 EVIDENCE, CLIENTS = "evidence", "clients"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from coterie.errors import RecordError, SpecError, shown, unknown
 from coterie.runs.record import JsonObject, read_summary
-from coterie.runs.record_files import CLIENTS, EVIDENCE, LATEST, RECORD_FILES, SPEC, SUMMARY, locked
+from coterie.runs.record_files import CLIENTS, EVIDENCE, LATEST, RECORD_FILES, REPORT, SPEC, SUMMARY, locked
 from coterie.runs.spec import read_toml
 from coterie.runs.summary import number_at
 
@@ -126,7 +126,7 @@ def delete_record(path: Path) -> None:
     """
     if path.is_symlink() or not (path / SPEC).is_file():
         raise RecordError(f"{path} is not the record of a run; it is not deleted")
-    own = {*RECORD_FILES, str(LATEST.parent), EVIDENCE, CLIENTS, "tensorboard"}
+    own = {*RECORD_FILES, str(LATEST.parent), EVIDENCE, CLIENTS, REPORT, "tensorboard"}
     if foreign := sorted(each.name for each in path.iterdir() if each.name not in own):
         raise RecordError(f"{path} has files that are not part of a record, such as {foreign[0]}; remove it yourself")
     with locked(path):

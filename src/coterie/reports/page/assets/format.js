@@ -1,0 +1,81 @@
+// Numbers as people read them. Everywhere on the page a value is written by `formatValue`, so that it looks the same.
+
+const SPACE = "\u00a0";
+const MISSING = "–";
+
+const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
+
+function fixed(value, digits) {
+  // Half to even, as Python rounds: the headline, which Python writes, and the figures below it agree.
+  const text = value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits, roundingMode: "halfEven" });
+  return /^-[0.]+$/.test(text) ? text.slice(1) : text.replace("-", "−");
+}
+
+/** A number without unit: three or four significant digits, thousands separated. */
+function formatPlain(value) {
+  const size = Math.abs(value);
+  if (Number.isInteger(value)) return fixed(value, 0);
+  if (size >= 1000) return fixed(value, 0);
+  if (size >= 100) return fixed(value, 1);
+  if (size >= 10) return fixed(value, 2);
+  if (size >= 0.001) return fixed(value, 3);
+  return value.toExponential(1);
+}
+
+function formatBytes(value) {
+  const size = Math.abs(value);
+  if (size < 1000) return `${fixed(value, 0)}${SPACE}B`;
+  for (const [unit, scale] of [["kB", 1e3], ["MB", 1e6], ["GB", 1e9]]) {
+    // 999.95 of a unit would be written as 1,000.0 of it.
+    if (size < 999.95 * scale) return `${fixed(value / scale, 1)}${SPACE}${unit}`;
+  }
+  return `${fixed(value / 1e12, 1)}${SPACE}TB`;
+}
+
+function formatSeconds(value) {
+  if (value < 10) return `${fixed(value, 2)}${SPACE}s`;
+  if (value < 100) return `${fixed(value, 1)}${SPACE}s`;
+  const whole = Math.round(value);
+  if (whole < 3600) return `${Math.floor(whole / 60)}${SPACE}min ${whole % 60}${SPACE}s`;
+  return `${fixed(Math.floor(whole / 3600), 0)}${SPACE}h ${Math.floor((whole % 3600) / 60)}${SPACE}min`;
+}
+
+const FORMATS = {
+  percent: (value) => `${fixed(100 * value, 1)}${SPACE}%`,
+  points: (value) => `${value > 0 ? "+" : ""}${fixed(100 * value, 1)}`,
+  number: formatPlain,
+  count: (value) => fixed(value, Number.isInteger(value) ? 0 : 1),
+  bytes: formatBytes,
+  megabytes: (value) => formatBytes(1e6 * value),
+  seconds: formatSeconds,
+  p: (value) => (value < 0.001 ? "< 0.001" : fixed(value, 3)),
+  round: (value) => fixed(value, 0),
+};
+
+/** The text of a value; a dash for what is missing. */
+function formatValue(kind, value) {
+  if (value === null || value === undefined || value === "" || (typeof value === "number" && !Number.isFinite(value))) {
+    return MISSING;
+  }
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value !== "number") return String(value);
+  return (FORMATS[kind] || formatPlain)(value);
+}
+
+const metricFormat = (metric) => (metric && metric.percent ? "percent" : "number");
+
+const plural = (count, one, many = `${one}s`) => `${fixed(count, 0)} ${count === 1 ? one : many}`;
+
+const ABSENT = -2; // a client that had not joined yet
+const OTHERS = -3; // stands for all clusters that are not drawn one by one
+
+function clusterName(cluster) {
+  if (Number(cluster) === OTHERS) return "other clusters";
+  if (Number(cluster) === ABSENT) return "not joined yet";
+  return cluster === null || cluster === undefined || Number(cluster) < 0 ? "no cluster" : `cluster ${cluster}`;
+}
+
+/** Texts as one paragraph, each ending with a period; missing ones are left out. */
+const paragraph = (...texts) => texts.filter(Boolean).map((text) => (/[.!?)]$/.test(text) ? text : `${text}.`)).join(" ");
+
+const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
