@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coterie.cli import flags
 from coterie.cli.output import document, result, size
+from coterie.cli.progress import ProgressDisplay
+
+if TYPE_CHECKING:
+    from coterie.reports.view import RunView
 
 
 def _kinds(incomplete: str) -> list[str]:
@@ -20,11 +24,11 @@ def _kinds(incomplete: str) -> list[str]:
 
 def figure(
     runs: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
-            metavar="RUN...",
+            metavar="RUN…",
             show_default=False,
-            help="Folders of records; a folder that has records in it, such as that of compare --out, stands for them.",
+            help="Folder of a record, folder of several records, or a pattern such as 'runs/digits-*'.",
         ),
     ],
     kind: Annotated[
@@ -96,7 +100,6 @@ def figure(
     from coterie.errors import SpecError, unknown
     from coterie.reports import figures, tables
     from coterie.reports.figures.drawn import drawn
-    from coterie.reports.figures.groups import views_of
     from coterie.reports.figures.save import ENDINGS, check_ending, write_file
 
     if kind not in (*figures.KINDS, "table"):
@@ -105,7 +108,7 @@ def figure(
     ending = check_ending(file, tables.ENDINGS if kind == "table" else ENDINGS)
     if os.path.lexists(file) and not force:
         raise SpecError(f"{file} exists; choose another file with -o, or replace it with --force")
-    views = views_of(runs)
+    views = _read(runs, quiet=quiet or as_json)
     if kind == "table":
         text = tables.table(views, tables.ENDINGS[ending], labels=_labels(label or ()))
         write_file(file, text.encode())
@@ -129,6 +132,21 @@ def figure(
         document({**about, "runs": [str(view.path) for view in views], "panels": drawn(made)})
         return
     result(f"{file} ({inches[0]:g} × {inches[1]:g} inches, {size(file.stat().st_size)})")
+
+
+def _read(runs: Sequence[str], *, quiet: bool) -> list[RunView]:
+    """The runs, with progress while they are read."""
+    with ProgressDisplay(silent=quiet, waiting="reading records") as progress:
+        from coterie.reports.report import find_runs
+        from coterie.reports.view import RunView
+
+        folders = find_runs(runs)
+        progress.expect(len(folders))
+        views = []
+        for place, folder in enumerate(folders):
+            progress.done(place, folder.name)
+            views.append(RunView.read(folder))
+        return views
 
 
 def _labels(given: Iterable[str]) -> dict[str, str]:

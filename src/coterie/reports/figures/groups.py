@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from coterie.errors import RecordError, SpecError, unknown
+from coterie.reports.report import find_runs
 from coterie.reports.view import RunView
 from coterie.runs.record import RunRecord
-from coterie.runs.record_files import SPEC
-from coterie.runs.record_list import list_records
 
 #: What figures are drawn from: views, records, folders of records, groups, or label → any of these.
 Runs: TypeAlias = "RunView | RunRecord | Group | str | os.PathLike[str] | Iterable[Any] | Mapping[str, Any]"
@@ -44,7 +43,7 @@ class Group:
 
 
 def views_of(runs: Runs) -> list[RunView]:
-    """The runs as views; a folder that is not a record stands for the records in it.
+    """The runs as views; a folder that is not a record stands for the records in it, a pattern for what it matches.
 
     Raises:
         RecordError: If there is no record, or one was not written to a folder.
@@ -65,7 +64,7 @@ def _views(runs: Runs) -> Iterator[RunView]:
             raise RecordError("This run was not written to a folder; run it with out= to draw it")
         yield RunView.read(runs.path)
     elif isinstance(runs, str | os.PathLike):
-        yield from map(RunView.read, _folders(Path(runs)))
+        yield from map(RunView.read, find_runs(runs))
     elif isinstance(runs, Mapping):
         for each in runs.values():
             yield from _views(each)
@@ -74,15 +73,6 @@ def _views(runs: Runs) -> Iterator[RunView]:
             yield from _views(each)
     else:
         raise SpecError(f"Runs are records, their folders or views, got {type(runs).__name__}")
-
-
-def _folders(folder: Path) -> list[Path]:
-    if (folder / SPEC).is_file() or not folder.is_dir():
-        return [folder]  # reading what is not a record is an error that says so
-    entries = list_records(folder)
-    if not entries:
-        raise RecordError(f"{folder} is not the record of a run and has none in it")
-    return [entry.path for entry in entries]
 
 
 def groups_of(runs: Runs) -> list[Group]:
