@@ -75,12 +75,12 @@ def drift_outcomes(runs: Runs, ax: Axes | None = None, *, legend: bool = True) -
         legend: Whether to draw a legend.
 
     Returns:
-        The axes: one group of bars per method, the mean over seeds. Methods that neither detect drift nor move clients
-        are left out.
+        The axes: one group of bars per method, the mean over seeds. If some method reacts to drift, those that neither
+        detect it nor move clients are left out.
     """
-    groups = [group for group in groups_of(runs) if reacts(group)]
-    if not groups:
-        raise RecordError("No method of these runs detects drift or moves clients; flexcfl and ifca do, for example")
+    given = groups_of(runs)
+    shifts_of(given)  # raises if no data changed
+    groups = [group for group in given if reacts(group)] or given
     with axes_of(ax) as axes:
         height = 0.8 / len(_OUTCOMES)
         for number, (name, key) in enumerate(_OUTCOMES.items()):

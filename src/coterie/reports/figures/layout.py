@@ -109,16 +109,7 @@ def figure(
         tall = _height(kind, inches, across, down, groups) if height is None else height
         made = new_figure(inches, tall)
         grid = made.subplots(down, across, squeeze=False)
-        for number, (name, members) in enumerate(panels):
-            block, column = divmod(number, across)
-            for line, draw in enumerate(rows):
-                draw(members, grid[block * len(rows) + line][column])
-            if len(panels) > 1:
-                bottom = grid[(block + 1) * len(rows) - 1][column]
-                bottom.set_xlabel(f"{bottom.get_xlabel()}\n({_letter(number)}) {name}")
-        for number in range(len(panels), across * down // len(rows)):
-            for line in range(len(rows)):
-                grid[number // across * len(rows) + line][number % across].set_visible(False)
+        _draw_panels(grid, panels, rows)
         if kind == "discrepancy":
             _same_limits(made.axes)
         _tidy(grid, len(rows))
@@ -128,6 +119,23 @@ def figure(
             legend_above(made, shown, always=kind in ("discrepancy", "search", "map", "communication"))
         keep_style(made)
     return made
+
+
+def _draw_panels(grid: Any, panels: Sequence[tuple[str, list[Group]]], rows: Sequence[_Draw]) -> None:
+    """Draw the panels from left to right and from top to bottom, `rows` axes each, with their names below."""
+    across, height = len(grid[0]), len(rows)
+    for number in range(across * len(grid) // height):
+        block, column = divmod(number, across)
+        own = [grid[block * height + line][column] for line in range(height)]
+        if number >= len(panels):
+            for axes in own:
+                axes.set_visible(False)
+            continue
+        name, members = panels[number]
+        for axes, draw in zip(own, rows, strict=True):
+            draw(members, axes)
+        if len(panels) > 1:
+            own[-1].set_xlabel(f"{own[-1].get_xlabel()}\n({_letter(number)}) {name}")
 
 
 def _rows(kind: str, groups: Sequence[Group], quantities: Sequence[str], against: str) -> list[_Draw]:
