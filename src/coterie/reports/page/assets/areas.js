@@ -2,7 +2,7 @@
 
 /** `x`: rounds; `layers`: [{name, index, values}]; the first layer is at the bottom. */
 function areaChart(width, { x, layers, yLabel }) {
-  const height = width < 480 ? 240 : 300;
+  const height = width < 480 ? 240 : Math.max(300, 60 + 14 * layers.length); // room for all names
   // One round would be an area without width: it is drawn as a column.
   const xs = x.length === 1 ? [x[0] - 0.5, x[0] + 0.5] : x;
   const valuesOf = (layer) => (x.length === 1 ? [layer.values[0], layer.values[0]] : layer.values);

@@ -116,7 +116,7 @@ function methodsFigure({ id, title, note, comparison, found, xKey, yKey, x, y, b
   built = figure({
     id, title, height: 380, note: paragraph(note, many ? `The best ${HIGHLIGHTED - 1} are in color, the others gray; choose below.` : null),
     legend: seriesToggles(id, series, chosen, () => redraw(built)),
-    draw: (width) => lineChart(width, { height: width < 480 ? 300 : 400, series: styled(), bands: spreads(), x, y, pick, target }),
+    draw: (width) => lineChart(width, { height: 400, series: styled(), bands: spreads(), x, y, pick, target }),
     table: () => (pick === "point" ? pointTable(named(), x, y) : seriesTable(named(), spreads(), x, y)),
   });
   built.classList.add("toggles");

@@ -19,7 +19,7 @@ function formatPlain(value) {
   if (size >= 100) return fixed(value, 1);
   if (size >= 10) return fixed(value, 2);
   if (size >= 0.001) return fixed(value, 3);
-  return value.toExponential(1);
+  return value.toExponential(1).replace(".0e", "e").replace("-", "−");
 }
 
 function formatBytes(value) {
@@ -78,4 +78,5 @@ function clusterName(cluster) {
 /** Texts as one paragraph, each ending with a period; missing ones are left out. */
 const paragraph = (...texts) => texts.filter(Boolean).map((text) => (/[.!?)]$/.test(text) ? text : `${text}.`)).join(" ");
 
-const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+/** With a capital first letter; a Greek one stays, since ε is not Ε. */
+const capitalized = (text) => String(text).replace(/^[a-z]/, (letter) => letter.toUpperCase());

@@ -36,7 +36,7 @@ const finiteCount = (values) => values.filter(isNumber).length;
 function lineChart(width, spec) {
   const series = spec.series.filter((each) => finiteCount(each.y));
   const bands = spec.bands || [];
-  const height = spec.height || (width < 480 ? 260 : 340);
+  const height = width < 480 ? Math.min(300, spec.height || 260) : Math.max(spec.height || 340, 60 + 14 * series.length); // room for all names
   const yRange = extent(...series.map((each) => each.y), ...bands.flatMap((band) => [band.lower, band.upper]),
     spec.target ? [spec.target.value] : [], spec.y.zero ? [0] : []);
   const yDomain = spec.y.domain || scoreDomain(yRange, spec.y.format === "percent");

@@ -97,13 +97,14 @@ function mapNote(map, clients) {
   return paragraph(map.method || "What the method clustered on, in two dimensions", ring, map.note);
 }
 
-/** Names of clusters at the middle of their clients. */
+/** Names of clusters: in the middle of many clients, above the highest of few, so that they hide none. */
 function clusterCenters(points) {
   const groups = groupBy(points, (point) => point.cluster);
   if (groups.size > 24) return [];
   const middle = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
   return [...groups].filter(([cluster]) => cluster >= 0).map(([cluster, group]) => ({
-    x: middle(group.map((point) => point.x)), y: middle(group.map((point) => point.y)), text: String(cluster),
+    x: middle(group.map((point) => point.x)), text: String(cluster), above: group.length <= 30,
+    y: group.length > 30 ? middle(group.map((point) => point.y)) : Math.max(...group.map((point) => point.y)),
   }));
 }
 

@@ -57,9 +57,10 @@ function faultsSection(run, { prefix, level }) {
   if (!faults) return section(head, nothing((run.missing && run.missing.faults) || "The record says nothing about faults: the run did not reach its end."));
   const rejected = Object.entries(faults.rejected || {}).filter(([, count]) => count > 0);
   const skipped = faults.skipped || [];
+  const counted = isNumber(faults.lost); // replies are counted when a run ends
   const calm = !rejected.length && !skipped.length && !faults.lost;
   return section(head,
-    calm ? h("p", null, "No reply was lost or rejected, and no round was skipped.") : null,
+    calm ? h("p", null, counted ? "No reply was lost or rejected, and no round was skipped." : "No round was skipped.") : null,
     faults.lost ? h("p", null, `${plural(faults.lost, "reply", "replies")} never arrived.`) : null,
     faults.attackers ? h("p", null, `${plural(faults.attackers, "client")} ${faults.attackers === 1 ? "was" : "were"} malicious (simulated).`) : null,
     (faults.notes || []).map((note) => h("p", null, note)),
