@@ -77,8 +77,12 @@ def explained_variance_of(view: RunView) -> Array:
         )
     shares = []
     for evidence in _evidence(view):
-        scores = np.asarray(evidence.get("scores", ()), np.float64)
-        if scores.ndim == 2 and (variance := (scores**2).sum(axis=0)).sum() > 0:
+        scores = evidence.get("scores")
+        if (
+            isinstance(scores, np.ndarray)
+            and scores.ndim == 2
+            and (variance := (scores.astype(np.float64) ** 2).sum(axis=0)).sum() > 0
+        ):
             shares.append(np.cumsum(variance) / variance.sum())
     if not shares:
         raise RecordError(f"{view.path} has no principal components of gradients: no round clustered clients")

@@ -11,7 +11,7 @@ from coterie.errors import RecordError
 from coterie.reports.evidence_view import read_evidence
 from coterie.reports.figures.groups import Runs
 from coterie.reports.figures.one_run import clusters_of, one_view
-from coterie.reports.figures.style import ELSEWHERE, GRAY, NO_CLUSTER, add_legend, axes_of, look
+from coterie.reports.figures.style import GRAY, MISCLUSTERED, NO_CLUSTER, add_legend, axes_of, look
 from coterie.reports.projection import Projection, project
 from coterie.reports.view import RunView
 
@@ -39,8 +39,8 @@ def client_map(
         round: Draw what clients were clustered on in this round, from 1, and their clusters in it; 0 is the
             preparation. None: the latest of each client, with its cluster after the last round. FedSim clusters anew in
             each round: None is its last round.
-        truth: Whether to draw a ring around clients that are elsewhere than most clients of their true cluster, if true
-            clusters are known.
+        truth: Whether to draw a ring around misclustered clients, whose true cluster is not that of most clients of
+            their cluster, if true clusters are known.
         legend: Whether to draw a legend.
 
     Returns:
@@ -79,7 +79,7 @@ def client_map(
                     "markeredgecolor": "black",
                 }
                 axes.plot(
-                    found.x[ringed], found.y[ringed], linestyle="none", markeredgewidth=0.7, label=ELSEWHERE, **ring
+                    found.x[ringed], found.y[ringed], linestyle="none", markeredgewidth=0.7, label=MISCLUSTERED, **ring
                 )
         for name, label, share in zip("xy", found.labels, found.explained or (None, None), strict=True):
             short = _AXES.get(label, label)

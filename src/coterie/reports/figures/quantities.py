@@ -66,6 +66,7 @@ class Line:
 def quantity_label(view: RunView, quantity: str) -> str:
     """The name of a quantity on an axis, with its unit."""
     metric = view.metric
+    quantity = "primary" if quantity == metric.name else quantity
     name = metric.label if metric.name == "loss" else f"test {metric.label}"
     unit = " (%)" if metric.percent else ""
     own = {

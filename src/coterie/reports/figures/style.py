@@ -40,8 +40,8 @@ BARS = (
 GRAY = "#767676"
 
 #: Labels that come last in a legend.
-NO_CLUSTER, ELSEWHERE = "no cluster", "other than true cluster"
-_LAST = (NO_CLUSTER, ELSEWHERE)
+NO_CLUSTER, MISCLUSTERED = "no cluster", "misclustered"
+_LAST = (NO_CLUSTER, MISCLUSTERED)
 
 #: Name of a font → settings. All of them are part of matplotlib: files are the same on every machine.
 FONTS: dict[str, dict[str, Any]] = {
