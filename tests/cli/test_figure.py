@@ -64,7 +64,7 @@ ERRORS = {
     "--kind table -o t.pdf": "Files that end in '.pdf' are not known; use one of .tex, .md, .csv\n",
     "--label fedavg": "--label is METHOD=LABEL, such as fedavg=FedAvg, got 'fedavg'\n",
     "--kind drift": "The data of no client changed in records/fedavg-0; run it with drift, such as --set shift.name",
-    "--kind map": "records/fedavg-0 has no evidence of clustering to draw: fedavg recorded none. Draw a run of a method",
+    "--kind map": "records/fedavg-0 has no evidence of clustering to draw: fedavg recorded none. Draw a run of a",
     "--width 3": "No width '3'. Known: one, two\n",
     "--metric f1": "No metric 'f1' in records/fedavg-0. Known: accuracy, ",
 }
