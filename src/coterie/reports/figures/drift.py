@@ -51,9 +51,10 @@ def drift(runs: Runs, ax: Axes | None = None, *, quantity: str = "primary", lege
         strip.bar(rounds, clients, width=0.8, color="#b0b0b0", label="_shifted clients")
         strip.set_axis_off()
         most = clients.max()
+        what = "clients whose data changed" if axes.bbox.width > 2.4 * axes.figure.dpi else "changed"
         strip.set_ylim(0, most)
         axes.annotate(
-            f"clients whose data changed (≤ {most:g})",
+            f"{what} (≤ {most:g})",
             (1, 0.82 * _STRIP),
             xycoords="axes fraction",
             ha="right",
@@ -103,7 +104,7 @@ def drift_outcomes(runs: Runs, ax: Axes | None = None, *, legend: bool = True) -
         axes.grid(visible=False)
         axes.set_xlabel("number in the run")
         if legend:
-            axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1), ncols=3, handlelength=1.6, columnspacing=0.9)
+            add_legend(axes, outside=ax is None)
     return axes
 
 

@@ -114,9 +114,11 @@ def figure(
             _same_limits(made.axes)
         _tidy(grid, len(rows))
         if kind not in ("matrix", "relation"):
-            # The bars of drift have a legend of their own.
-            shown = [axes for axes in made.axes if axes.get_legend() is None]
+            # Lines are explained above the panels; bars of another row below them.
+            shown = made.axes if len(rows) == 1 or kind == "curves" else list(grid[:: len(rows)].flat)
             legend_above(made, shown, always=kind in ("discrepancy", "search", "map", "communication"))
+            if kind == "drift" and len(rows) > 1:
+                legend_above(made, [grid[-1][0]], below=True)
         keep_style(made)
     return made
 
@@ -145,7 +147,7 @@ def _rows(kind: str, groups: Sequence[Group], quantities: Sequence[str], against
     if kind == "drift":
         first: list[_Draw] = [lambda members, ax: drift(members, ax, quantity=quantities[0], legend=False)]
         reacting = any(reacts(group) for group in groups)
-        return [*first, lambda members, ax: drift_outcomes(members, ax)] if reacting else first
+        return [*first, lambda members, ax: drift_outcomes(members, ax, legend=False)] if reacting else first
     simple: dict[str, _Draw] = {
         "discrepancy": lambda members, ax: discrepancy(members, ax, legend=False),
         "fairness": lambda members, ax: fairness(members, ax, legend=False),

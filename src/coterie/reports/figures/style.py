@@ -185,13 +185,14 @@ def add_legend(axes: Axes, *, outside: bool) -> None:
         axes.legend()
 
 
-def legend_above(figure: Figure, panels: Sequence[Axes], *, always: bool = True) -> None:
-    """One legend for several axes above them, with as many columns as fit; a label appears once.
+def legend_above(figure: Figure, panels: Sequence[Axes], *, always: bool = True, below: bool = False) -> None:
+    """One legend for several axes above (or below) them, with as many columns as fit; a label appears once.
 
     Args:
         figure: The figure.
         panels: Its axes.
         always: Whether to draw it for a single label, too.
+        below: Whether to draw it below the axes instead.
     """
     handles: dict[str, Any] = {}
     for axes in panels:
@@ -201,7 +202,9 @@ def legend_above(figure: Figure, panels: Sequence[Axes], *, always: bool = True)
     if len(handles) < (1 if always else 2):
         return
     columns = -(-len(handles) // legend_rows(list(handles), figure.get_figwidth()))  # rows of equal length
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=columns)
+    figure.legend(
+        handles.values(), handles.keys(), loc=f"outside {'lower' if below else 'upper'} center", ncols=columns
+    )
 
 
 def legend_rows(labels: Sequence[str], inches: float) -> int:
