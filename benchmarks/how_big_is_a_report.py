@@ -1,4 +1,4 @@
-"""How big is a report? Size of the page, and seconds to build it, for 1,000 clients × 300 rounds and for 10,000 clients.
+"""How big is a report? Size of the page, and seconds to build it, for 1,000 clients × 300 rounds and 10,000 clients.
 
     python benchmarks/how_big_is_a_report.py [--json] [--tiny] [--keep DIR]
 

@@ -22,7 +22,7 @@ def report(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN…",
+            metavar="RUN",
             show_default=False,
             help="Folder of a record, folder of several records, or a pattern such as 'runs/digits-*'.",
         ),
@@ -53,8 +53,9 @@ def report(
 ) -> None:
     """Write a page about a run, or about several side by side: one HTML file that needs nothing else.
 
-    It is made from records alone; nothing is run again. Runs that are going on, failed or were interrupted are shown as
-    far as they went. With --json, the data of the page are printed, and a page is written only with -o.
+    It is made from records alone; nothing is run again. Runs that are going on,
+    that failed or were interrupted are shown as far as they went. With --json,
+    the data of the page are printed, and a page is written only with -o.
     """
     from coterie.errors import SpecError
     from coterie.reports.report import write_page
@@ -113,11 +114,11 @@ def _file(runs: Sequence[str], out: Path | None) -> Path:
     from coterie.errors import SpecError
     from coterie.runs.record_files import RECORD_FILES, SPEC
 
+    if out is not None and out.is_dir():
+        raise SpecError(f"{out} is a folder; give a file with -o, such as {out / 'report.html'}")
     one = Path(runs[0])
     name = one.resolve().name if len(runs) == 1 and one.is_dir() else "report"
     file = Path(f"{name or 'report'}.html") if out is None else out if out.suffix else Path(f"{out}.html")
-    if file.is_dir():
-        raise SpecError(f"{file} is a folder; give a file with -o, such as {file / 'report.html'}")
     if (file.resolve().parent / SPEC).is_file() and file.name in RECORD_FILES:
         raise SpecError(f"{file} is a file of a record; choose another file with -o")
     return file

@@ -19,7 +19,7 @@ from coterie.reports.costs import Faults, Traffic, faults_of, traffic_of
 from coterie.reports.evidence_view import Evidence, read_evidence
 from coterie.reports.movements import Movements, movements_of
 from coterie.reports.score_curves import Curves, PrimaryMetric, Sizes, curves_of, primary_metric, sizes_of
-from coterie.runs.client_facts import ClientFacts
+from coterie.runs.client_facts import RecordedFacts
 from coterie.runs.client_results import ClientResults
 from coterie.runs.record import JsonObject, RunRecord
 from coterie.runs.record_files import CLIENTS, LOCK, SPEC, step_files
@@ -46,7 +46,7 @@ class RunView:
     spec: Mapping[str, Mapping[str, Any]]
     status: str
     summary: JsonObject
-    facts: ClientFacts | None
+    facts: RecordedFacts | None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> RunView:
@@ -56,7 +56,7 @@ class RunView:
         spec = read_toml(folder / SPEC)
         summary = record.summary or _summary_so_far(record, spec)
         status = str(record.summary.get("status") or ("running" if being_written(folder) else "interrupted"))
-        return cls(record, folder, spec, status, summary, ClientFacts.read(folder))
+        return cls(record, folder, spec, status, summary, RecordedFacts.read(folder))
 
     @property
     def method(self) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.errors import RecordError
-from coterie.runs.client_facts import FACTS, ClientFacts
+from coterie.runs.client_facts import FACTS, RecordedFacts
 from coterie.runs.client_results import IDS, ClientResults
 from coterie.runs.record import JsonObject, finite, read_rounds, summary_digest
 from coterie.runs.record_files import (
@@ -107,7 +107,7 @@ class Writer:
         """Write the data that the clustering of a step used."""
         self._write_step(step_file(EVIDENCE, step), evidence)
 
-    def client_facts(self, facts: ClientFacts) -> None:
+    def client_facts(self, facts: RecordedFacts) -> None:
         """Write what is known about the data of each client, unless the record has it."""
         if not (self.path / FACTS).is_file():
             self._write_step(FACTS, facts.packed())

@@ -9,7 +9,7 @@ pytest.importorskip("matplotlib", reason="needs the extra: pip install 'coterie[
 
 from coterie.errors import RecordError, SpecError
 from coterie.reports import client_map
-from coterie.runs.client_facts import ClientFacts
+from coterie.runs.client_facts import RecordedFacts
 
 CLIENTS = ["a", "b", "c", "d"]
 ANSWERS = [{"a": (0, 5), "b": (1, 7), "c": (0, 5), "d": (1, 9)}]
@@ -28,7 +28,7 @@ def test_two_numbers_per_client_are_the_coordinates_on_the_map(write):
 
 def test_misclustered_clients_are_ringed(write):
     # Most clients of cluster 0 have the true cluster 0, but b has 1.
-    facts = ClientFacts(tuple(CLIENTS), np.full(4, 10), np.array([0, 1, 0, 1]))
+    facts = RecordedFacts(tuple(CLIENTS), np.full(4, 10), np.array([0, 1, 0, 1]))
     answers = [{"a": (0, 5), "b": (0, 7), "c": (0, 5), "d": (1, 9)}]
     run = write(answers, evidence={0: {"clients": CLIENTS, "losses": LOSSES}}, facts=facts)
     assert points(client_map(run))["misclustered"] == [[0.8, 0.2]]

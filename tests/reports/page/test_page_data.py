@@ -12,7 +12,7 @@ from coterie.reports.page import run_parts
 from coterie.reports.page.page_data import FORMAT, MAX_CLUSTERS, page_data, run_data
 from coterie.reports.page.plain import number, quantized
 from coterie.reports.view import RunView
-from coterie.runs.client_facts import ClientFacts
+from coterie.runs.client_facts import RecordedFacts
 
 FOUR = {"a": (0, 10), "b": (1, 8), "c": (0, 6), "d": (1, 4)}
 DISTANCES = np.array([[0, 6, 1, 6], [6, 0, 6, 2], [1, 6, 0, 6], [6, 2, 6, 0]], float)
@@ -20,7 +20,7 @@ DISTANCES = np.array([[0, 6, 1, 6], [6, 0, 6, 2], [1, 6, 0, 6], [6, 2, 6, 0]], f
 
 def facts(truth=(0, 1, 0, 0)):
     labels = np.array([[5, 0, 1], [0, 2, 0], [3, 0, 0], [0, 0, 4]])
-    return ClientFacts(tuple("abcd"), labels.sum(axis=1), np.array(truth), labels)
+    return RecordedFacts(tuple("abcd"), labels.sum(axis=1), np.array(truth), labels)
 
 
 @pytest.fixture
