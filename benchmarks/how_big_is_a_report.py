@@ -36,7 +36,7 @@ def make_record(folder, clients, rounds, cohort):
 
 def measure(folder, clients, rounds, cohort):
     from coterie.reports.page.build import build_page
-    from coterie.reports.report import report_data
+    from coterie.reports.page_report import report_data
 
     if not folder.is_dir():
         make_record(folder, clients, rounds, cohort)

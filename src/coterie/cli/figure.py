@@ -137,7 +137,7 @@ def figure(
 def _read(runs: Sequence[str], *, quiet: bool) -> list[RunView]:
     """The runs, with progress while they are read."""
     with ProgressDisplay(silent=quiet, waiting="reading records") as progress:
-        from coterie.reports.report import find_runs
+        from coterie.reports.record_paths import find_runs
         from coterie.reports.view import RunView
 
         folders = find_runs(runs)

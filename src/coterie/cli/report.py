@@ -58,7 +58,7 @@ def report(
     the data of the page are printed, and a page is written only with -o.
     """
     from coterie.errors import SpecError
-    from coterie.reports.report import write_page
+    from coterie.reports.page_report import write_page
 
     file = None if as_json and out is None else _file(runs, out)
     if file is not None and os.path.lexists(file) and not force:
@@ -78,7 +78,7 @@ def report(
 def page_of(runs: Sequence[str | Path], *, reference: str | None = None, quiet: bool = False) -> JsonObject:
     """The data of a page, with progress while records are read."""
     with ProgressDisplay(silent=quiet, waiting="reading records") as progress:
-        from coterie.reports.report import report_data
+        from coterie.reports.page_report import report_data
 
         def reading(place: int, total: int, folder: Path) -> None:
             progress.expect(total)
@@ -90,7 +90,7 @@ def page_of(runs: Sequence[str | Path], *, reference: str | None = None, quiet: 
 
 def write_report(folder: Path) -> Path:
     """Write the page of a run or a comparison into its folder; a page that is there is replaced."""
-    from coterie.reports.report import write_page
+    from coterie.reports.page_report import write_page
     from coterie.runs.record_files import REPORT
 
     return write_page(page_of([folder], quiet=True), folder / REPORT)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         save,
         sweep,
     )
-    from coterie.reports.report import report, report_data
+    from coterie.reports.page_report import report, report_data
     from coterie.reports.tables import table
     from coterie.reports.view import RunView
 
@@ -73,8 +73,8 @@ __all__ = [
 #: Name → module that defines it.
 _DEFINED_IN = {
     "ComparisonView": "coterie.reports.comparison_view",
-    "report": "coterie.reports.report",
-    "report_data": "coterie.reports.report",
+    "report": "coterie.reports.page_report",
+    "report_data": "coterie.reports.page_report",
     "RunView": "coterie.reports.view",
     "table": "coterie.reports.tables",
     **dict.fromkeys(_FIGURES, "coterie.reports.figures"),

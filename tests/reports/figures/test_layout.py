@@ -183,3 +183,9 @@ def test_without_matplotlib_the_error_names_the_extra(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SpecError, match=r"Figures need matplotlib: pip install 'coterie\[figures\]'"):
         figure(write(ANSWERS))
+
+
+def test_no_module_hides_a_function_of_the_same_name():
+    from coterie import reports
+
+    assert all(callable(getattr(reports, name)) for name in reports.__all__)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from coterie.reports.page.build import build_page, embedded
-from coterie.reports.report import report_data
+from coterie.reports.page_report import report_data
 from coterie.runs.client_facts import RecordedFacts
 
 HOSTILE = (

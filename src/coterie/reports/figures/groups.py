@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from coterie.errors import RecordError, SpecError, unknown
-from coterie.reports.report import find_runs
+from coterie.reports.record_paths import find_runs
 from coterie.reports.view import RunView
 from coterie.runs.record import RunRecord
 

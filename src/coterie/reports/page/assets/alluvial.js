@@ -73,8 +73,8 @@ function drawNodes(placed, columnX, steps, width, margin) {
     const x = columnX(node.step);
     group.append(s("rect", { class: "node", x: round2(x), y: round2(node.y), width: NODE, height: Math.max(1, round2(node.height)), rx: 2, fill: colorOf(node.cluster) }));
     if (node.height >= 16 && (steps.length <= 14 || node.step === 0)) {
-      group.append(label(x + NODE / 2, node.y + node.height / 2, String(node.clients),
-        { class: "on-color", "text-anchor": "middle", "dominant-baseline": "central", "font-size": node.clients > 999 ? 8 : node.clients > 99 ? 9 : 10 }));
+      group.append(label(x + NODE / 2, node.y + node.height / 2, formatValue("compact", node.clients),
+        { class: "on-color", "text-anchor": "middle", "dominant-baseline": "central", "font-size": node.clients > 99 ? 8.5 : 10 }));
     }
     if (node.step === steps.length - 1 && width >= 560 && node.height >= 9) {
       group.append(label(width - margin.right + 8, node.y + node.height / 2, clusterName(node.cluster), { class: "name", "dominant-baseline": "central" }));

@@ -124,11 +124,12 @@ function drawNamesAtEnds(svg, names, toY, inner, toX) {
   }
 }
 
-/** Few events are lines with their name; many are ticks above the plot, which the tooltip names. */
+/** Few events are lines with their name; many are marks above the plot, which the tooltip names. */
 function drawEvents(svg, events, toX, inner) {
   if (events.length > FEW_EVENTS) {
     const places = events.map((event) => toX(event.x)).filter((x) => x >= inner.left - 1 && x <= inner.right + 1);
-    svg.append(s("path", { class: "event-ticks", d: places.map((x) => `M${round2(x - 3.5)} ${inner.top - 13}h7l-3.5 7Z`).join("") }));
+    const mark = (x) => (events.length > 40 ? `M${round2(x - 0.5)} ${inner.top - 13}h1v7h-1Z` : `M${round2(x - 3.5)} ${inner.top - 13}h7l-3.5 7Z`);
+    svg.append(s("path", { class: "event-ticks", d: places.map(mark).join("") }));
     return;
   }
   let free = -Infinity;
@@ -148,125 +149,4 @@ function drawTarget(svg, target, toY, inner) {
   const y = round2(toY(target.value));
   svg.append(s("line", { class: "target", x1: inner.left, x2: inner.right, y1: y, y2: y }));
   svg.append(label(inner.left + 6, y - 5, target.label, { class: "event-name" }));
-}
-
-/** All series at one x. */
-function columnWalk({ spec, series, bands, toX, toY, inner, cursor }) {
-  const xs = [...new Set(series.flatMap((each) => each.x.filter((_, i) => isNumber(each.y[i]))))].sort((a, b) => a - b);
-  const at = series.map((each) => new Map(each.x.map((x, i) => [x, i])));
-  const nearest = (px, py) => {
-    if (py < inner.top - 20 || py > inner.bottom + 30 || px < inner.left - 30 || px > inner.right + 30 || !xs.length) return null;
-    const x = toX.invert(px);
-    return xs.reduce((best, value, i) => (Math.abs(value - x) < Math.abs(xs[best] - x) ? i : best), 0);
-  };
-  const show = (index) => {
-    const x = xs[index];
-    cursor.replaceChildren(s("line", { class: "crosshair", x1: toX(x), x2: toX(x), y1: inner.top, y2: inner.bottom }));
-    const found = [];
-    series.forEach((each, i) => {
-      const row = at[i].get(x);
-      const value = row === undefined ? null : each.y[row];
-      if (!isNumber(value)) return;
-      cursor.append(s("circle", { cx: toX(x), cy: toY(value), r: 4, fill: seriesStyle(each).color, class: "spot" }));
-      found.push([value, [swatch(each.index, "both"), each.name || spec.y.label, formatValue(spec.y.format, value)]]);
-    });
-    found.sort((a, b) => b[0] - a[0]);
-    const rows = found.slice(0, 14).map(([, row]) => row);
-    for (const band of bands) {
-      const i = band.x.indexOf(x);
-      if (i >= 0 && isNumber(band.lower[i])) rows.push([null, band.name, `${formatValue(spec.y.format, band.lower[i])} to ${formatValue(spec.y.format, band.upper[i])}`]);
-    }
-    const more = found.length > 14 ? `and ${found.length - 14} more` : null;
-    const y = found.length ? toY(found[0][0]) : inner.top;
-    const events = (spec.events || []).filter((event) => event.x === x).map((event) => event.label).join("; ");
-    return { x: toX(x), y, title: `${spec.x.name || spec.x.label} ${formatValue(spec.x.format, x)}`, rows, note: [more, events].filter(Boolean).join("; ") };
-  };
-  return { count: xs.length, first: xs.length - 1, nearest, show, move: alongList(xs.length), clear: () => cursor.replaceChildren() };
-}
-
-/** The nearest point of any series; up and down change the series. */
-function pointWalk({ spec, series, toX, toY, cursor }) {
-  const points = series.flatMap((each, line) =>
-    each.x.map((x, i) => ({ line, i, x, y: each.y[i] })).filter((point) => isNumber(point.x) && isNumber(point.y)));
-  const nearest = (px, py) => {
-    let best = null;
-    let least = 40 * 40;
-    points.forEach((point, i) => {
-      const distance = (toX(point.x) - px) ** 2 + (toY(point.y) - py) ** 2;
-      if (distance < least) [best, least] = [i, distance];
-    });
-    return best;
-  };
-  const move = (index, key) => {
-    if (key === "ArrowLeft") return index - 1;
-    if (key === "ArrowRight") return index + 1;
-    if (key === "Home") return 0;
-    if (key === "End") return points.length - 1;
-    const line = points[index].line + (key === "ArrowDown" ? 1 : -1);
-    const next = points.findLastIndex((point) => point.line === line);
-    return next < 0 ? index : next;
-  };
-  const show = (index) => {
-    const point = points[index];
-    const each = series[point.line];
-    cursor.replaceChildren(s("circle", { class: "spot", cx: toX(point.x), cy: toY(point.y), r: 5, fill: seriesStyle(each).color }));
-    return {
-      x: toX(point.x), y: toY(point.y), title: each.name || spec.y.label,
-      rows: [[null, spec.x.label, formatValue(spec.x.format, point.x)], [null, spec.y.label, formatValue(spec.y.format, point.y)]],
-    };
-  };
-  return { count: points.length, nearest, move, show, clear: () => cursor.replaceChildren() };
-}
-
-/** Table of series that share their x: one row per x. */
-function seriesTable(series, bands, x, y) {
-  const all = [...series.map((each) => ({ label: each.name || y.label, x: each.x, y: each.y })),
-    ...(bands || []).flatMap((band) => [{ label: `${band.name}, lower`, x: band.x, y: band.lower }, { label: `${band.name}, upper`, x: band.x, y: band.upper }])];
-  const rows = new Map();
-  all.forEach((each, column) => each.x.forEach((value, i) => {
-    if (!isNumber(value)) return;
-    if (!rows.has(value)) rows.set(value, { x: value });
-    rows.get(value)[`s${column}`] = isNumber(each.y[i]) ? each.y[i] : null;
-  }));
-  const columns = [{ key: "x", label: x.label, format: x.format }, ...all.map((each, i) => ({ key: `s${i}`, label: each.label, format: y.format }))];
-  return { columns, rows: [...rows.values()].sort((a, b) => a.x - b.x) };
-}
-
-/** Table of series with an x of their own: one row per point. */
-function pointTable(series, x, y) {
-  return {
-    columns: [{ key: "name", label: "Series", format: "text" }, { key: "x", label: x.label, format: x.format }, { key: "y", label: y.label, format: y.format }],
-    rows: series.flatMap((each) => each.x.map((value, i) => ({ name: each.name, x: value, y: each.y[i] })).filter((row) => isNumber(row.x) && isNumber(row.y))),
-  };
-}
-
-/** A figure with a line chart; `make(hidden)` → the spec. With several series, the names in the legend switch them on and off. */
-function lineFigure({ id, title, note, height, make, toggles = false, controls = [] }) {
-  const spec = make();
-  const chosen = toggles ? remembered(`series:${id}`, new Map()) : new Map();
-  const shown = () => spec.series.filter((each) => chosen.get(each.name) ?? !each.hidden);
-  let built = null;
-  const legend = spec.series.length > 1 && (toggles
-    ? seriesToggles(id, spec.series, chosen, () => redraw(built))
-    : legendOf(spec.series.filter((each) => each.name && finiteCount(each.y)), "both"));
-  built = figure({
-    id, title, note, height, controls, legend: legend || null,
-    draw: (width) => lineChart(width, { ...spec, series: shown(), bands: (spec.bands || []).filter((band) => !band.of || shown().some((each) => each.name === band.of)) }),
-    table: () => (spec.pick === "point" ? pointTable(shown(), spec.x, spec.y) : seriesTable(shown(), spec.bands, spec.x, spec.y)),
-  });
-  if (toggles) built.classList.add("toggles");
-  return built;
-}
-
-function seriesToggles(id, series, chosen, changed) {
-  return h("div", { class: "legend", role: "group", "aria-label": "Show or hide series" }, series.filter((each) => finiteCount(each.y)).map((each) =>
-    h("button", {
-      type: "button", "aria-pressed": String(chosen.get(each.name) ?? !each.hidden), "data-key": `series:${id}:${each.name}`,
-      onclick: (event) => {
-        const on = event.currentTarget.getAttribute("aria-pressed") !== "true";
-        chosen.set(each.name, on);
-        event.currentTarget.setAttribute("aria-pressed", String(on));
-        changed();
-      },
-    }, swatch(each.index, "both"), each.name)));
 }

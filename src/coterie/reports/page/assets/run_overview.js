@@ -61,12 +61,12 @@ function eventsOf(run) {
   return ((run.curves && run.curves.events) || []).map(({ round, kind, label: text }) => ({ x: round, kind, label: text || kind }));
 }
 
-/** What the triangles above a chart are, if it has them. */
+/** What the marks above a chart are, if it has them. */
 function eventsNote(run) {
   const kinds = { shift: "data of clients changed", skipped: "the round was skipped", newcomers: "clients joined", phase: "a phase ended" };
   const events = (run.curves && run.curves.events) || [];
   if (events.length <= FEW_EVENTS) return null;
-  return `Triangles: rounds in which ${[...new Set(events.map((event) => kinds[event.kind] || event.kind))].join(", or ")}.`;
+  return `Marks above the plot: rounds in which ${[...new Set(events.map((event) => kinds[event.kind] || event.kind))].join(", or ")}.`;
 }
 
 function curvesSection(run, { prefix, level }) {

@@ -107,9 +107,9 @@ function axes({ width, height, margin, x, y }) {
 
 /** Room for the texts of y ticks. */
 function leftMargin(domain, format) {
-  const values = ticks(domain, 5);
-  const text = tickFormat(format, values);
-  return 18 + Math.max(...values.map((value) => textWidth(text(value))));
+  // The number of ticks depends on the height, and their digits on their number.
+  const texts = [3, 5, 8].map((count) => ticks(domain, count)).flatMap((values) => values.map(tickFormat(format, values)));
+  return 18 + Math.max(...texts.map((text) => textWidth(text)));
 }
 
 /** Vertical places for labels, moved apart so that they do not overlap. */

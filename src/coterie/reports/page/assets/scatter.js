@@ -52,10 +52,11 @@ function scatterChart(width, spec, { where }) {
 
 function drawnPoints(places) {
   const group = s("g", { class: "points" });
-  for (const { px, py, r, index, color, ring, count } of places) {
-    if (ring) group.append(s("circle", { class: "ring", cx: round2(px), cy: round2(py), r: r + 3.2 }));
+  for (const { px, py, r, index, color, count } of places) {
     group.append(s("path", { class: "mark dot", d: markerPath(index, px, py, r), fill: color || colorOf(index), "data-points": count || 1 }));
   }
+  // Rings come last, so that no mark hides them.
+  for (const { px, py, r } of places.filter((place) => place.ring)) group.append(s("circle", { class: "ring", cx: round2(px), cy: round2(py), r: r + 3.2 }));
   return group;
 }
 
@@ -73,14 +74,14 @@ function paintedPoints(places, inner, where) {
     if (!colors.has(color)) colors.set(color, `rgb(${resolved(color, where).join(",")})`);
     return colors.get(color);
   };
-  pen.lineWidth = 1;
-  for (const { px, py, r, index, color, ring } of places) {
-    pen.globalAlpha = 0.75;
+  pen.globalAlpha = 0.75;
+  for (const { px, py, r, index, color } of places) {
     pen.fillStyle = rgb(color || colorOf(index));
     pen.fill(new Path2D(markerPath(index, px, py, r)));
-    if (!ring) continue;
-    pen.globalAlpha = 1;
-    pen.strokeStyle = rgb("var(--ink)");
+  }
+  pen.globalAlpha = 1;
+  pen.strokeStyle = rgb("var(--ink)");
+  for (const { px, py, r } of places.filter((place) => place.ring)) {
     pen.beginPath();
     pen.arc(px, py, r + 2, 0, 7);
     pen.stroke();
