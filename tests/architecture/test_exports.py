@@ -95,6 +95,10 @@ CALLED_BY_USERS = {
     "coterie.data": "DATASETS from_arrays load partition",
     "coterie.drift": "Drift ObservedRound measure",
     "coterie.models": "MODELS Normalize build from_flax from_functions mclr mlp",
+    "coterie.reports": (
+        "RunView client_map cluster_search communication curves discrepancy distance_relation drift drift_outcomes "
+        "explained_variance fairness figure matrix relation report save sweep table"
+    ),
     "coterie.tracking": "MLflow TensorBoard TRACKERS WandB",
     "coterie.testing": "CHECKS Harness tiny_data tiny_task",
 }

@@ -66,6 +66,34 @@ def test_markdown_escapes_names():
     assert last.startswith(r"| &lt;script>alert(1)&lt;/script>\|a_b&amp;\\ | 75.0")
 
 
+def test_scores_that_read_the_same_are_all_the_best_and_costs_are_not():
+    # 75.04 and 75.01 % both read 75.0; of the adjusted Rand indices 0.5 is the highest.
+    table = [
+        row("fedavg", last_ten=0.5, adjusted_rand=0.25, down_bytes=1e6),
+        row("ifca", last_ten=0.7504, adjusted_rand=0.5, down_bytes=1e6),
+        row("cfl", last_ten=0.7501, adjusted_rand=0.25, down_bytes=1e6),
+    ]
+    records = {each["method"]: [RunRecord({}, [])] for each in table}
+    lines = Comparison(records, table, {}, "fedavg").to_latex().splitlines()[4:7]
+    assert lines == [
+        r"fedavg & 50.0 & 0.25 & 1.00 \\",
+        r"ifca & \textbf{75.0} & \textbf{0.50} & 1.00 \\",
+        r"cfl & \textbf{75.0} & 0.25 & 1.00 \\",
+    ]
+
+
+def test_the_lowest_loss_is_the_best_but_the_highest_adjusted_rand_index():
+    table = [row("fedavg", test_loss=1.5, adjusted_rand=0.5), row("ifca", test_loss=0.5, adjusted_rand=0.25)]
+    records = {"fedavg": [RunRecord({}, [])], "ifca": [RunRecord({}, [])]}
+    lines = Comparison(records, table, {}, "fedavg", "test_loss").to_latex().splitlines()[4:6]
+    assert lines == [r"fedavg & 1.5 & \textbf{0.50} \\", r"ifca & \textbf{0.5} & 0.25 \\"]
+
+
+def test_a_single_method_is_not_the_best():
+    only = Comparison({"ifca": [RunRecord({}, [])]}, [row("ifca", last_ten=0.5)], {}, "ifca")
+    assert "textbf" not in only.to_latex()
+
+
 def test_latex_is_a_tabular_with_escaped_names():
     assert comparison("ifca_%&").to_latex() == (
         "\\begin{tabular}{lrrr}\n"
@@ -73,7 +101,7 @@ def test_latex_is_a_tabular_with_escaped_names():
         "method & accuracy \\% & MB down & p \\\\\n"
         "\\midrule\n"
         "fedavg & 50.0 $\\pm$ 1.0 & 2.00 & -- \\\\\n"
-        "ifca\\_\\%\\& & 75.0 $\\pm$ 2.0 & 0.50 & 0.020 \\\\\n"
+        "ifca\\_\\%\\& & \\textbf{75.0 $\\pm$ 2.0} & 0.50 & 0.020 \\\\\n"
         "\\bottomrule\n"
         "\\end{tabular}\n"
     )

@@ -14,6 +14,7 @@ from coterie.cli.compare import compare
 from coterie.cli.error_handling import report_errors
 from coterie.cli.estimate import estimate
 from coterie.cli.export import export
+from coterie.cli.figure import figure
 from coterie.cli.flags import Command, Group
 from coterie.cli.inspect import inspect
 from coterie.cli.join import join, leave
@@ -154,6 +155,16 @@ app.command(
         ("coterie runs --to-csv runs.csv", "for a spreadsheet; --json for a script"),
     ),
 )(report_errors(runs))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie figure records -o curves.pdf", "accuracy over rounds of all methods of compare --out records"),
+        ("coterie figure records --kind fairness --width two -o clients.svg", "scores of clients, two columns wide"),
+        ("coterie figure records --metric primary,train_loss,discrepancy", "three rows of panels: curves.pdf"),
+        ("coterie figure runs/digits-fedgroup-0 --kind map --label fedgroup=FedGroup", "clients in two dimensions"),
+        ("coterie figure records --kind communication --json | jq .panels", "what was drawn, in a script"),
+    ),
+)(report_errors(figure))
 app.command(
     cls=Command,
     epilog=_examples(

@@ -7,10 +7,68 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coterie.reports.comparison_view import ComparisonView
+    from coterie.reports.figures import (
+        client_map,
+        cluster_search,
+        communication,
+        curves,
+        discrepancy,
+        distance_relation,
+        drift,
+        drift_outcomes,
+        explained_variance,
+        fairness,
+        figure,
+        matrix,
+        relation,
+        save,
+        sweep,
+    )
     from coterie.reports.page_report import report, report_data
+    from coterie.reports.tables import table
     from coterie.reports.view import RunView
 
-__all__ = ["ComparisonView", "RunView", "report", "report_data"]
+#: Functions that draw on matplotlib's axes.
+_FIGURES = (
+    "client_map",
+    "cluster_search",
+    "communication",
+    "curves",
+    "discrepancy",
+    "distance_relation",
+    "drift",
+    "drift_outcomes",
+    "explained_variance",
+    "fairness",
+    "figure",
+    "matrix",
+    "relation",
+    "save",
+    "sweep",
+)
+
+__all__ = [
+    "ComparisonView",
+    "RunView",
+    "client_map",
+    "cluster_search",
+    "communication",
+    "curves",
+    "discrepancy",
+    "distance_relation",
+    "drift",
+    "drift_outcomes",
+    "explained_variance",
+    "fairness",
+    "figure",
+    "matrix",
+    "relation",
+    "report",
+    "report_data",
+    "save",
+    "sweep",
+    "table",
+]
 
 #: Name → module that defines it.
 _DEFINED_IN = {
@@ -18,6 +76,8 @@ _DEFINED_IN = {
     "report": "coterie.reports.page_report",
     "report_data": "coterie.reports.page_report",
     "RunView": "coterie.reports.view",
+    "table": "coterie.reports.tables",
+    **dict.fromkeys(_FIGURES, "coterie.reports.figures"),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,8 +113,13 @@ class _Gathered:
     rows: dict[str, tuple[Array, int]] = field(default_factory=dict)
 
 
-def read_evidence(record: RunRecord) -> Evidence:
-    """Read the evidence of a record, the latest steps first, until it is complete."""
+def read_evidence(record: RunRecord, steps: Collection[int] | None = None) -> Evidence:
+    """Read the evidence of a record, the latest steps first.
+
+    Args:
+        record: The record.
+        steps: Read only the evidence of these steps; None: of all.
+    """
     if record.path is None:
         return Evidence()
     files = step_files(record.path / EVIDENCE)
@@ -123,8 +128,8 @@ def read_evidence(record: RunRecord) -> Evidence:
     pairs: Pairs | None = None
     why: dict[str, Reason] = {}
     for step in reversed(files):
-        if step >= len(record.rounds):
-            continue  # a step that is being written
+        if step >= len(record.rounds) or (steps is not None and step not in steps):
+            continue  # the first: a step that is being written
         evidence, t = record.evidence(step), record.rounds[step]["t"] + 1
         for part in _parts(evidence):
             _gather(gathered, part, t)

@@ -101,8 +101,8 @@ class Comparison:
         return comparison_tables.markdown(comparison_tables.cells(self))
 
     def to_latex(self) -> str:
-        """Return the main columns as a LaTeX table for the package booktabs, mean ± standard deviation over seeds."""
-        return comparison_tables.latex(comparison_tables.cells(self))
+        """Return the main columns as a LaTeX table for the package booktabs, mean ± deviation, the best in bold."""
+        return comparison_tables.latex(comparison_tables.cells(self), comparison_tables.best_cells(self))
 
     def __repr__(self) -> str:
         """Short: the methods, the number of seeds, and what is compared."""

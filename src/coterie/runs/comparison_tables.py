@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coterie.runs.record import JsonObject
@@ -25,6 +25,9 @@ _COSTS: dict[str, _Column] = {
     "MB up": ("up_bytes", 1e-6, "2f", False),
     "seconds": ("seconds", 1, "1f", True),
 }
+
+#: Columns in which no cell is the best.
+_NOT_SCORES = ("coverage %", "MB down", "MB up", "seconds")
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -107,10 +110,40 @@ def markdown(table: Cells) -> str:
     return "\n".join([first, rule, *others]) + "\n"
 
 
-def latex(table: Cells) -> str:
-    """A `tabular` environment in the style of the package booktabs."""
+def best_cells(found: Comparison) -> set[tuple[int, int]]:
+    """(row, column) in `cells` of the best scores: the headline, its worst tenth, the adjusted Rand index.
+
+    Cells that read the same are all the best. With a single method there are none.
+    """
+    header, lines = cells(found)
+    columns = {name: column[0] for name, column in _columns(found).items() if name not in _NOT_SCORES}
+    best: set[tuple[int, int]] = set()
+    for place, name in enumerate(header):
+        values = [row.get(columns[name]) for row in found.table] if name in columns and len(lines) > 1 else []
+        known = [
+            (value, line[place])
+            for value, line in zip(values, lines, strict=False)
+            if isinstance(value, int | float) and line[place] != "–"
+        ]
+        if known:
+            higher = found.higher_is_better or name == "adjusted Rand index"
+            top = _mean_text((max if higher else min)(known)[1])
+            best |= {(number, place) for number, line in enumerate(lines) if _mean_text(line[place]) == top}
+    return best
+
+
+def _mean_text(cell: str) -> str:
+    """The mean in a cell, without its deviation: what a reader compares."""
+    return cell.partition(" ±")[0]
+
+
+def latex(table: Cells, bold: Collection[tuple[int, int]] = ()) -> str:
+    """A `tabular` environment in the style of the package booktabs; `bold`: (row, column) of cells in bold."""
     header, rows = table
-    lines = [" & ".join(map(_latex_text, line)) + r" \\" for line in (header, *rows)]
+    cells = [[_latex_text(cell) for cell in line] for line in (header, *rows)]
+    for number, place in bold:
+        cells[number + 1][place] = rf"\textbf{{{cells[number + 1][place]}}}"
+    lines = [" & ".join(line) + r" \\" for line in cells]
     inner = [r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
     return "\n".join([rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}", *inner, r"\end{tabular}"]) + "\n"
 
