@@ -217,6 +217,7 @@ def test_each_setting_that_only_a_simulation_has_is_refused(federation):
         {"attack": {"name": "noise"}},
         {"faults": {"drop": 0.1}},
         {"run": {"newcomers": 0.5}},
+        {"run": {"final_model": "best"}},
     ):
         with pytest.raises(SpecError, match="simulated"):
             federation.server(spec_of("fedavg", **section))

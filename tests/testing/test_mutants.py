@@ -18,8 +18,11 @@ spec.loader.exec_module(mutants)
 
 #: Mutant → the check that refuses it, and a part of the sentence.
 REFUSED = {
-    "ClaimsTheWholeCohort": ("a_lost_reply_is_like_an_absent_client", r"Round\.assignment of round 1 has client '\d'"),
-    "ReportsLostDistances": ("a_lost_reply_is_like_an_absent_client", r"Round\.distances of round 1 has client '\d'"),
+    "ClaimsTheWholeCohort": (
+        "a_lost_reply_is_like_an_absent_client",
+        r"Round\.assignment of round t=1 has client '\d'",
+    ),
+    "ReportsLostDistances": ("a_lost_reply_is_like_an_absent_client", r"Round\.distances of round t=1 has client '\d'"),
     "NumbersClustersByPosition": (
         "a_lost_reply_is_like_an_absent_client",
         r"clusters of the other clients differ .* index by replies\.clients, not by the cohort",
@@ -44,7 +47,7 @@ REFUSED = {
     "ChangesItsStateInPlace": ("leaves_its_arguments_alone", "changes an array of its state or of a reply in place"),
     "SaysSkippedAndMoves": (
         "tolerates_faults",
-        r"round 1 is reported as skipped \(too few clients\), and the models in the state changed",
+        r"round t=1 is reported as skipped \(too few clients\), and the models in the state changed",
     ),
     "MovesWithoutReplies": ("a_round_without_replies_changes_nothing", "the state changed without replies"),
     "AsksEveryone": (
@@ -53,14 +56,14 @@ REFUSED = {
     ),
     "AsksAllAvailableClients": (
         "asks_only_the_clients_of_the_round",
-        "in round 0 the work 'losses_of' is asked of clients outside the cohort",
+        "in round t=0 the work 'losses_of' is asked of clients outside the cohort",
     ),
     "TrainsOnTestData": ("tolerates_faults", "Work 'fit' was asked for test examples"),
     "PlacesByTestData": ("places_every_client", "Work 'losses_of' was asked for test examples"),
-    "IgnoresStragglers": ("asks_only_the_clients_of_the_round", r"the straggler '\d' trains completely in round 0"),
+    "IgnoresStragglers": ("asks_only_the_clients_of_the_round", r"the straggler '\d' trains completely in round t=0"),
     "TrainsOnTheSameBatches": (
         "asks_only_the_clients_of_the_round",
-        r"client '\d' trains with the same seed in rounds 0 and 1, on the same batches",
+        r"client '\d' trains with the same seed in rounds t=0 and t=1, on the same batches",
     ),
     "NeverTrains": ("learns", r"after 3 rounds the mean test loss is .* The method must train"),
     "ServesZeros": ("learns", r"the mean test loss is 1\.099; .* that of a constant prediction 1\.099"),

@@ -171,7 +171,7 @@ def server_spec(spec: Spec) -> Spec:
     for setting, given in simulated.items():
         if given:
             raise SpecError(
-                f"{setting} is for simulations and cannot be used with clients on other machines; remove it"
+                f"{setting} needs simulated clients and cannot be used with clients on other machines; remove it"
             )
     for name in {*spec.run.metrics, spec.run.primary_metric} - {"auto"}:
         check_built_in(name)
