@@ -93,3 +93,14 @@ def test_the_large_numbers(write):
         "traffic": 150,
         "time": 5.0,
     }
+
+
+def test_the_models_of_an_earlier_round_are_served_and_scored(write):
+    # Round 1: (1.0 + 0.4) / 2 = 0.7 and worst 0.4; round 2 is better on test examples, but round 1 is served.
+    best = {"t": 0, "step": 0, "metric": "accuracy", "validation": 0.9, "test": 0.7, "served": True}
+    folder = write([{"a": (0, 10), "b": (1, 4)}, {"a": (0, 9), "b": (1, 7)}], summary={"best_round": best})
+    assert said(folder) == [
+        "2 clusters found; with the model of its cluster a client scores 70.0 % on average, the worst tenth 40.0 %.",
+        "Accuracy on test examples after round 1, whose models are served.",
+    ]
+    assert figures(RunView.read(folder))[0].note == "round 1, whose models are served"

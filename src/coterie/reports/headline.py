@@ -39,20 +39,28 @@ class Scores:
     Attributes:
         mean: Mean over clients of the primary metric.
         worst_tenth: Mean over the worst tenth of clients.
-        rounds: Number of rounds over which both are means; 1: after the last round.
+        rounds: Number of rounds over which both are means; 1: after one round.
+        served: Round whose models are served, if it is not the last one (`run.final_model`); both are of this round.
     """
 
     mean: float | None
     worst_tenth: float | None
     rounds: int
+    served: int | None = None
 
 
 def scores_of(view: RunView) -> Scores:
-    """Mean over the evaluations of the last ten rounds, as in comparisons; the loss is that after the last round."""
+    """Mean over the evaluations of the last ten rounds, as in comparisons; the loss is that after the last round.
+
+    If the models of the best round are served, the scores of that round.
+    """
     curves = view.curves
     known = np.flatnonzero(~np.isnan(curves.mean))
     if not len(known):
         return Scores(None, None, 0)
+    best: Mapping[str, Any] = view.summary.get("best_round") or {}
+    if best.get("served") and len(place := known[curves.round[known] == best["t"] + 1]):
+        return Scores(float(curves.mean[place[-1]]), float(curves.worst_tenth[place[-1]]), 1, int(best["t"]) + 1)
     last = known[-1:] if view.metric.name == "loss" else known[curves.round[known] > curves.round[known[-1]] - 10]
     span = int(curves.round[last[-1]] - curves.round[last[0]]) + 1
     return Scores(float(curves.mean[last].mean()), float(curves.worst_tenth[last].mean()), span)
@@ -78,6 +86,7 @@ def figures(view: RunView) -> list[Figure]:
     scores, metric, summary = scores_of(view), view.metric, view.summary
     kind = "percent" if metric.percent else "number"
     over = f"mean of {scores.rounds} rounds" if scores.rounds > 1 else "last evaluation"
+    over = over if scores.served is None else f"round {scores.served}, whose models are served"
     clusters = summary.get("clusters") or {}
     found = [
         Figure(f"{metric.label}, mean over clients", scores.mean, kind, over),
@@ -167,6 +176,8 @@ def _scores(metric: PrimaryMetric) -> str:
 
 def _about_scores(scores: Scores, metric: PrimaryMetric) -> list[str]:
     what = f"{metric.label[0].upper()}{metric.label[1:]}"
+    if scores.served is not None:
+        return [f"{what} on test examples after round {scores.served}, whose models are served."]
     if scores.rounds > 1:
         return [f"{what} on test examples, mean of the last {scores.rounds} rounds."]
     return [f"{what} on test examples, after the last evaluated round."]
