@@ -36,6 +36,8 @@ $(RUN_READY): pyproject.toml
 
 $(DEV_READY): $(RUN_READY)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@command -v npm >/dev/null && npm install --silent --no-save --no-package-lock --prefix build/browser axe-core \
+		2>/dev/null || echo "axe-core is missing (npm install): the accessibility tests of pages are skipped" >&2
 	@touch $@
 
 $(NETWORK_READY): $(DEV_READY)

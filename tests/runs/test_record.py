@@ -49,6 +49,7 @@ def test_a_record_has_these_files(written):
         "models.safetensors",
         "checkpoint/latest.safetensors",
         "checkpoint/previous.safetensors",
+        "clients/facts.safetensors",
         "clients/ids.safetensors",
         *(f"clients/0000{step}.safetensors" for step in range(4)),
     }

@@ -103,8 +103,9 @@ def next_step(folder: Path) -> str:
 def data_headline(data: JsonObject) -> list[str]:
     """The headline of a page, for the terminal."""
     comparison = data["comparison"]
-    found: list[str] = data["runs"][0]["headline"] if comparison is None else comparison["headline"]
-    return found
+    if comparison is None:
+        return list(data["runs"][0]["headline"])
+    return [*comparison["headline"], *comparison["conclusion"]]
 
 
 def _file(runs: Sequence[str], out: Path | None) -> Path:

@@ -26,6 +26,9 @@ _ROWS = {
     "distances": "distance to the model of each cluster",
 }
 
+#: Of these, those whose numbers mean something else in another step: components of the updates of that step.
+_ONE_STEP = ("embedding", "scores")
+
 #: Evidence with one number per pair of clients → what it is, and whether a large number means that they are alike.
 _PAIRS = {
     "distances": ("distance", False),
@@ -154,6 +157,8 @@ def _gather(gathered: dict[str, _Gathered], part: Mapping[str, Any], t: int) -> 
     for key in _ROWS:
         values = _matrix(part.get(key))
         if values is None or len(values) != len(clients) or _is_pairs(part, key, values):
+            continue
+        if key in _ONE_STEP and key in gathered:
             continue
         kind = gathered.setdefault(key, _Gathered(values.shape[1]))
         if kind.width == values.shape[1]:  # the number of clusters was another one before: not comparable

@@ -21,13 +21,13 @@ class Figure:
 
     Attributes:
         label: What it is.
-        value: The number or text; None if it is not known.
-        format: `percent`, `bytes`, `seconds`, `count`, `number` or `text`.
+        value: The number; None if it is not known.
+        format: `percent`, `bytes`, `seconds`, `count` or `number`.
         note: A few words below it.
     """
 
     label: str
-    value: float | str | None
+    value: float | None
     format: str
     note: str = ""
 

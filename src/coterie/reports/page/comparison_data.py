@@ -81,7 +81,7 @@ def comparison_data(view: ComparisonView) -> JsonObject:
 
 
 def comparison_headline(view: ComparisonView) -> list[str]:
-    """The best method against one model for all clients, in a sentence; then the conclusion."""
+    """The best method against one model for all clients, in a sentence."""
     metric = view.metric
     reached = {label: value for label in view.groups if (value := view.headline_of(label)) is not None}
     ranked = sorted(reached, key=lambda label: reached[label], reverse=metric.greater_is_better)
@@ -94,7 +94,7 @@ def comparison_headline(view: ComparisonView) -> list[str]:
     if one in reached and one != best:
         name = "one model for all" if _one_model(view) else one
         sentence += f"; {name}: {metric.text(reached[one])}"
-    return [f"{sentence}.", view.conclusion]
+    return [f"{sentence}."]
 
 
 def _one_model(view: ComparisonView) -> bool:
@@ -144,8 +144,8 @@ def _table(view: ComparisonView, columns: Sequence[JsonObject]) -> JsonObject:
                 cells[key] = None  # a client with its own model is in no cluster
                 continue
             cells[key] = {
-                "mean": number(value),
-                "deviation": number(row.get(f"{key}_deviation")),
+                "mean": value,
+                "deviation": row.get(f"{key}_deviation"),
                 "n": row["seeds"],
                 "best": value == best[key],
             }

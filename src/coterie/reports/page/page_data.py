@@ -40,7 +40,7 @@ from coterie import __version__
 from coterie.reports.comparison_view import ComparisonView
 from coterie.reports.headline import figures, headline, notes
 from coterie.reports.page.comparison_data import comparison_data
-from coterie.reports.page.plain import by_cluster, number, numbers
+from coterie.reports.page.plain import by_cluster, numbers
 from coterie.reports.page.run_parts import clients_part, labels_part, map_part, matrix_part, movements_part
 from coterie.reports.score_curves import Curves
 from coterie.reports.view import RunView
@@ -115,7 +115,7 @@ def run_data(view: RunView, *, slim: bool = False) -> JsonObject:
         "seconds": summary.get("seconds"),
         "headline": headline(view),
         "notes": notes(view),
-        "figures": [{**vars(each), "value": _figure(each.value)} for each in figures(view)],
+        "figures": [vars(each) for each in figures(view)],
         "metric": vars(view.metric),
         "curves": curves_part(view),
         "sizes": sizes_part(view),
@@ -261,17 +261,13 @@ def drift_part(view: RunView) -> JsonObject | None:
     if entry is None and not moves.shifts:
         return None
     shown = [
-        {"label": label, "value": number(entry[key]), "format": "number", "note": ""}
+        {"label": label, "value": entry[key], "format": "number", "note": ""}
         for key, label in _DRIFT.items()
         if entry is not None and entry.get(key) is not None
     ]
     per_round = {"shifted": moves.shifts, "flagged": moves.flags}
     counts = {key: {"round": list(each), "clients": list(each.values())} for key, each in per_round.items()}
     return {"figures": shown, **counts}
-
-
-def _figure(value: float | str | None) -> float | str | None:
-    return value if isinstance(value, str) else number(value)
 
 
 def _trainable(view: RunView) -> int | None:

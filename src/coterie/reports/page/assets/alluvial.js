@@ -1,6 +1,6 @@
 // Alluvial diagram: how clients moved between clusters.
 
-const NODE = 14;
+const NODE = 18;
 
 /**
  * `steps`: [{label}]; `nodes`: [{step, cluster, clients}]; `links`: [{step, from, to, clients, drifted, flagged}].
@@ -97,9 +97,11 @@ function stepNames(steps, columnX, height, width) {
   const group = s("g");
   const room = width / Math.max(1, steps.length);
   steps.forEach((step, i) => {
-    const text = room < 62 ? step.label.replace(/^round /, "") : step.label;
-    const every = Math.max(1, Math.ceil(textWidth(text) / Math.max(1, room - 4)));
-    if (i % every && i !== steps.length - 1) return;
+    // With many steps only the first one says "round"; the others are numbers, and those that would touch are left out.
+    const text = i > 0 && room < 90 ? step.label.replace(/^round /, "") : step.label;
+    const every = Math.max(1, Math.ceil((textWidth(text) + 6) / Math.max(1, room)));
+    const last = steps.length - 1;
+    if (i !== last && (i % every || last - i < every)) return;
     const anchor = i === 0 ? "start" : i === steps.length - 1 ? "end" : "middle";
     const x = i === 0 ? 2 : columnX(i) + (anchor === "end" ? NODE : NODE / 2);
     group.append(label(x, height - 8, text, { class: "tick", "text-anchor": anchor }));

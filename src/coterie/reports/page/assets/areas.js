@@ -2,7 +2,7 @@
 
 /** `x`: rounds; `layers`: [{name, index, values}]; the first layer is at the bottom. */
 function areaChart(width, { x, layers, yLabel }) {
-  const height = width < 480 ? 240 : 300;
+  const height = width < 480 ? 240 : Math.max(300, 60 + 14 * layers.length); // room for all names
   // One round would be an area without width: it is drawn as a column.
   const xs = x.length === 1 ? [x[0] - 0.5, x[0] + 0.5] : x;
   const valuesOf = (layer) => (x.length === 1 ? [layer.values[0], layer.values[0]] : layer.values);
@@ -22,12 +22,12 @@ function areaChart(width, { x, layers, yLabel }) {
     y: { format: "count", whole: true, domain: yDomain },
   });
   const { toX, toY, inner } = frame;
+  svg.append(frame.group);
   for (const layer of stacked) {
     svg.append(s("path", {
       class: "area mark", d: bandPath(xs, layer.lower, layer.upper, toX, toY), fill: colorOf(layer.index), "data-points": x.length,
     }));
   }
-  svg.append(frame.group);
   if (labelled) nameLayers(svg, stacked, toY, inner);
   const cursor = s("g");
   svg.append(cursor);

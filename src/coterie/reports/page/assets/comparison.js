@@ -2,16 +2,25 @@
 
 const HIGHLIGHTED = 8; // with more methods than this, the others are drawn gray until they are chosen
 
-const methodIndex = (comparison, method) => comparison.methods.indexOf(method);
+const places = new WeakMap();
+
+/** Color and shape of a method. With many methods the best ones get colors of their own, the others share them. */
+function methodIndex(comparison, method) {
+  if (!places.has(comparison)) {
+    const order = comparison.methods.length > COLORS ? ranked(comparison, (each) => finalScore(comparison, each)) : comparison.methods;
+    places.set(comparison, new Map(order.map((each, i) => [each, i])));
+  }
+  return places.get(comparison).get(method) ?? -1;
+}
 
 function comparisonOverview(data) {
   const { comparison } = data;
-  const sentences = [...(comparison.headline || []), ...(comparison.conclusion || [])];
+  const sentences = [...new Set([...(comparison.headline || []), ...(comparison.conclusion || [])])];
   const facts = [["Methods", comparison.methods.length], ["Runs", data.runs.length], ["Seeds", (comparison.seeds || []).join(", ")], ["Clients", comparison.n_clients], ["Data", comparison.data], ["Model", comparison.model]];
-  const bad = data.runs.filter((run) => run.status && run.status !== "done");
+  const bad = comparison.excluded || data.runs.filter((run) => run.status && run.status !== "done");
   return section({ id: "overview", title: "Result" },
     sentences.length ? h("div", { class: "headline" }, sentences.map((sentence) => h("p", null, sentence))) : nothing("The runs have no results to compare."),
-    bad.length ? h("p", { class: "notice", role: "note" }, h("strong", null, `${plural(bad.length, "run")} did not end well: `), bad.map((run) => `${run.name || run.id} (${run.status})`).join(", ")) : null,
+    bad.length ? h("p", { class: "notice", role: "note" }, h("strong", null, `${plural(bad.length, "run")} not compared, because not finished: `), bad.map((run) => `${run.name || run.id} (${run.status})`).join(", ")) : null,
     h("dl", { class: "facts" }, facts.filter(([, value]) => value !== undefined && value !== null && value !== "").map(([name, value]) =>
       h("div", null, h("dt", null, name), h("dd", null, isNumber(value) ? formatValue("count", value) : String(value))))));
 }
@@ -28,6 +37,8 @@ function cellText(format, cell) {
 
 /** Columns and rows of a table of methods; the value to sort by is the mean. */
 function methodTable(table, comparison, open) {
+  // Where all methods are equal, none is best.
+  const tied = new Set(table.columns.map(({ key }) => key).filter((key) => table.rows.every(({ cells }) => !cells[key] || cells[key].best)));
   const columns = [
     { key: "method", label: "Method", format: "text", cell: (row) => h("span", { class: "with-swatch" }, swatch(methodIndex(comparison, row.method)), row.method, row.status && row.status !== "done" ? h("span", { class: "tag bad" }, row.status) : null) },
     ...table.columns.map((column) => ({
@@ -35,7 +46,7 @@ function methodTable(table, comparison, open) {
       cell: (row) => {
         const cell = row.cells[column.key];
         const text = cellText(column.format, cell);
-        return cell && cell.best ? h("span", { class: "best" }, h("strong", null, text), h("span", { class: "spoken" }, " (best)")) : text;
+        return cell && cell.best && !tied.has(column.key) ? h("span", { class: "best" }, h("strong", null, text), h("span", { class: "spoken" }, " (best)")) : text;
       },
     })),
   ];
@@ -63,27 +74,26 @@ function testsSection(data) {
   if (!tests || !tests.length) return section(head, nothing("There are no tests: they need at least two methods with results of the same clients."));
   const format = comparison.metric && comparison.metric.percent ? "points" : "number";
   const significant = tests.filter((test) => test.significant).length;
-  const rows = tests.map((test) => ({ ...test, verdict: test.significant ? `${test.better === "b" ? test.b : test.a} is better` : "no clear difference" }));
+  const rows = tests.map((test) => ({ ...test, verdict: test.significant ? `${test.better === "b" ? test.b : test.a} is better` : test.why || "no clear difference" }));
   const columns = [
     { key: "a", label: "Method", format: "text" }, { key: "b", label: "Against", format: "text" },
     { key: "difference", label: format === "points" ? "Difference (points)" : "Difference", format }, { key: "p", label: "p", format: "p" },
-    { key: "p_adjusted", label: "p, corrected", format: "p" }, { key: "n", label: "Pairs", format: "count" },
+    { key: "p_adjusted", label: "p, corrected", format: "p" }, { key: "wilcoxon", label: "p, Wilcoxon", format: "p" }, { key: "n", label: "Pairs", format: "count" },
     { key: "verdict", label: "Verdict", format: "text", cell: (row) => (row.significant ? h("strong", null, row.verdict) : row.verdict) },
   ].filter(({ key }) => rows.some((row) => row[key] !== null && row[key] !== undefined));
   return section(head, h("p", { class: "note" }, `${significant} of ${plural(tests.length, "comparison")} show a clear difference.`),
     dataTable({ caption: "Paired tests", columns, rows, sort: { key: "p_adjusted", direction: 1 }, search: ["a", "b"], size: 15, state: "tests", file: "tests" }));
 }
 
-/** Methods, the best first by their last value. */
-function ranked(comparison, lastOf) {
+/** Methods, the best first. */
+function ranked(comparison, valueOf) {
   const sign = comparison.metric && comparison.metric.greater_is_better === false ? 1 : -1;
-  const value = (method) => (isNumber(lastOf(method)) ? sign * lastOf(method) : Infinity);
+  const value = (method) => (isNumber(valueOf(method)) ? sign * valueOf(method) : Infinity);
   return [...comparison.methods].sort((a, b) => value(a) - value(b));
 }
 
 function methodSeries(comparison, found, xKey, yKey) {
-  const last = (method) => { const ys = found[method] && found[method][yKey]; return ys ? ys[lastIndex(ys)] : null; };
-  const top = new Set(ranked(comparison, last).slice(0, HIGHLIGHTED - 1));
+  const top = new Set(ranked(comparison, (method) => finalScore(comparison, method)).slice(0, HIGHLIGHTED - 1));
   const many = comparison.methods.length > HIGHLIGHTED;
   return comparison.methods.filter((method) => found[method] && found[method][yKey] && found[method][yKey].some(isNumber)).map((method) => ({
     name: method, x: found[method][xKey], y: found[method][yKey], index: methodIndex(comparison, method), hidden: many && !top.has(method),
@@ -104,9 +114,9 @@ function methodsFigure({ id, title, note, comparison, found, xKey, yKey, x, y, b
   let built = null;
   const named = () => styled().map((each, i) => (each.name ? each : { ...each, name: series[i].name }));
   built = figure({
-    id, title, height: 380, note: [note, many ? `The best ${HIGHLIGHTED - 1} are in color, the others gray; choose below.` : null].filter(Boolean).join(" "),
+    id, title, height: 380, note: paragraph(note, many ? `The best ${HIGHLIGHTED - 1} are in color, the others gray; choose below.` : null),
     legend: seriesToggles(id, series, chosen, () => redraw(built)),
-    draw: (width) => lineChart(width, { height: width < 480 ? 300 : 400, series: styled(), bands: spreads(), x, y, pick, target }),
+    draw: (width) => lineChart(width, { height: 400, series: styled(), bands: spreads(), x, y, pick, target }),
     table: () => (pick === "point" ? pointTable(named(), x, y) : seriesTable(named(), spreads(), x, y)),
   });
   built.classList.add("toggles");
@@ -153,7 +163,7 @@ function targetFigure(comparison) {
     return `${formatValue("count", row.rounds)}${row.bytes !== null ? `, ${formatValue("bytes", row.bytes)}` : ""}${seeds}`;
   };
   return figure({
-    id: "to-target", title: `Rounds to ${formatValue(metricFormat(comparison.metric), target.target)}`, height: rows.length * 32, note: "Mean over the seeds that reached it, with the bytes until then.",
+    id: "to-target", title: `Rounds to ${formatValue(metricFormat(comparison.metric), target.target)}`, height: rows.length * 32, note: paragraph(target.note, "Mean over the seeds that reached it, with the bytes until then."),
     draw: (width) => barChart(width, { rows: rows.map((row) => ({ name: row.method, values: [{ value: row.rounds || 0, text: text(row), index: methodIndex(comparison, row.method), name: "Rounds" }] })) }),
     table: () => ({
       columns: [{ key: "method", label: "Method", format: "text" }, { key: "rounds", label: "Rounds", format: "count" }, { key: "reached", label: "Seeds that reached it", format: "count" }, { key: "of", label: "Seeds", format: "count" }, { key: "bytes", label: "Bytes", format: "bytes" }],

@@ -50,9 +50,10 @@ function choice(name, options, current, choose) {
 
 /** A select with its label. */
 function dropdown(name, options, current, choose) {
-  const select = h("select", { "data-key": name, onchange: () => choose(select.value) },
+  const id = `choose-${slug(name)}`;
+  const select = h("select", { id, "data-key": name, onchange: () => choose(select.value) },
     options.map(([value, text]) => h("option", { value, selected: value === current }, text)));
-  return h("label", { class: "field" }, h("span", null, name), select);
+  return h("span", { class: "field" }, h("label", { for: id }, name), select);
 }
 
 /** A paragraph for what the record does not have. */

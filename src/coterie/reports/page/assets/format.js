@@ -6,7 +6,9 @@ const MISSING = "–";
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
 function fixed(value, digits) {
-  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  // Half to even, as Python rounds: the headline, which Python writes, and the figures below it agree.
+  const text = value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits, roundingMode: "halfEven" });
+  return /^-[0.]+$/.test(text) ? text.slice(1) : text.replace("-", "−");
 }
 
 /** A number without unit: three or four significant digits, thousands separated. */
@@ -17,7 +19,7 @@ function formatPlain(value) {
   if (size >= 100) return fixed(value, 1);
   if (size >= 10) return fixed(value, 2);
   if (size >= 0.001) return fixed(value, 3);
-  return value.toExponential(1);
+  return value.toExponential(1).replace(".0e", "e").replace("-", "−");
 }
 
 function formatBytes(value) {
@@ -64,6 +66,17 @@ const metricFormat = (metric) => (metric && metric.percent ? "percent" : "number
 
 const plural = (count, one, many = `${one}s`) => `${fixed(count, 0)} ${count === 1 ? one : many}`;
 
-const clusterName = (cluster) => (cluster === null || cluster === undefined || Number(cluster) < 0 ? "no cluster" : `cluster ${cluster}`);
+const ABSENT = -2; // a client that had not joined yet
+const OTHERS = -3; // stands for all clusters that are not drawn one by one
 
-const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+function clusterName(cluster) {
+  if (Number(cluster) === OTHERS) return "other clusters";
+  if (Number(cluster) === ABSENT) return "not joined yet";
+  return cluster === null || cluster === undefined || Number(cluster) < 0 ? "no cluster" : `cluster ${cluster}`;
+}
+
+/** Texts as one paragraph, each ending with a period; missing ones are left out. */
+const paragraph = (...texts) => texts.filter(Boolean).map((text) => (/[.!?)]$/.test(text) ? text : `${text}.`)).join(" ");
+
+/** With a capital first letter; a Greek one stays, since ε is not Ε. */
+const capitalized = (text) => String(text).replace(/^[a-z]/, (letter) => letter.toUpperCase());

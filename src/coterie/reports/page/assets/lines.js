@@ -21,6 +21,8 @@ function bandPath(xs, lower, upper, toX, toY) {
   return `M${up.join("L")}L${down.join("L")}Z`;
 }
 
+const FEW_EVENTS = 6;
+
 const lastIndex = (values) => values.findLastIndex(isNumber);
 const finiteCount = (values) => values.filter(isNumber).length;
 
@@ -34,7 +36,7 @@ const finiteCount = (values) => values.filter(isNumber).length;
 function lineChart(width, spec) {
   const series = spec.series.filter((each) => finiteCount(each.y));
   const bands = spec.bands || [];
-  const height = spec.height || (width < 480 ? 260 : 340);
+  const height = width < 480 ? Math.min(300, spec.height || 260) : Math.max(spec.height || 340, 60 + 14 * series.length); // room for all names
   const yRange = extent(...series.map((each) => each.y), ...bands.flatMap((band) => [band.lower, band.upper]),
     spec.target ? [spec.target.value] : [], spec.y.zero ? [0] : []);
   const yDomain = spec.y.domain || scoreDomain(yRange, spec.y.format === "percent");
@@ -58,7 +60,11 @@ function lineChart(width, spec) {
   drawTarget(svg, spec.target, toY, inner);
   // Faint series lie below the others.
   for (const each of [...series].sort((a, b) => (b.faint ? 1 : 0) - (a.faint ? 1 : 0))) drawSeries(svg, each, toX, toY);
-  if (labelled) drawNames(svg, names, toY, inner);
+  if (labelled) {
+    const atEdge = (each) => spec.pick !== "point" && toX(each.x[lastIndex(each.y)]) > inner.right - 24;
+    drawNames(svg, names.filter(atEdge), toY, inner);
+    drawNamesAtEnds(svg, names.filter((each) => !atEdge(each)), toY, inner, toX);
+  }
   const cursor = s("g", { class: "cursor" });
   svg.append(cursor);
   const walkers = spec.pick === "point" ? pointWalk : columnWalk;
@@ -71,6 +77,12 @@ function seriesStyle(each) {
 
 function drawSeries(svg, each, toX, toY) {
   const { color, dash } = seriesStyle(each);
+  if (each.dots) { // counts at single rounds: a line between them would claim values in between
+    const stems = each.x.map((x, i) => `M${round2(toX(x))} ${round2(toY(0))}V${round2(toY(each.y[i]))}`).join("");
+    const dots = each.x.map((x, i) => markerPath(each.index, toX(x), toY(each.y[i]), 3.6)).join("");
+    svg.append(s("path", { class: "line", d: stems, stroke: color, "stroke-width": 1.2 }), s("path", { class: "mark", d: dots, fill: color, "data-points": finiteCount(each.y) }));
+    return;
+  }
   svg.append(s("path", {
     class: "line mark", d: linePath(each.x, each.y, toX, toY), stroke: color, "stroke-width": each.width || (each.faint ? 1.2 : 2),
     "stroke-dasharray": dash || null, "data-points": finiteCount(each.y),
@@ -96,7 +108,29 @@ function drawNames(svg, names, toY, inner) {
   });
 }
 
+/** Names beside the last points of lines that end at different places, moved apart where they would overlap. */
+function drawNamesAtEnds(svg, names, toY, inner, toX) {
+  const taken = [];
+  for (const each of names) {
+    const last = lastIndex(each.y);
+    const x = toX(each.x[last]) + 9;
+    const width = textWidth(each.name);
+    const free = (y) => taken.every((box) => x > box.right || x + width < box.left || Math.abs(y - box.y) >= 13);
+    const actual = toY(each.y[last]);
+    const shifts = [0, 13, -13, 26, -26, 39, -39, 52, -52, 65, -65, 78, 91, 104];
+    const shift = shifts.find((by) => free(actual + by) && actual + by > inner.top - 6 && actual + by < inner.bottom + 4) ?? 0;
+    taken.push({ left: x, right: x + width, y: actual + shift });
+    svg.append(label(x, actual + shift, each.name, { class: "name haloed", "dominant-baseline": "central" }));
+  }
+}
+
+/** Few events are lines with their name; many are ticks above the plot, which the tooltip names. */
 function drawEvents(svg, events, toX, inner) {
+  if (events.length > FEW_EVENTS) {
+    const places = events.map((event) => toX(event.x)).filter((x) => x >= inner.left - 1 && x <= inner.right + 1);
+    svg.append(s("path", { class: "event-ticks", d: places.map((x) => `M${round2(x - 3.5)} ${inner.top - 13}h7l-3.5 7Z`).join("") }));
+    return;
+  }
   let free = -Infinity;
   for (const event of events) {
     const x = round2(toX(event.x));

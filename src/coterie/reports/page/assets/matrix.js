@@ -50,15 +50,16 @@ function matrixChart(width, { matrix, bytes, names, clusters }, { dark }) {
   const strip = 12;
   const left = width < 480 ? 26 : 84;
   const side = Math.min(width - left - 12, 620);
+  const shift = Math.max(0, (width - left - side) / 2 - left / 2);
   const height = tree + strip + side + 54;
   const top = tree + strip + 6;
-  const x0 = left + strip - 6;
+  const x0 = left + strip - 6 + shift;
   const cell = side / n;
   const ramp = RAMPS[dark ? "dark" : "light"];
   const svg = chartSvg(width, height);
   if (tree) svg.append(dendrogram(matrix.dendrogram, x0, cell, tree - 4));
   svg.append(s("image", {
-    class: "cells mark", x: x0, y: top, width: side, height: side, preserveAspectRatio: "none", href: matrixImage(bytes, n, ramp, matrix.similar === "large"),
+    class: "cells mark", x: x0, y: top, width: side, height: side, preserveAspectRatio: "none", href: matrixImage(bytes, n, ramp, matrix.alike),
     "data-points": bytes.length,
   }));
   const runs = clusterRuns(clusters);
@@ -102,13 +103,13 @@ function rampLegend(matrix, ramp, x, y, width) {
   const steps = 44;
   for (let i = 0; i < steps; i += 1) {
     const t = i / (steps - 1);
-    const [r, g, b] = rampColor(ramp, matrix.similar === "large" ? 1 - t : t);
+    const [r, g, b] = rampColor(ramp, matrix.alike ? 1 - t : t);
     group.append(s("rect", { x: round2(x + (i * width) / steps), y, width: round2(width / steps + 0.4), height: 9, fill: `rgb(${r},${g},${b})` }));
   }
   group.append(s("rect", { class: "outline", x, y, width, height: 9 }));
   group.append(label(x, y + 24, formatValue("number", matrix.min), { class: "tick" }));
   group.append(label(x + width, y + 24, formatValue("number", matrix.max), { class: "tick", "text-anchor": "end" }));
-  group.append(label(x + width / 2, y + 24, matrix.similar === "large" ? "far to near" : "near to far", { class: "tick", "text-anchor": "middle" }));
+  group.append(label(x + width / 2, y + 24, matrix.alike ? "far to near" : "near to far", { class: "tick", "text-anchor": "middle" }));
   return group;
 }
 

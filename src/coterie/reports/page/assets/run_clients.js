@@ -35,11 +35,12 @@ function mapSection(run, { prefix, level }) {
   if (!map || !map.x || !map.x.length) {
     return section(head, nothing((run.missing && run.missing.map) || "There is no map: the record has no embeddings or distances on which clients were clustered."));
   }
+  const fullest = map.count ? Math.max(...map.count) : 1;
   const points = map.x.map((x, k) => {
     const i = map.client ? map.client[k] : null;
     const cluster = map.cluster ? map.cluster[k] : clients && clients.cluster && i !== null ? clients.cluster[i] : -1;
     return { x, y: map.y[k], client: i, cluster: cluster ?? -1, ring: i !== null && clients ? isMisplaced(clients, i) : false,
-      radius: map.count ? 3 + 2.2 * Math.sqrt(map.count[k] / Math.max(1, Math.max(...map.count)) * 16) : null, count: map.count && map.count[k] };
+      radius: map.count ? 2 + 8 * Math.sqrt(map.count[k] / fullest) : null, count: map.count && map.count[k] };
   });
   return section(head, mapFigure(run, map, points, prefix));
 }
@@ -51,7 +52,7 @@ function mapFigure(run, map, points, prefix) {
   const scores = clients && clients.score ? extent(points.map((point) => clients.score[point.client])) : null;
   const options = [["cluster", "Cluster"]];
   if (clients && clients.truth && points[0].client !== null) options.push(["truth", "True cluster"]);
-  if (scores && scores[1] > scores[0]) options.push(["score", "Score"]);
+  if (scores && scores[1] > scores[0] && !map.count) options.push(["score", "Score"]);
   if (!options.some(([value]) => value === state.color)) state.color = "cluster";
   const truths = clients && clients.truth ? [...new Set(clients.truth)].sort() : [];
   const styled = (dark) => points.map((point) => {
@@ -65,19 +66,24 @@ function mapFigure(run, map, points, prefix) {
   const legend = h("div");
   const showLegend = () => legend.replaceChildren(mapLegend(run, points, truths, state.color, scores, rings));
   const built = figure({
-    id: `${prefix}map-of-clients`, title: map.method || "Clients in two dimensions", height: 450, note: mapNote(map, clients), legend,
+    id: `${prefix}map-of-clients`, title: "Clients, as the method sees them", height: 450, note: mapNote(map, clients), legend,
     controls: options.length > 1 ? [h("span", { class: "control-name", "aria-hidden": "true" }, "Color"), choice("Color", options, state.color, (value) => { state.color = value; showLegend(); redraw(built); })] : [],
     draw: (width, context) => scatterChart(width, {
       points: styled(context.dark), equal: true, names: state.color === "cluster" ? clusterCenters(points) : [],
       x: { label: axisName(map, 0), format: "number" }, y: { label: axisName(map, 1), format: "number" },
-      describe: (k) => (points[k].client === null
-        ? { title: capitalized(clusterName(points[k].cluster)), rows: [[null, "Clients", formatValue("count", points[k].count)]] }
-        : clientDetails(run, points[k].client)),
+      describe: (k) => (points[k].count ? cellDetails(run, points[k]) : clientDetails(run, points[k].client)),
     }, context),
     table: () => mapTable(run, points),
   });
   showLegend();
   return built;
+}
+
+/** What is known of the clients in one cell of an aggregated map; `client` is one of them. */
+function cellDetails(run, { client, cluster, count }) {
+  const rows = [[null, "Clients", formatValue("count", count)]];
+  if (run.clients && run.clients.truth) rows.push([null, "True cluster", trueName(run, run.clients.truth[client])]);
+  return { title: capitalized(clusterName(cluster)), rows };
 }
 
 function axisName(map, i) {
@@ -88,16 +94,17 @@ function axisName(map, i) {
 
 function mapNote(map, clients) {
   const ring = clients && clients.truth_matches ? "A ring marks clients that are not in the cluster of most clients of their true cluster." : null;
-  return ["What the method clustered on; clients that are near each other look alike to it.", ring, map.note].filter(Boolean).join(" ");
+  return paragraph(map.method || "What the method clustered on, in two dimensions", ring, map.note);
 }
 
-/** Names of clusters at the middle of their clients. */
+/** Names of clusters: in the middle of many clients, above the highest of few, so that they hide none. */
 function clusterCenters(points) {
-  const groups = Map.groupBy ? Map.groupBy(points, (point) => point.cluster) : groupBy(points, (point) => point.cluster);
+  const groups = groupBy(points, (point) => point.cluster);
   if (groups.size > 24) return [];
   const middle = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
   return [...groups].filter(([cluster]) => cluster >= 0).map(([cluster, group]) => ({
-    x: middle(group.map((point) => point.x)), y: middle(group.map((point) => point.y)), text: String(cluster),
+    x: middle(group.map((point) => point.x)), text: String(cluster), above: group.length <= 30,
+    y: group.length > 30 ? middle(group.map((point) => point.y)) : Math.max(...group.map((point) => point.y)),
   }));
 }
 
@@ -131,13 +138,13 @@ function mapTable(run, points) {
   const columns = [{ key: "client", label: "Client", format: "text" }, { key: "cluster", label: "Cluster", format: "text" },
     { key: "x", label: "x", format: "number" }, { key: "y", label: "y", format: "number" }];
   if (clients && clients.truth) columns.push({ key: "truth", label: "True cluster", format: "text" });
-  if (clients && clients.score) columns.push({ key: "score", label: capitalized(run.metric?.label || "score"), format: metricFormat(run.metric) });
+  if (clients && clients.score && !points[0].count) columns.push({ key: "score", label: capitalized(run.metric?.label || "score"), format: metricFormat(run.metric) });
   return {
     columns,
     rows: points.map((point) => ({
-      client: point.client === null ? `${point.count} clients` : String(clients.name[point.client]), cluster: clusterName(point.cluster), x: point.x, y: point.y,
+      client: point.count ? plural(point.count, "client") : String(clients.name[point.client]), cluster: clusterName(point.cluster), x: point.x, y: point.y,
       truth: clients && clients.truth && point.client !== null ? trueName(run, clients.truth[point.client]) : null,
-      score: clients && clients.score && point.client !== null ? clients.score[point.client] : null,
+      score: clients && clients.score && !point.count ? clients.score[point.client] : null,
     })),
   };
 }
@@ -153,8 +160,8 @@ function matrixSection(run, { prefix, level }) {
   const clusters = matrix.cluster || (matrix.order || []).map((i) => (clients && clients.cluster ? clients.cluster[i] : -1));
   const tree = matrix.dendrogram && matrix.dendrogram.segments && matrix.dendrogram.segments.length;
   return section(head, figure({
-    id: `${prefix}distances`, title: capitalized(matrix.what || "Distances"), height: 600,
-    note: [`Rows and columns are ${matrix.aggregated ? "groups of clients" : "clients"}, ordered by cluster${tree ? "; the tree above shows which are merged first" : ""}. The strips show the clusters.`, matrix.note].filter(Boolean).join(" "),
+    id: `${prefix}distances`, title: matrix.alike ? "Similarities, ordered by cluster" : "Distances, ordered by cluster", height: 600,
+    note: paragraph(capitalized(matrix.what || "distance"), `Rows and columns are clients, ordered by cluster${tree ? "; the tree above shows which are merged first" : ""}. The strips show the clusters.`, matrix.note),
     draw: (width, context) => matrixChart(width, { matrix, bytes, names, clusters }, context),
     table: () => clusterDistances(matrix, bytes, clusters),
   }));

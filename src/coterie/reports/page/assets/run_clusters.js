@@ -36,7 +36,7 @@ function movementsFigure(movements, prefix) {
   const diamond = s("svg", { class: "swatch", width: 18, height: 12, viewBox: "0 0 18 12", "aria-hidden": "true" }, s("path", { class: "drift-mark", d: markerPath(3, 9, 6, 4) }));
   return figure({
     id: `${prefix}movements`, title: "Who moved where", height: 380,
-    note: ["Each column is the state after a step; a ribbon's height is its number of clients. Strong ribbons changed their cluster.", movements.note].filter(Boolean).join(" "),
+    note: paragraph("Each column is the state after a step; a ribbon's height is its number of clients. Strong ribbons changed their cluster.", movements.note),
     legend: drifted ? legendOf([{ mark: diamond, name: "with clients whose data had changed" }]) : null,
     draw: (width) => alluvialChart(width, movements),
     table: () => ({

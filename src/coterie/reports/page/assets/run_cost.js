@@ -57,9 +57,10 @@ function faultsSection(run, { prefix, level }) {
   if (!faults) return section(head, nothing((run.missing && run.missing.faults) || "The record says nothing about faults: the run did not reach its end."));
   const rejected = Object.entries(faults.rejected || {}).filter(([, count]) => count > 0);
   const skipped = faults.skipped || [];
+  const counted = isNumber(faults.lost); // replies are counted when a run ends
   const calm = !rejected.length && !skipped.length && !faults.lost;
   return section(head,
-    calm ? h("p", null, "No reply was lost or rejected, and no round was skipped.") : null,
+    calm ? h("p", null, counted ? "No reply was lost or rejected, and no round was skipped." : "No round was skipped.") : null,
     faults.lost ? h("p", null, `${plural(faults.lost, "reply", "replies")} never arrived.`) : null,
     faults.attackers ? h("p", null, `${plural(faults.attackers, "client")} ${faults.attackers === 1 ? "was" : "were"} malicious (simulated).`) : null,
     (faults.notes || []).map((note) => h("p", null, note)),
@@ -77,7 +78,18 @@ function faultsSection(run, { prefix, level }) {
 function driftSection(run, { prefix, level }) {
   if (!run.drift || !run.drift.figures || !run.drift.figures.length) return null;
   return section({ id: `${prefix}drift`, title: "Drift", level, lead: "Clients whose data changed during the run, and what the method noticed." },
-    keyFigures(run.drift.figures), (run.drift.notes || []).map((note) => h("p", { class: "note" }, note)));
+    keyFigures(run.drift.figures), driftFigure(run, prefix), (run.drift.notes || []).map((note) => h("p", { class: "note" }, note)));
+}
+
+function driftFigure(run, prefix) {
+  const { shifted, flagged } = run.drift;
+  const series = [["data changed", shifted, 1], ["flagged by the method", flagged, 0]].filter(([, found]) => found && found.round && found.round.length)
+    .map(([name, found, index]) => ({ name, x: found.round, y: found.clients, index, dots: true }));
+  if (!series.length) return null;
+  return lineFigure({
+    id: `${prefix}drift-rounds`, title: "Drift over rounds", height: 260, note: "Clients whose data changed before a round, and clients that the method flagged in it.",
+    make: () => ({ height: 260, series, x: ROUNDS, y: { format: "count", whole: true, label: "Clients", zero: true } }),
+  });
 }
 
 function privacySection(run, { prefix, level }) {
@@ -91,7 +103,8 @@ function privacySection(run, { prefix, level }) {
       { label: "Largest norm of an update", value: privacy.max_update_norm, format: "number" },
       { label: "Smallest cluster", value: privacy.min_cluster_size, format: "count", note: "clients in a sum" },
     ].filter((each) => each.label === "ε so far" || isNumber(each.value))));
-    if (privacy.bound) content.push(h("p", { class: "note" }, `Bound: ${privacy.bound}.`));
+    if (privacy.words) content.push(h("p", null, privacy.words));
+    else if (privacy.bound) content.push(h("p", { class: "note" }, `Bound: ${privacy.bound}.`));
     if ((privacy.not_covered || []).length) content.push(h("p", null, `Not covered by ε: ${privacy.not_covered.join(", ")}.`));
     const over = privacy.over_rounds;
     if (over && over.epsilon && finiteCount(over.epsilon) > 1) {
@@ -101,6 +114,6 @@ function privacySection(run, { prefix, level }) {
       }));
     }
   } else content.push(h("p", null, "The run had no differential privacy."));
-  if (sees.length) content.push(h("h3", null, "What the server sees of a client"), h("ul", { class: "plain" }, sees.map((sentence) => h("li", null, sentence))));
+  if (sees.length) content.push(h("h3", null, "What the server receives"), h("ul", { class: "plain" }, sees.map((sentence) => h("li", null, sentence))));
   return section({ id: `${prefix}privacy`, title: "Privacy", level }, content);
 }

@@ -24,11 +24,13 @@ function statusNotice(run) {
 
 function keyFigures(figures) {
   if (!figures || !figures.length) return null;
-  return h("dl", { class: "figures" }, figures.map((figure) => {
+  // Up to five in one row, otherwise two rows of about the same length.
+  const columns = figures.length <= 5 ? figures.length : Math.ceil(figures.length / 2);
+  return h("dl", { class: "figures", style: `--columns:${columns}` }, figures.map((figure) => {
     // A unit is written by the format, unless the value is a bare number.
     const bare = !figure.format || figure.format === "number" || figure.format === "count";
     return h("div", null,
-      h("dt", null, figure.label),
+      h("dt", null, capitalized(figure.label)),
       h("dd", null,
         h("span", { class: "big" }, formatValue(figure.format || "number", figure.value), bare && figure.unit ? `${SPACE}${figure.unit}` : ""),
         figure.note ? h("span", { class: "note" }, figure.note) : null));
@@ -59,6 +61,14 @@ function eventsOf(run) {
   return ((run.curves && run.curves.events) || []).map(({ round, kind, label: text }) => ({ x: round, kind, label: text || kind }));
 }
 
+/** What the triangles above a chart are, if it has them. */
+function eventsNote(run) {
+  const kinds = { shift: "data of clients changed", skipped: "the round was skipped", newcomers: "clients joined", phase: "a phase ended" };
+  const events = (run.curves && run.curves.events) || [];
+  if (events.length <= FEW_EVENTS) return null;
+  return `Triangles: rounds in which ${[...new Set(events.map((event) => kinds[event.kind] || event.kind))].join(", or ")}.`;
+}
+
 function curvesSection(run, { prefix, level }) {
   const { curves } = run;
   const head = { id: `${prefix}curves`, title: "Learning curves", level };
@@ -68,7 +78,7 @@ function curvesSection(run, { prefix, level }) {
   const options = { run, curves, prefix, x: curves.round };
   return section(head,
     scoreCurve(options), clusterCurves(options), lossCurve(options),
-    h("div", { class: "pair" }, discrepancyCurve(options), coverageCurve(options)), otherCurves(options));
+    h("div", { class: "pair" }, agreementCurve(options), discrepancyCurve(options), coverageCurve(options), otherCurves(options)));
 }
 
 function scoreCurve({ run, curves, prefix, x }) {
@@ -78,13 +88,14 @@ function scoreCurve({ run, curves, prefix, x }) {
   const bands = [];
   if (band.p10 && band.p90) bands.push({ name: "10 % to 90 % of clients", x, lower: band.p10, upper: band.p90, color: "var(--c0)", opacity: 0.13 });
   if (band.p25 && band.p75) bands.push({ name: "middle half of clients", x, lower: band.p25, upper: band.p75, color: "var(--c0)", opacity: 0.2 });
-  const series = [{ name: "all examples", x, y: curves.primary || [], index: 0, width: 2.6 }];
+  const series = [];
   if (curves.mean) series.push({ name: "mean over clients", x, y: curves.mean, index: 2, dash: "6 3", width: 1.6 });
+  series.push({ name: "all examples", x, y: curves.primary || [], index: 0, width: 2.6 });
   if (curves.worst_tenth) series.push({ name: "worst tenth", x, y: curves.worst_tenth, index: 1, width: 1.8 });
   if (curves.validation && curves.validation.some(isNumber)) series.push({ name: "validation", x, y: curves.validation, index: 3, dash: "2 3", width: 1.8 });
   return lineFigure({
     id: `${prefix}score`, title: `${capitalized(metric.label || metric.name)} over rounds`, height: 340,
-    note: bands.length ? "Bands: the middle half of the clients, and all but the lowest and the highest tenth." : null,
+    note: paragraph(bands.length ? "Bands: the middle half of the clients, and all but the lowest and the highest tenth." : null, eventsNote(run)),
     make: () => ({
       series, bands, x: ROUNDS, y: { format, label: metric.label }, events: eventsOf(run),
       target: isNumber(curves.target) ? { value: curves.target, label: `target ${formatValue(format, curves.target)}` } : null,
@@ -118,6 +129,14 @@ function lossCurve({ run, curves, prefix, x }) {
   });
 }
 
+function agreementCurve({ curves, prefix, x }) {
+  if (!curves.adjusted_rand || !curves.adjusted_rand.some(isNumber)) return null;
+  return lineFigure({
+    id: `${prefix}agreement`, title: "Agreement with the true clusters", height: 260, note: "Adjusted Rand index: 1 is the same partition, 0 is chance.",
+    make: () => ({ height: 260, series: [{ name: "", x, y: curves.adjusted_rand, index: 2 }], x: ROUNDS, y: { format: "number", label: "Adjusted Rand", domain: niceDomain(extent(curves.adjusted_rand, [0, 1]), 5) } }),
+  });
+}
+
 function discrepancyCurve({ curves, prefix }) {
   const train = curves.train || {};
   if (!train.discrepancy || !train.discrepancy.some(isNumber)) return null;
@@ -137,9 +156,8 @@ function coverageCurve({ curves, prefix, x }) {
 
 function otherCurves({ curves, prefix, x }) {
   const found = Object.entries(curves.other || {}).filter(([, each]) => each && each.values && each.values.some(isNumber));
-  if (!found.length) return null;
-  return h("div", { class: "pair" }, found.map(([name, each]) => lineFigure({
+  return found.map(([name, each]) => lineFigure({
     id: `${prefix}metric-${slug(name)}`, title: capitalized(each.label || name), height: 260,
     make: () => ({ height: 260, series: [{ name: "", x, y: each.values, index: 5 }], x: ROUNDS, y: { format: each.percent ? "percent" : "number", label: each.label || name } }),
-  })));
+  }));
 }

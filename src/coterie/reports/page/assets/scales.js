@@ -83,11 +83,11 @@ const textWidth = (text, size = 12) => String(text).length * size * 0.56;
 /** Grid, ticks and titles of two axes; returns the scales and a group to draw behind the data. */
 function axes({ width, height, margin, x, y }) {
   const inner = { left: margin.left, right: width - margin.right, top: margin.top, bottom: height - margin.bottom };
-  const yTicks = ticks(y.domain, Math.max(2, Math.round((inner.bottom - inner.top) / 52)), y.whole);
+  const yTicks = ticks(y.domain, Math.max(3, Math.round((inner.bottom - inner.top) / 48)), y.whole);
   const yText = tickFormat(y.format, yTicks);
   const toY = linear(y.domain, [inner.bottom, inner.top]);
   const toX = linear(x.domain, [inner.left, inner.right]);
-  const xTicks = ticks(x.domain, Math.max(2, Math.round((inner.right - inner.left) / 90)), x.whole);
+  const xTicks = ticks(x.domain, Math.max(3, Math.round((inner.right - inner.left) / 80)), x.whole);
   const xText = tickFormat(x.format, xTicks);
   const group = s("g", { class: "axes", "aria-hidden": "true" });
   for (const value of yTicks) {

@@ -25,7 +25,7 @@ function scatterFrame(width, { x, y, equal, height }) {
  * A scatter chart.
  *
  * `points`: [{x, y, index (color, shape), color?, ring?, radius?}]; `describe(i)` → {title, rows, note} for the tooltip;
- * `names`: [{x, y, text}] written over the points; `diagonal`: draw the line of equal values.
+ * `names`: [{x, y, text, above}] written at or above these places; `diagonal`: draw the line of equal values.
  */
 function scatterChart(width, spec, { where }) {
   const height = spec.height ? spec.height(width) : Math.min(560, Math.max(300, width * 0.62));
@@ -43,7 +43,7 @@ function scatterChart(width, spec, { where }) {
   const places = points.map((point) => ({ ...point, px: toX(point.x), py: toY(point.y), r: point.radius || radius }));
   svg.append(points.length > MANY ? paintedPoints(places, inner, where) : drawnPoints(places));
   for (const name of spec.names || []) {
-    svg.append(label(toX(name.x), toY(name.y), name.text, { class: "over", "text-anchor": "middle", "dominant-baseline": "central" }));
+    svg.append(label(toX(name.x), toY(name.y) - (name.above ? radius + 11 : 0), name.text, { class: "over", "text-anchor": "middle", "dominant-baseline": "central" }));
   }
   const cursor = s("g");
   svg.append(cursor);
@@ -52,9 +52,9 @@ function scatterChart(width, spec, { where }) {
 
 function drawnPoints(places) {
   const group = s("g", { class: "points" });
-  for (const { px, py, r, index, color, ring } of places) {
+  for (const { px, py, r, index, color, ring, count } of places) {
     if (ring) group.append(s("circle", { class: "ring", cx: round2(px), cy: round2(py), r: r + 3.2 }));
-    group.append(s("path", { class: "mark dot", d: markerPath(index, px, py, r), fill: color || colorOf(index) }));
+    group.append(s("path", { class: "mark dot", d: markerPath(index, px, py, r), fill: color || colorOf(index), "data-points": count || 1 }));
   }
   return group;
 }

@@ -67,15 +67,21 @@ function headerCell(column, kept, changed) {
     changed();
   };
   return h("th", { scope: "col", class: column.format === "text" ? "" : "number" },
-    h("button", { type: "button", onclick: sort, title: column.help }, column.label, h("span", { class: "arrow", "aria-hidden": "true" })));
+    h("button", { type: "button", onclick: sort, title: column.help }, capitalized(column.label), h("span", { class: "arrow", "aria-hidden": "true" })));
 }
 
 function bodyRow(row, columns, rowClass) {
   return h("tr", { class: rowClass && rowClass(row) }, columns.map((column, i) => {
     const content = column.cell ? column.cell(row) : column.text ? column.text(row) : formatValue(column.format, row[column.key]);
-    const attributes = { class: column.format === "text" ? "" : "number" };
+    const attributes = { class: column.format === "text" ? textClass(row[column.key]) : "number" };
     return i === 0 ? h("th", { scope: "row", ...attributes }, content) : h("td", attributes, content);
   }));
+}
+
+/** How a text breaks: short ones not at all, one endless word, such as a hostile name, anywhere. */
+function textClass(value) {
+  if (typeof value !== "string" || value.length <= 34) return "short";
+  return /\S{31}/.test(value) ? "endless" : "prose";
 }
 
 function showPager(pager, pages, kept, state, show) {
