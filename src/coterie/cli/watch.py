@@ -57,7 +57,7 @@ def watch(
     if show:
         _open(server.address)
     with contextlib.suppress(AttributeError, OSError):
-        os.nice(10)  # runs on this machine come first
+        os.nice(5)  # runs on this machine come first
     with contextlib.suppress(KeyboardInterrupt):
         server.run()
 

@@ -87,7 +87,8 @@ class RunView:
         files = step_files(self.path / CLIENTS)
         places = evaluated_rounds(self.rounds)
         found = {t + 1: place for t, place in places.items() if place in files}
-        return {t: ClientResults.read(self.path, place) for t, place in found.items()}
+        results = ClientResults.read_steps(self.path, found.values()) if found else {}
+        return {t: results[place] for t, place in found.items()}
 
     @cached_property
     def last_evaluation(self) -> ClientResults | None:

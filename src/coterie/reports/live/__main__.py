@@ -19,7 +19,7 @@ from coterie.reports.live.server import LiveServer
 def main() -> None:
     """Serve the record in the folder that is the first argument."""
     with contextlib.suppress(AttributeError, OSError):
-        os.nice(10)  # the run comes first
+        os.nice(5)  # the run comes first
     server = LiveServer(Path(sys.argv[1]))
     threading.Thread(target=_end_with_input, args=(server,), daemon=True).start()
     print(json.dumps({"address": server.address}), flush=True)

@@ -1,7 +1,7 @@
 """What browsers are sent: event → JSON, for the page of a run and for the list of runs.
 
 A feed only says what is there now; it is asked again and again, and nothing is queued. Making the page of a run costs
-time that a run on the same machine lacks, so that it rests after each page for a multiple of the time that it took.
+processor time that a run on the same machine lacks, so that a feed rests after each page for twenty times as long.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from coterie.reports.view import RunView
 from coterie.runs.record import JsonObject, finite
 from coterie.threads import one_thread
 
-#: Seconds between two pages of a run, at least; and in multiples of the time that the last one took.
-PAUSE, REST = 1.5, 30.0
+#: Seconds between two pages of a run, at least; and in multiples of the processor time that the last one took.
+PAUSE, REST = 1.5, 20.0
 
 #: Largest page data, in bytes, that are sent while a run goes on.
 LARGEST = 24 * 2**20
@@ -90,7 +90,7 @@ class RunFeed:
             return build_page(self._data or self._empty(), connect=_CONNECT)
 
     def _make(self, state: RunState) -> None:
-        started = time.monotonic()
+        started = time.thread_time()
         try:
             with one_thread():
                 data = page_data([RunView.read(self._follower.folder)])
@@ -107,8 +107,7 @@ class RunFeed:
             self._sent = encoded
         else:
             self._problem = "The page is too large to be sent after each round; reload it to see the latest rounds."
-        ended = time.monotonic()
-        self._next = ended + max(PAUSE, REST * (ended - started))
+        self._next = time.monotonic() + max(PAUSE, REST * (time.thread_time() - started))
 
     def _empty(self) -> JsonObject:
         title = f"Waiting for {self._follower.folder.name}"
@@ -139,7 +138,7 @@ class ListFeed:
 
     def page(self) -> str:
         """The page as HTML."""
-        title = f"Runs in {self._directory.root}"
+        title = f"Runs in {self._directory.root.resolve().name}"
         data = {"title": title, "version": __version__, "live": {"events": self._events}, **self.data()}
         return build_page(data, connect=_CONNECT, template="list.html")
 
@@ -164,7 +163,7 @@ class ListFeed:
             "total": len(self._followers),
             "reading": waiting,
             "exists": root.is_dir(),
-            "folder": str(root),
+            "folder": str(root.resolve()),
             "single": self._directory.only() is not None,
         }
 

@@ -5,7 +5,7 @@ const shown = { data: JSON.parse(document.getElementById("report-data").textCont
 const rows = new Map();
 const address = (id) => `/run/${id}${location.search}`;
 
-const COLUMNS = [["Run", ""], ["Method", ""], ["Data", ""], ["Status", ""], ["Rounds", ""], ["Score", "number"], ["Over rounds", ""], ["Updated", "number"]];
+const COLUMNS = [["Run", ""], ["Method", ""], ["Data", ""], ["Status", ""], ["Rounds", ""], ["Score", "number"], ["Over rounds", "curve"], ["Updated", "number"]];
 
 const body = h("tbody");
 const count = h("span", { class: "count", role: "status" });
@@ -41,9 +41,9 @@ function roundsCell(run) {
 function row(run) {
   const metric = run.metric || {};
   return h("tr", { "data-run": run.id },
-    h("th", { scope: "row" }, h("a", { href: address(run.id), "data-key": `run:${run.id}` }, run.name)),
-    h("td", null, run.method || MISSING), h("td", null, run.data || MISSING),
-    h("td", { class: "state" }, h("span", { class: "status", "data-status": run.status }, h("span", { class: "live-dot", "aria-hidden": "true" }), STATUS_WORD[run.status] || run.status), run.reason ? h("span", { class: "why" }, run.reason) : null),
+    h("th", { scope: "row" }, h("a", { href: address(run.id), "data-key": `run:${run.id}` }, run.name), run.reason ? h("span", { class: "why" }, run.reason) : null),
+    h("td", { class: "method" }, run.method || MISSING), h("td", { class: "source" }, run.data || MISSING),
+    h("td", { class: "state" }, h("span", { class: "status", "data-status": run.status }, h("span", { class: "live-dot", "aria-hidden": "true" }), STATUS_WORD[run.status] || run.status)),
     h("td", { class: "rounds" }, roundsCell(run)),
     h("td", { class: "number value" }, isNumber(run.value) ? [formatValue(metricFormat(run.metric), run.value), h("span", { class: "metric-name" }, metric.label)] : MISSING),
     h("td", { class: "curve" }, sparkline(run.history)),
@@ -97,8 +97,8 @@ function start() {
   try { theme = localStorage.getItem("coterie-theme"); } catch { /* no storage */ }
   if (theme === "light" || theme === "dark") root.dataset.theme = theme;
   document.getElementById("masthead").append(
-    h("div", { class: "brand" }, h("span", { class: "mark-name" }, "Coterie"), h("span", { class: "kind" }, "runs"), state),
-    h("h1", null, shown.data.title),
+    h("div", { class: "brand" }, h("span", { class: "mark-name" }, "Coterie"), h("span", { class: "kind" }, shown.data.folder), state),
+    h("h1", null, "Runs"),
     choice("Theme", [["auto", "Auto"], ["light", "Light"], ["dark", "Dark"]], theme || "auto", chooseTheme));
   const search = h("input", { type: "search", placeholder: "Search", "aria-label": "Search runs", "data-key": "search", oninput: (event) => { shown.query = event.target.value; show(); } });
   document.getElementById("content").replaceChildren(h("div", { class: "table-tools" }, search, count), table, empty);

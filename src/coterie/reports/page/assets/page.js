@@ -83,7 +83,7 @@ function render() {
   document.getElementById("masthead").replaceChildren(...masthead());
   document.getElementById("content").replaceChildren(...content());
   document.getElementById("colophon").replaceChildren(
-    h("p", null, `Made by Coterie ${data.version || ""} from records`, data.created ? `, ${startedText(data.created)}.` : ".", " The file is complete: it loads nothing."));
+    h("p", null, `Made by Coterie ${data.version || ""} from records`, data.created ? `, ${startedText(data.created)}.` : ".", data.live ? " The page follows the run." : " The file is complete: it loads nothing."));
   showContents();
 }
 
