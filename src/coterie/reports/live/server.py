@@ -93,6 +93,7 @@ def _bound(port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((HOST, port))
+        made.listen(128)  # an address that was printed is answered, even before the server has started
     except OSError as fault:
         made.close()
         advice = "choose another with --port, or leave it out for a free one"
