@@ -111,15 +111,16 @@ def beside(folder: Path, *, quiet: bool) -> Iterator[None]:
 def _report(server: subprocess.Popen[bytes], folder: Path, ending: threading.Event, quiet: bool) -> None:
     """Print the address of the server, and once that it has failed."""
     said = "no message"
-    for each in server.stdout or ():
-        text = each.decode(errors="replace").strip()
-        try:
-            address = json.loads(text)["address"]
-        except (ValueError, KeyError, TypeError):
-            said = text or said
-            continue
-        if not quiet:
-            line(f"Live page: {address}")
+    with server.stdout or contextlib.nullcontext(()) as lines:
+        for each in lines:
+            text = each.decode(errors="replace").strip()
+            try:
+                address = json.loads(text)["address"]
+            except (ValueError, KeyError, TypeError):
+                said = text or said
+                continue
+            if not quiet:
+                line(f"Live page: {address}")
     if not ending.is_set():
         again = shlex.join(["coterie", "watch", str(folder)])
         note(f"The live page has ended ({said}); the run goes on. To start it again: {again}")

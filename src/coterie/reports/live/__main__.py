@@ -1,7 +1,7 @@
 """The server of `coterie run --watch`: a process beside the run, so that it cannot disturb it.
 
-Prints its address as a line of JSON. It ends when its standard input ends: when the run has ended, however that happened.
-Browsers first get the record as it is then.
+Prints its address as a line of JSON. It ends when its standard input does: when the run has ended, however that
+happened. Browsers first get the record as it is then.
 """
 
 from __future__ import annotations
