@@ -1,4 +1,4 @@
-"""How big is a report? Size of the page, and seconds to build it, for 1,000 clients × 300 rounds and for 10,000 clients.
+"""How big is a report? Size of the page, and seconds to build it, for 1,000 clients × 300 rounds and 10,000 clients.
 
     python benchmarks/how_big_is_a_report.py [--json] [--tiny] [--keep DIR]
 
@@ -36,7 +36,7 @@ def make_record(folder, clients, rounds, cohort):
 
 def measure(folder, clients, rounds, cohort):
     from coterie.reports.page.build import build_page
-    from coterie.reports.report import report_data
+    from coterie.reports.page_report import report_data
 
     if not folder.is_dir():
         make_record(folder, clients, rounds, cohort)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coterie.errors import Error
     from coterie.metrics import Metric
     from coterie.models import MODELS
-    from coterie.reports.report import report
+    from coterie.reports.page_report import report
     from coterie.runs.compare import compare
     from coterie.runs.comparison import Comparison
     from coterie.runs.estimate import estimate
@@ -68,7 +68,7 @@ _DEFINED_IN = {
     "estimate": "coterie.runs.estimate",
     "Metric": "coterie.metrics",
     "MODELS": "coterie.models",
-    "report": "coterie.reports.report",
+    "report": "coterie.reports.page_report",
     "resume": "coterie.runs.loop",
     "run": "coterie.runs.loop",
     "RunRecord": "coterie.runs.record",

@@ -11,6 +11,7 @@ import pytest
 import coterie
 from coterie import RunRecord, codec
 from coterie.errors import Error, RecordError
+from coterie.runs.client_facts import RecordedFacts
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +89,8 @@ def values(folder: Path) -> dict[str, bytes]:
     read |= {
         f"evidence {file.stem}": codec.encode(record.evidence(int(file.stem))) for file in files(folder, "evidence/*")
     }
+    if (facts := RecordedFacts.read(folder)) is not None:
+        read["facts"] = codec.encode(vars(facts))
     assert record.models()
     return {**read, "models": codec.encode(record.served)}
 

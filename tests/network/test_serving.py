@@ -11,6 +11,8 @@ from coterie import tree
 from coterie.errors import DataError, RecordError, SpecError, TimedOut
 from coterie.federation.network.channel import Delivery, InProcessChannel
 from coterie.federation.network.roster import Roster
+from coterie.reports.page.page_data import run_data
+from coterie.reports.view import RunView
 from coterie.runs.joining import Membership, leave
 from coterie.runs.serving import Serving, check_resumable
 
@@ -401,6 +403,24 @@ def test_a_newcomer_is_placed_and_served_at_once(federation):
     placed = [row["newcomers"] for row in record.rounds if "newcomers" in row]
     assert len(placed) == 1
     assert record.summary["clients"] == 6
+
+
+def test_the_record_of_a_server_has_a_page_although_clients_join_later(federation, tmp_path):
+    late = "0"  # the first in the order of ids: the positions of all others change
+    federation.connected.discard(late)
+
+    def on_round(row):
+        federation.connected.add(late)
+
+    server = federation.server(spec_of("ifca", clients=5, run={"rounds": 8, "clients_per_round": 6}))
+    server.start(tmp_path / "record", on_round)
+    view = RunView.read(tmp_path / "record")
+    assert sorted(view.clients.name) == ["0", "1", "2", "3", "4", "5"]
+    assert view.clients.joined[view.clients.name.index(late)] > 1
+    assert (view.facts, view.clients.truth, view.clients.samples) == (None, None, None)
+    run = run_data(view)
+    assert run["labels"] is None
+    assert run["command"].startswith("coterie serve ")
 
 
 def test_a_client_that_leaves_and_returns_is_itself_again(federation):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coterie.runs.client_facts import ClientFacts
+from coterie.runs.client_facts import RecordedFacts
 from coterie.runs.client_results import ClientResults
 from coterie.runs.resolve import fill_defaults
 from coterie.runs.spec import Spec
@@ -69,7 +69,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
         spec: Mapping[str, Mapping[str, Any]] | None = None,
         lines: Sequence[Mapping[str, Any]] = (),
         evidence: Mapping[int, Mapping[str, Any]] | None = None,
-        facts: ClientFacts | None = None,
+        facts: RecordedFacts | None = None,
         summary: Mapping[str, Any] | None = None,
         status: str | None = "done",
     ) -> Path:

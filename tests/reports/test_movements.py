@@ -6,12 +6,12 @@ import numpy as np
 
 from coterie.reports.movements import ABSENT, MAX_STEPS, Link, Migration
 from coterie.reports.view import RunView
-from coterie.runs.client_facts import ClientFacts
+from coterie.runs.client_facts import RecordedFacts
 
 
 def facts_of(truth):
     names = tuple("abcd"[: len(truth)])
-    return ClientFacts(names, np.full(len(truth), 3), np.array(truth))
+    return RecordedFacts(names, np.full(len(truth), 3), np.array(truth))
 
 
 def clients(*clusters):

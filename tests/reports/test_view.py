@@ -12,7 +12,7 @@ import pytest
 from coterie.metrics import misclustering
 from coterie.reports.client_table import differs
 from coterie.reports.view import RunView
-from coterie.runs.client_facts import ClientFacts
+from coterie.runs.client_facts import RecordedFacts
 
 TWO = [{"a": (0, 5), "b": (1, 9)}] * 2
 
@@ -45,7 +45,7 @@ def test_a_run_whose_writer_was_killed_was_interrupted(write):
 
 
 def test_the_table_has_what_the_record_knows_of_each_client(write):
-    facts = ClientFacts(("a", "b"), np.array([12, 30]), np.array([0, 0]), np.array([[12, 0], [10, 20]]))
+    facts = RecordedFacts(("a", "b"), np.array([12, 30]), np.array([0, 0]), np.array([[12, 0], [10, 20]]))
     evidence = {1: {"clients": ["b"], "losses": np.array([[0.5, 0.25]])}}
     view = RunView.read(write([{"a": (0, 5)}, {"a": (0, 5), "b": (1, 9)}], facts=facts, evidence=evidence))
     table = view.clients

@@ -7,7 +7,7 @@ import pytest
 
 import coterie
 from coterie.data.federated import FederatedData, Index
-from coterie.runs.client_facts import FACTS, ClientFacts
+from coterie.runs.client_facts import FACTS, RecordedFacts
 
 SPEC = {
     "data": {"name": "blobs", "clients": 8, "samples": 30},
@@ -27,20 +27,20 @@ def tiny(classes=3, truth=(0, 1)):
 
 
 def test_training_examples_and_their_labels_are_counted():
-    facts = ClientFacts.of(tiny())
+    facts = RecordedFacts.of(tiny())
     assert facts.samples.tolist() == [3, 1]
     assert facts.labels.tolist() == [[2, 0, 1], [0, 1, 0]]
     assert facts.true_cluster.tolist() == [0, 1]
 
 
 def test_a_regression_has_no_labels_and_may_have_no_truth():
-    facts = ClientFacts.of(tiny(classes=None, truth=None))
+    facts = RecordedFacts.of(tiny(classes=None, truth=None))
     assert (facts.labels, facts.true_cluster) == (None, None)
 
 
 def test_facts_are_written_small_and_read_again(tmp_path):
     record = coterie.run(SPEC, out=tmp_path / "run")
-    facts = ClientFacts.read(record.path)
+    facts = RecordedFacts.read(record.path)
     data = coterie.data.load("blobs", clients=8, samples=30, seed=0)
     assert facts.clients == data.clients
     assert facts.samples.tolist() == data.sizes("fit").tolist()
@@ -51,7 +51,7 @@ def test_facts_are_written_small_and_read_again(tmp_path):
 
 
 def test_a_record_without_facts_is_read(tmp_path):
-    assert ClientFacts.read(tmp_path) is None
+    assert RecordedFacts.read(tmp_path) is None
 
 
 def test_facts_are_the_same_to_the_byte_after_a_resume(tmp_path):

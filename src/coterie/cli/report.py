@@ -22,7 +22,7 @@ def report(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN…",
+            metavar="RUN",
             show_default=False,
             help="Folder of a record, folder of several records, or a pattern such as 'runs/digits-*'.",
         ),
@@ -53,11 +53,12 @@ def report(
 ) -> None:
     """Write a page about a run, or about several side by side: one HTML file that needs nothing else.
 
-    It is made from records alone; nothing is run again. Runs that are going on, failed or were interrupted are shown as
-    far as they went. With --json, the data of the page are printed, and a page is written only with -o.
+    It is made from records alone; nothing is run again. Runs that are going on,
+    that failed or were interrupted are shown as far as they went. With --json,
+    the data of the page are printed, and a page is written only with -o.
     """
     from coterie.errors import SpecError
-    from coterie.reports.report import write_page
+    from coterie.reports.page_report import write_page
 
     file = None if as_json and out is None else _file(runs, out)
     if file is not None and os.path.lexists(file) and not force:
@@ -77,7 +78,7 @@ def report(
 def page_of(runs: Sequence[str | Path], *, reference: str | None = None, quiet: bool = False) -> JsonObject:
     """The data of a page, with progress while records are read."""
     with ProgressDisplay(silent=quiet, waiting="reading records") as progress:
-        from coterie.reports.report import report_data
+        from coterie.reports.page_report import report_data
 
         def reading(place: int, total: int, folder: Path) -> None:
             progress.expect(total)
@@ -89,7 +90,7 @@ def page_of(runs: Sequence[str | Path], *, reference: str | None = None, quiet: 
 
 def write_report(folder: Path) -> Path:
     """Write the page of a run or a comparison into its folder; a page that is there is replaced."""
-    from coterie.reports.report import write_page
+    from coterie.reports.page_report import write_page
     from coterie.runs.record_files import REPORT
 
     return write_page(page_of([folder], quiet=True), folder / REPORT)
@@ -113,11 +114,11 @@ def _file(runs: Sequence[str], out: Path | None) -> Path:
     from coterie.errors import SpecError
     from coterie.runs.record_files import RECORD_FILES, SPEC
 
+    if out is not None and out.is_dir():
+        raise SpecError(f"{out} is a folder; give a file with -o, such as {out / 'report.html'}")
     one = Path(runs[0])
     name = one.resolve().name if len(runs) == 1 and one.is_dir() else "report"
     file = Path(f"{name or 'report'}.html") if out is None else out if out.suffix else Path(f"{out}.html")
-    if file.is_dir():
-        raise SpecError(f"{file} is a folder; give a file with -o, such as {file / 'report.html'}")
     if (file.resolve().parent / SPEC).is_file() and file.name in RECORD_FILES:
         raise SpecError(f"{file} is a file of a record; choose another file with -o")
     return file

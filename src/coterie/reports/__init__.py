@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coterie.reports.comparison_view import ComparisonView
-    from coterie.reports.report import report, report_data
+    from coterie.reports.page_report import report, report_data
     from coterie.reports.view import RunView
 
 __all__ = ["ComparisonView", "RunView", "report", "report_data"]
@@ -15,8 +15,8 @@ __all__ = ["ComparisonView", "RunView", "report", "report_data"]
 #: Name → module that defines it.
 _DEFINED_IN = {
     "ComparisonView": "coterie.reports.comparison_view",
-    "report": "coterie.reports.report",
-    "report_data": "coterie.reports.report",
+    "report": "coterie.reports.page_report",
+    "report_data": "coterie.reports.page_report",
     "RunView": "coterie.reports.view",
 }
 

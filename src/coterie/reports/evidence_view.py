@@ -208,7 +208,7 @@ def _most_complete(gathered: Mapping[str, _Gathered]) -> Features | None:
     )
 
 
-#: With more clients, distances are computed for a sample of them: nobody could look at more of them one by one.
+#: With more clients, distances are computed for a sample of them: more cannot be looked at one by one.
 MAX_DERIVED = 2000
 
 

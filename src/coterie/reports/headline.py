@@ -66,7 +66,7 @@ def headline(view: RunView) -> list[str]:
         return [*state, "No round was evaluated, so that there are no scores."]
     found, whose = _clusters(view), _whose(view)
     rate = f"{whose} {_scores(metric)} {metric.text(scores.mean)} on average"
-    single = len(view.clients.name) == 1
+    single = view.n_clients == 1
     if single:
         rate = f"{whose} {_scores(metric)} {metric.text(scores.mean)}"
     worst = "" if single else f", the worst tenth {metric.text(scores.worst_tenth)}"
@@ -87,7 +87,7 @@ def figures(view: RunView) -> list[Figure]:
         agreement = number_at(summary, ("truth", "adjusted_rand"))
         note = "" if agreement is None else f"adjusted Rand index {agreement:.2f}"
         found.append(Figure("clusters", clusters.get("count"), "count", note))
-    found.append(Figure("clients", len(view.clients.name) or summary.get("clients"), "count"))
+    found.append(Figure("clients", view.n_clients or summary.get("clients"), "count"))
     planned = int(view.spec["run"]["rounds"])
     done = int(summary.get("rounds") or 0)
     found.append(Figure("rounds", done, "count", "" if done == planned else f"of {planned}"))
@@ -141,7 +141,7 @@ def _state(view: RunView) -> list[str]:
 def _clusters(view: RunView) -> str:
     """What was found, with a semicolon; empty if the method has no clusters."""
     entry: Mapping[str, Any] = view.summary.get("clusters") or {}
-    if not entry or entry.get("adapted") or len(entry.get("sizes") or ()) == 1 or len(view.clients.name) == 1:
+    if not entry or entry.get("adapted") or len(entry.get("sizes") or ()) == 1 or view.n_clients == 1:
         return ""
     count = int(entry.get("count") or 0)
     agreement = number_at(view.summary, ("truth", "adjusted_rand"))
@@ -154,7 +154,7 @@ def _whose(view: RunView) -> str:
     entry: Mapping[str, Any] = view.summary.get("clusters") or {}
     if entry.get("adapted"):
         return "With its own model a client"
-    if len(view.clients.name) == 1:
+    if view.n_clients == 1:
         return "The only client"
     if len(entry.get("sizes") or ()) == 1:
         return "With one model for all a client"

@@ -20,7 +20,7 @@ from coterie.reports.evidence_view import Evidence, read_evidence
 from coterie.reports.movements import Movements, movements_of
 from coterie.reports.score_curves import Curves, PrimaryMetric, Sizes, curves_of, primary_metric, sizes_of
 from coterie.reports.status import status_of
-from coterie.runs.client_facts import ClientFacts
+from coterie.runs.client_facts import RecordedFacts
 from coterie.runs.client_results import ClientResults
 from coterie.runs.record import JsonObject, RunRecord
 from coterie.runs.record_files import CLIENTS, SPEC, step_files
@@ -47,7 +47,7 @@ class RunView:
     spec: Mapping[str, Mapping[str, Any]]
     status: str
     summary: JsonObject
-    facts: ClientFacts | None
+    facts: RecordedFacts | None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> RunView:
@@ -58,7 +58,7 @@ class RunView:
         status = status_of(folder, record.summary)
         ended = record.summary and status != "running"  # a resumed run has the summary of its failure until it ends
         summary = record.summary if ended else _summary_so_far(record, spec)
-        return cls(record, folder, spec, status, summary, ClientFacts.read(folder))
+        return cls(record, folder, spec, status, summary, RecordedFacts.read(folder))
 
     @property
     def method(self) -> str:
@@ -97,6 +97,11 @@ class RunView:
             return self.record.client_results()
         except RecordError:
             return None
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients in the last evaluation."""
+        return 0 if self.last_evaluation is None else len(self.last_evaluation.clients)
 
     @cached_property
     def curves(self) -> Curves:

@@ -1,4 +1,4 @@
-"""`ClientFacts`: what is known about the data of each client of a simulation, written once per record, for reports."""
+"""`RecordedFacts`: what is known about the data of each client of a simulation, written once, for reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_COUNTS = 5_000_000
 
 
 @dataclass(frozen=True)
-class ClientFacts:
+class RecordedFacts:
     """The clients of a simulation at the start of the run; entry i of each array belongs to client i.
 
     Attributes:
@@ -40,7 +40,7 @@ class ClientFacts:
     labels: Array | None = None
 
     @classmethod
-    def of(cls, data: FederatedData) -> ClientFacts:
+    def of(cls, data: FederatedData) -> RecordedFacts:
         """The facts about these data."""
         clients, classes = len(data.clients), data.classes
         labels = None
@@ -59,7 +59,7 @@ class ClientFacts:
         return found
 
     @classmethod
-    def read(cls, folder: Path) -> ClientFacts | None:
+    def read(cls, folder: Path) -> RecordedFacts | None:
         """Read the facts of a record; None if it has none: clients on other machines, or an earlier version."""
         if not (folder / FACTS).is_file():
             return None

@@ -96,7 +96,9 @@ class ClientResults:
 
     @classmethod
     def _unpacked(cls, step: int, ids: Sequence[ClientId], arrays: Mapping[str, Any]) -> ClientResults:
-        clients = tuple(ids[place] for place in arrays["client"]) if "client" in arrays else tuple(ids)
+        # Clients that joined after this evaluation come last.
+        places = arrays["client"] if "client" in arrays else range(len(arrays["loss"]))
+        clients = tuple(ids[place] for place in places)
         given = {name: arrays[name] for name in ("cluster", "total", "correct") if name in arrays}
         whole = {name: each if each.dtype.kind == "f" else each.astype(np.int64) for name, each in given.items()}
         metrics = {name.removeprefix(_METRIC): arrays[name] for name in arrays if name.startswith(_METRIC)}

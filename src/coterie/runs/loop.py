@@ -21,7 +21,7 @@ from coterie.models import Task
 from coterie.runs import privacy
 from coterie.runs import summary as figures
 from coterie.runs.build import Built, build
-from coterie.runs.client_facts import ClientFacts
+from coterie.runs.client_facts import RecordedFacts
 from coterie.runs.client_results import ClientResults
 from coterie.runs.early_stopping import EarlyStopping
 from coterie.runs.method_settings import check_objects, check_same_method, spec_of
@@ -252,7 +252,7 @@ class _Loop:
         merging = self._built.merging
         try:
             if self._writer is not None and self._built.data is not None:
-                self._writer.client_facts(ClientFacts.of(self._built.data))
+                self._writer.client_facts(RecordedFacts.of(self._built.data))
             self._checkpoint()  # at the beginning, so that a run can be resumed whenever it is killed
             while not self._finished():
                 self._record(self._built.session.step())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.errors import RecordError
-from coterie.runs.client_facts import FACTS, ClientFacts
+from coterie.runs.client_facts import FACTS, RecordedFacts
 from coterie.runs.client_results import IDS, ClientResults
 from coterie.runs.record import JsonObject, finite, read_rounds, summary_digest
 from coterie.runs.record_files import (
@@ -56,7 +56,7 @@ class Writer:
         self._lines = 0
         self._hash = hashlib.blake2b(digest_size=_HASH_BYTES)
         self._unsynced: list[Path] = []
-        self._has_ids = False
+        self._ids: list[ClientId] | None = None
 
     @classmethod
     @contextlib.contextmanager
@@ -107,17 +107,24 @@ class Writer:
         """Write the data that the clustering of a step used."""
         self._write_step(step_file(EVIDENCE, step), evidence)
 
-    def client_facts(self, facts: ClientFacts) -> None:
+    def client_facts(self, facts: RecordedFacts) -> None:
         """Write what is known about the data of each client, unless the record has it."""
         if not (self.path / FACTS).is_file():
             self._write_step(FACTS, facts.packed())
 
     def client_results(self, results: ClientResults, ids: Sequence[ClientId]) -> None:
-        """Write the test results of each client in an evaluation; `ids`: all clients of the run."""
-        if not self._has_ids:
-            self._write_step(IDS, {"clients": list(ids)})
-            self._has_ids = True
-        self._write_step(step_file(CLIENTS, results.step), results.packed(ids))
+        """Write the test results of each client in an evaluation; `ids`: all clients of the run so far."""
+        self._write_step(step_file(CLIENTS, results.step), results.packed(self._all_ids(ids)))
+
+    def _all_ids(self, ids: Sequence[ClientId]) -> list[ClientId]:
+        """The ids that results refer to by position. Clients that join later come last: earlier results stay valid."""
+        if self._ids is None and (self.path / IDS).is_file():
+            self._ids = list(read_checked(self.path / IDS, IDS)["clients"])
+        known = set(self._ids or ())
+        if self._ids is None or any(client not in known for client in ids):
+            self._ids = [*(self._ids or ()), *(client for client in ids if client not in known)]
+            self._write_step(IDS, {"clients": self._ids})
+        return self._ids
 
     def _write_step(self, name: Path, content: Mapping[str, Any]) -> None:
         file = self.path / name

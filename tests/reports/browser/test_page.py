@@ -40,7 +40,7 @@ def test_opened_from_disk_it_draws_every_chart_without_errors_and_requests(open_
     assert opened.page.evaluate(NOWHERE) == []
 
 
-@pytest.mark.parametrize("name", ["run", "drift", "many clients", "seven methods"])
+@pytest.mark.parametrize("name", ["drift", "many clients", "seven methods"])
 def test_every_chart_draws_as_many_values_as_its_table_has(open_page, samples, name):
     opened = open_page(SAMPLES[name](samples))
     opened.draw_all()
@@ -58,7 +58,7 @@ def test_every_chart_draws_as_many_values_as_its_table_has(open_page, samples, n
         else:
             assert marks == sum(is_number(cell) for line in lines[1:] for cell in line[1:]) > 0, key
         checked += 1
-    assert checked >= 6
+    assert checked > 4
 
 
 def read_csv(path) -> list[list[str]]:
@@ -163,3 +163,12 @@ def test_the_policy_of_the_page_allows_no_request(open_page, samples):
     assert refused == "refused"
     assert any("Content Security Policy" in error for error in opened.errors)
     opened.errors.clear()
+
+
+def test_numbers_are_rounded_as_python_rounds_them(open_page, samples):
+    values = [0.8925, 0.9845, 0.00125, 0.5, 0.0005, -0.0004, -0.1235, 1.0, 12345.67895, 0.99949999]
+    run = samples.run()
+    run["figures"] = [{"label": "share", "value": value, "format": "percent", "note": ""} for value in values]
+    page = open_page(samples.page(run)).page
+    expected = [f"{100 * value:,.1f}".replace("-0.0", "0.0").replace("-", "−") + "\u00a0%" for value in values]
+    assert page.locator("#overview .figures .big").all_inner_texts() == expected

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from coterie.reports.page.build import build_page, embedded
-from coterie.reports.report import report_data
-from coterie.runs.client_facts import ClientFacts
+from coterie.reports.page_report import report_data
+from coterie.runs.client_facts import RecordedFacts
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -66,7 +66,7 @@ def parsed(page):
 def hostile(write):
     """The data of a run whose clients have hostile names."""
     answers = [{name: (place % 2, place) for place, name in enumerate(HOSTILE)}]
-    facts = ClientFacts(HOSTILE, np.full(len(HOSTILE), 3), None, np.ones((len(HOSTILE), 2), int))
+    facts = RecordedFacts(HOSTILE, np.full(len(HOSTILE), 3), None, np.ones((len(HOSTILE), 2), int))
     losses = {"clients": list(HOSTILE), "losses": np.arange(2.0 * len(HOSTILE)).reshape(-1, 2)}
     return report_data(write(answers, facts=facts, evidence={0: losses}, summary={"source": "</script><b>"}))
 

@@ -8,11 +8,12 @@ import json
 import numpy as np
 import pytest
 
+from coterie.reports.comparison_view import ComparisonView
 from coterie.reports.page import run_parts
 from coterie.reports.page.page_data import FORMAT, MAX_CLUSTERS, page_data, run_data
 from coterie.reports.page.plain import number, quantized
 from coterie.reports.view import RunView
-from coterie.runs.client_facts import ClientFacts
+from coterie.runs.client_facts import RecordedFacts
 
 FOUR = {"a": (0, 10), "b": (1, 8), "c": (0, 6), "d": (1, 4)}
 DISTANCES = np.array([[0, 6, 1, 6], [6, 0, 6, 2], [1, 6, 0, 6], [6, 2, 6, 0]], float)
@@ -20,7 +21,7 @@ DISTANCES = np.array([[0, 6, 1, 6], [6, 0, 6, 2], [1, 6, 0, 6], [6, 2, 6, 0]], f
 
 def facts(truth=(0, 1, 0, 0)):
     labels = np.array([[5, 0, 1], [0, 2, 0], [3, 0, 0], [0, 0, 4]])
-    return ClientFacts(tuple("abcd"), labels.sum(axis=1), np.array(truth), labels)
+    return RecordedFacts(tuple("abcd"), labels.sum(axis=1), np.array(truth), labels)
 
 
 @pytest.fixture
@@ -109,6 +110,15 @@ def test_a_slim_run_has_nothing_per_client(write):
     run = run_data(RunView.read(write([FOUR])), slim=True)
     assert [run[key] for key in ("map", "matrix", "clients", "labels", "movements")] == [None] * 5
     assert run["curves"]["round"] == [1]
+
+
+def test_runs_of_a_comparison_have_clients_unless_there_are_too_many(monkeypatch, write):
+    views = [RunView.read(write([FOUR], name=str(seed), spec={"run": {"seed": seed}})) for seed in (0, 1)]
+    found = page_data(views, ComparisonView.of(views))
+    assert found["runs"][1]["clients"]["name"] == list("abcd")
+    assert not any(each["help"] for each in found["runs"][1]["settings"])
+    monkeypatch.setattr("coterie.reports.page.page_data.MAX_COMPARED", 7)
+    assert [run["clients"] for run in page_data(views, ComparisonView.of(views))["runs"]] == [None, None]
 
 
 def test_a_run_that_failed_before_its_first_round_is_shown(write):

@@ -27,7 +27,8 @@ RUN
     faults: {rejected: {reason: count}, lost, skipped: [{round, reason}], attackers, notes}
     privacy: {epsilon, delta, over_rounds: {round, epsilon}, …, words}; sees: sentences; drift: {figures, …}
     settings: [{section, key, value, default, changed, help}]; versions; command
-A comparison has RUNs without map, matrix and clients. COMPARISON is described in `comparison_data`.
+A comparison of runs with many clients in all has RUNs without map, matrix, labels, movements and clients. COMPARISON is
+described in `comparison_data`.
 """
 
 from __future__ import annotations
@@ -54,6 +55,9 @@ FORMAT = 1
 
 #: Clusters that are drawn; with more, the smallest are left out, and the page says so.
 MAX_CLUSTERS = 30
+
+#: If the runs of a comparison have more clients in all, their pages show nothing per client.
+MAX_COMPARED = 5000
 
 #: Drift figure → label.
 _DRIFT = {
@@ -82,23 +86,30 @@ def page_data(
         comparison: Their comparison; None for one run.
         title: Title of the page; None: made from the runs.
     """
-    slim = comparison is not None
+    compared = comparison is not None
+    slim = compared and sum(view.n_clients for view in views) > MAX_COMPARED
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    runs = [run_data(view, slim=slim) for view in views]
+    runs = [run_data(view, slim=slim, helps=not compared) for view in views]
     return {
         "format": FORMAT,
         "created": now,
         "version": __version__,
         "title": title or (comparison.title if comparison is not None else _title(views[0])),
-        "kind": "comparison" if slim else "run",
+        "kind": "comparison" if compared else "run",
         "runs": runs,
         "comparison": None if comparison is None else comparison_data(comparison),
         "live": None,
     }
 
 
-def run_data(view: RunView, *, slim: bool = False) -> JsonObject:
-    """One run; `slim`: without what has one value or more for each client."""
+def run_data(view: RunView, *, slim: bool = False, helps: bool = True) -> JsonObject:
+    """One run.
+
+    Args:
+        view: The run.
+        slim: Whether what has one value or more for each client is left out.
+        helps: Whether settings have their descriptions.
+    """
     spec, summary = view.spec, view.summary
     names = {section: str(spec[section]["name"]) for section in ("method", "data", "model")}
     trainable = _trainable(view)
@@ -130,7 +141,7 @@ def run_data(view: RunView, *, slim: bool = False) -> JsonObject:
         "sees": _sees(view),
         "drift": drift_part(view),
         "settings": [
-            {**vars(each), "help": "" if slim else each.help}
+            {**vars(each), "help": each.help if helps else ""}
             for each in recorded_settings(spec, trainable, regression=regression)
         ],
         "versions": summary.get("versions"),

@@ -8,12 +8,15 @@ const NODE = 18;
  */
 function alluvialChart(width, { steps, nodes, links }) {
   const height = width < 480 ? 320 : 380;
-  const total = Math.max(...steps.map((_, i) => sum(nodes.filter((node) => node.step === i).map((node) => node.clients))));
+  const total = Math.max(
+    ...steps.map((_, i) => sum(nodes.filter((node) => node.step === i).map((node) => node.clients))),
+  );
   const clusters = [...new Set(nodes.map((node) => node.cluster))].sort((a, b) => a - b);
   const gap = Math.min(14, 90 / Math.max(1, clusters.length));
   const margin = { top: 10, bottom: 30, left: 6, right: width >= 560 ? 86 : 6 };
   const scale = (height - margin.top - margin.bottom - gap * (clusters.length - 1)) / Math.max(1, total);
-  const columnX = (i) => margin.left + (steps.length === 1 ? 0 : (i * (width - margin.left - margin.right - NODE)) / (steps.length - 1));
+  const columnX = (i) =>
+    margin.left + (steps.length === 1 ? 0 : (i * (width - margin.left - margin.right - NODE)) / (steps.length - 1));
   const svg = chartSvg(width, height);
   const placed = placeNodes(nodes, steps.length, scale, gap, margin.top);
   const ribbons = placeLinks(links, placed, scale);
@@ -22,7 +25,8 @@ function alluvialChart(width, { steps, nodes, links }) {
   for (const ribbon of ribbons) {
     const moved = ribbon.link.from !== ribbon.link.to;
     ribbon.element = s("path", {
-      class: `ribbon mark ${moved ? "moved" : "stayed"}`, fill: colorOf(ribbon.link.from),
+      class: `ribbon mark ${moved ? "moved" : "stayed"}`,
+      fill: colorOf(ribbon.link.from),
       d: ribbonPath(columnX(ribbon.link.step) + NODE, columnX(ribbon.link.step + 1), ribbon),
     });
     (moved ? upper : lower).append(ribbon.element);
@@ -48,36 +52,61 @@ function placeNodes(nodes, count, scale, gap, top) {
 
 function placeLinks(links, placed, scale) {
   const order = [...links].sort((a, b) => a.step - b.step || a.from - b.from || a.to - b.to);
-  return order.map((link) => {
-    const from = placed.get(`${link.step}:${link.from}`);
-    const to = placed.get(`${link.step + 1}:${link.to}`);
-    if (!from || !to) return null;
-    const ribbon = { link, left: from.y + from.out, right: to.y + to.in, size: link.clients * scale };
-    from.out += ribbon.size;
-    to.in += ribbon.size;
-    return ribbon;
-  }).filter(Boolean);
+  return order
+    .map((link) => {
+      const from = placed.get(`${link.step}:${link.from}`);
+      const to = placed.get(`${link.step + 1}:${link.to}`);
+      if (!from || !to) return null;
+      const ribbon = { link, left: from.y + from.out, right: to.y + to.in, size: link.clients * scale };
+      from.out += ribbon.size;
+      to.in += ribbon.size;
+      return ribbon;
+    })
+    .filter(Boolean);
 }
 
 function ribbonPath(x1, x2, { left, right, size }) {
   const middle = (x1 + x2) / 2;
   const thick = Math.max(size, 1);
   const at = (value) => round2(value);
-  return `M${at(x1)} ${at(left)}C${at(middle)} ${at(left)} ${at(middle)} ${at(right)} ${at(x2)} ${at(right)}V${at(right + thick)}`
-    + `C${at(middle)} ${at(right + thick)} ${at(middle)} ${at(left + thick)} ${at(x1)} ${at(left + thick)}Z`;
+  return (
+    `M${at(x1)} ${at(left)}C${at(middle)} ${at(left)} ${at(middle)} ${at(right)} ${at(x2)} ${at(right)}V${at(right + thick)}` +
+    `C${at(middle)} ${at(right + thick)} ${at(middle)} ${at(left + thick)} ${at(x1)} ${at(left + thick)}Z`
+  );
 }
 
 function drawNodes(placed, columnX, steps, width, margin) {
   const group = s("g");
   for (const node of placed.values()) {
     const x = columnX(node.step);
-    group.append(s("rect", { class: "node", x: round2(x), y: round2(node.y), width: NODE, height: Math.max(1, round2(node.height)), rx: 2, fill: colorOf(node.cluster) }));
+    group.append(
+      s("rect", {
+        class: "node",
+        x: round2(x),
+        y: round2(node.y),
+        width: NODE,
+        height: Math.max(1, round2(node.height)),
+        rx: 2,
+        fill: colorOf(node.cluster),
+      }),
+    );
     if (node.height >= 16 && (steps.length <= 14 || node.step === 0)) {
-      group.append(label(x + NODE / 2, node.y + node.height / 2, String(node.clients),
-        { class: "on-color", "text-anchor": "middle", "dominant-baseline": "central", "font-size": node.clients > 999 ? 8 : node.clients > 99 ? 9 : 10 }));
+      group.append(
+        label(x + NODE / 2, node.y + node.height / 2, formatValue("compact", node.clients), {
+          class: "on-color",
+          "text-anchor": "middle",
+          "dominant-baseline": "central",
+          "font-size": node.clients > 99 ? 8.5 : 10,
+        }),
+      );
     }
     if (node.step === steps.length - 1 && width >= 560 && node.height >= 9) {
-      group.append(label(width - margin.right + 8, node.y + node.height / 2, clusterName(node.cluster), { class: "name", "dominant-baseline": "central" }));
+      group.append(
+        label(width - margin.right + 8, node.y + node.height / 2, clusterName(node.cluster), {
+          class: "name",
+          "dominant-baseline": "central",
+        }),
+      );
     }
   }
   return group;
@@ -121,7 +150,9 @@ function ribbonWalk(ribbons, columnX, svg) {
   };
   const moved = ({ link }) => link.from !== link.to;
   return {
-    count: ribbons.length, clear, move: alongList(ribbons.length),
+    count: ribbons.length,
+    clear,
+    move: alongList(ribbons.length),
     first: Math.max(0, ribbons.findIndex(moved)),
     nearest: (px, py) => {
       const found = ribbons.map((_, i) => i).filter((i) => contains(ribbons[i], px, py));
@@ -134,7 +165,10 @@ function ribbonWalk(ribbons, columnX, svg) {
       const rows = [[null, "Clients", formatValue("count", link.clients)]];
       if (link.drifted) rows.push([null, "Whose data had changed", formatValue("count", link.drifted)]);
       if (link.flagged) rows.push([null, "Flagged as drifted", formatValue("count", link.flagged)]);
-      const title = link.from === link.to ? `${capitalized(clusterName(link.from))}: stayed` : `${capitalized(clusterName(link.from))} → ${clusterName(link.to)}`;
+      const title =
+        link.from === link.to
+          ? `${capitalized(clusterName(link.from))}: stayed`
+          : `${capitalized(clusterName(link.from))} → ${clusterName(link.to)}`;
       return { x: (columnX(link.step) + columnX(link.step + 1)) / 2, y: (left + right + size) / 2, title, rows };
     },
   };

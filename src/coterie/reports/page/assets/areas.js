@@ -9,7 +9,9 @@ function areaChart(width, { x, layers, yLabel }) {
   const base = new Array(xs.length).fill(0);
   const stacked = layers.map((layer) => {
     const lower = [...base];
-    valuesOf(layer).forEach((value, i) => { base[i] += value || 0; });
+    valuesOf(layer).forEach((value, i) => {
+      base[i] += value || 0;
+    });
     return { ...layer, lower, upper: [...base] };
   });
   const labelled = width >= 560;
@@ -18,15 +20,23 @@ function areaChart(width, { x, layers, yLabel }) {
   const margin = { top: 14, right, bottom: 46, left: leftMargin(yDomain, "count") };
   const svg = chartSvg(width, height);
   const frame = axes({
-    width, height, margin, x: { label: "Round", format: "round", whole: true, domain: [xs[0], xs.at(-1)] },
+    width,
+    height,
+    margin,
+    x: { label: "Round", format: "round", whole: true, domain: [xs[0], xs.at(-1)] },
     y: { format: "count", whole: true, domain: yDomain },
   });
   const { toX, toY, inner } = frame;
   svg.append(frame.group);
   for (const layer of stacked) {
-    svg.append(s("path", {
-      class: "area mark", d: bandPath(xs, layer.lower, layer.upper, toX, toY), fill: colorOf(layer.index), "data-points": x.length,
-    }));
+    svg.append(
+      s("path", {
+        class: "area mark",
+        d: bandPath(xs, layer.lower, layer.upper, toX, toY),
+        fill: colorOf(layer.index),
+        "data-points": x.length,
+      }),
+    );
   }
   if (labelled) nameLayers(svg, stacked, toY, inner);
   const cursor = s("g");
@@ -36,7 +46,12 @@ function areaChart(width, { x, layers, yLabel }) {
 
 function nameLayers(svg, stacked, toY, inner) {
   const there = stacked.filter((layer) => layer.upper.at(-1) > layer.lower.at(-1));
-  const places = spread(there.map((layer) => toY((layer.upper.at(-1) + layer.lower.at(-1)) / 2)), 14, inner.top, inner.bottom);
+  const places = spread(
+    there.map((layer) => toY((layer.upper.at(-1) + layer.lower.at(-1)) / 2)),
+    14,
+    inner.top,
+    inner.bottom,
+  );
   there.forEach((layer, i) => {
     svg.append(s("path", { d: markerPath(layer.index, inner.right + 10, places[i], 4), fill: colorOf(layer.index) }));
     svg.append(label(inner.right + 18, places[i], layer.name, { class: "name", "dominant-baseline": "central" }));
@@ -46,14 +61,22 @@ function nameLayers(svg, stacked, toY, inner) {
 function areaWalk({ x, layers, toX, inner, cursor }) {
   const place = (i) => toX(x.length === 1 ? toX.domain[0] + 0.5 : x[i]);
   return {
-    count: x.length, first: x.length - 1, move: alongList(x.length), clear: () => cursor.replaceChildren(),
+    count: x.length,
+    first: x.length - 1,
+    move: alongList(x.length),
+    clear: () => cursor.replaceChildren(),
     nearest: (px) => {
       if (px < inner.left - 20 || px > inner.right + 20) return null;
       return x.reduce((best, _, i) => (Math.abs(place(i) - px) < Math.abs(place(best) - px) ? i : best), 0);
     },
     show: (i) => {
-      cursor.replaceChildren(s("line", { class: "crosshair", x1: place(i), x2: place(i), y1: inner.top, y2: inner.bottom }));
-      const rows = [...layers].reverse().filter((layer) => layer.values[i]).slice(0, 16)
+      cursor.replaceChildren(
+        s("line", { class: "crosshair", x1: place(i), x2: place(i), y1: inner.top, y2: inner.bottom }),
+      );
+      const rows = [...layers]
+        .reverse()
+        .filter((layer) => layer.values[i])
+        .slice(0, 16)
         .map((layer) => [swatch(layer.index), layer.name, formatValue("count", layer.values[i])]);
       return { x: place(i), y: inner.top + 30, title: `Round ${formatValue("round", x[i])}`, rows };
     },

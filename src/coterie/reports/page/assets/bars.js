@@ -16,13 +16,30 @@ function barChart(width, { rows, max = null }) {
   let y = 4;
   for (const row of rows) {
     const block = row.values.length * (bar + gap);
-    svg.append(narrow
-      ? label(left, y + 12, row.name, { class: "name" })
-      : label(left - 10, y + block / 2, row.name, { class: "name", "text-anchor": "end", "dominant-baseline": "central" }));
+    svg.append(
+      narrow
+        ? label(left, y + 12, row.name, { class: "name" })
+        : label(left - 10, y + block / 2, row.name, {
+            class: "name",
+            "text-anchor": "end",
+            "dominant-baseline": "central",
+          }),
+    );
     y += head;
     for (const value of row.values) {
       const length = Math.max(value.value > 0 ? 1.5 : 0, scale(value.value || 0));
-      svg.append(s("rect", { class: `bar mark ${value.hatched ? "hollow" : ""}`, x: left, y, width: round2(length), height: bar, rx: 2, fill: value.hatched ? "none" : colorOf(value.index), stroke: colorOf(value.index) }));
+      svg.append(
+        s("rect", {
+          class: `bar mark ${value.hatched ? "hollow" : ""}`,
+          x: left,
+          y,
+          width: round2(length),
+          height: bar,
+          rx: 2,
+          fill: value.hatched ? "none" : colorOf(value.index),
+          stroke: colorOf(value.index),
+        }),
+      );
       svg.append(label(left + length + 7, y + bar / 2, value.text, { class: "value", "dominant-baseline": "central" }));
       places.push({ x: left + length, y, title: row.name, rows: [[null, value.name || "", value.text]] });
       y += bar + gap;
@@ -31,10 +48,17 @@ function barChart(width, { rows, max = null }) {
   }
   svg.setAttribute("viewBox", `0 0 ${width} ${Math.max(20, y)}`);
   return {
-    svg, labelled: false,
+    svg,
+    labelled: false,
     walk: {
-      count: places.length, move: alongList(places.length), clear: () => {}, show: (i) => places[i],
-      nearest: (_, py) => { const i = places.findIndex((place) => py >= place.y - gap && py < place.y + bar + gap); return i < 0 ? null : i; },
+      count: places.length,
+      move: alongList(places.length),
+      clear: () => {},
+      show: (i) => places[i],
+      nearest: (_, py) => {
+        const i = places.findIndex((place) => py >= place.y - gap && py < place.y + bar + gap);
+        return i < 0 ? null : i;
+      },
     },
   };
 }
@@ -48,24 +72,47 @@ function columnRows(width, { rows, classes, what }) {
   const height = rows.length * (tall + gap) + 26;
   const svg = chartSvg(width, height);
   const cursor = s("rect", { class: "cell-cursor", visibility: "hidden" });
-  const shares = rows.map((row) => { const total = sum(row.values) || 1; return row.values.map((value) => value / total); });
+  const shares = rows.map((row) => {
+    const total = sum(row.values) || 1;
+    return row.values.map((value) => value / total);
+  });
   const largest = Math.max(...shares.flat(), 1e-9);
   rows.forEach((row, i) => {
     const base = i * (tall + gap) + tall + 12;
     svg.append(s("path", { d: markerPath(row.index, 8, base - tall / 2, 4.5), fill: colorOf(row.index) }));
-    svg.append(label(18, base - tall / 2, width < 480 ? String(row.short) : row.name, { class: "name", "dominant-baseline": "central" }));
-    if (width >= 480) svg.append(label(18, base - tall / 2 + 15, row.note, { class: "tick", "dominant-baseline": "central" }));
+    svg.append(
+      label(18, base - tall / 2, width < 480 ? String(row.short) : row.name, {
+        class: "name",
+        "dominant-baseline": "central",
+      }),
+    );
+    if (width >= 480)
+      svg.append(label(18, base - tall / 2 + 15, row.note, { class: "tick", "dominant-baseline": "central" }));
     svg.append(s("line", { class: "base", x1: left, x2: width - 10, y1: base, y2: base }));
     shares[i].forEach((share, k) => {
       const high = (share / largest) * tall;
-      svg.append(s("rect", { class: "mark column", x: round2(left + k * step + step * 0.1), y: round2(base - high), width: round2(step * 0.8), height: round2(high), fill: colorOf(row.index) }));
+      svg.append(
+        s("rect", {
+          class: "mark column",
+          x: round2(left + k * step + step * 0.1),
+          y: round2(base - high),
+          width: round2(step * 0.8),
+          height: round2(high),
+          fill: colorOf(row.index),
+        }),
+      );
     });
   });
   const widest = Math.max(...classes.map((name) => textWidth(String(name).slice(0, 12), 11)));
   const every = Math.max(1, Math.ceil((widest + 6) / step));
   classes.forEach((name, k) => {
     if (k % every) return;
-    svg.append(label(left + (k + 0.5) * step, height - 14, String(name).slice(0, 12), { class: "tick", "text-anchor": "middle" }));
+    svg.append(
+      label(left + (k + 0.5) * step, height - 14, String(name).slice(0, 12), {
+        class: "tick",
+        "text-anchor": "middle",
+      }),
+    );
   });
   svg.append(cursor);
   return { svg, labelled: true, walk: columnWalkRows({ rows, classes, shares, left, step, tall, gap, cursor, what }) };
@@ -80,14 +127,34 @@ function columnWalkRows({ rows, classes, shares, left, step, tall, gap, cursor, 
       const column = Math.floor((px - left) / step);
       return row < 0 || row >= rows.length || column < 0 || column >= width ? null : row * width + column;
     },
-    move: (i, key) => ({ ArrowLeft: i - 1, ArrowRight: i + 1, ArrowUp: i - width, ArrowDown: i + width, Home: 0, End: rows.length * width - 1 })[key],
+    move: (i, key) =>
+      ({
+        ArrowLeft: i - 1,
+        ArrowRight: i + 1,
+        ArrowUp: i - width,
+        ArrowDown: i + width,
+        Home: 0,
+        End: rows.length * width - 1,
+      })[key],
     show: (i) => {
       const [row, column] = [Math.floor(i / width), i % width];
       const top = row * (tall + gap) + 12;
-      for (const [name, value] of Object.entries({ x: left + column * step, y: top, width: step, height: tall, visibility: "visible" })) cursor.setAttribute(name, value);
+      for (const [name, value] of Object.entries({
+        x: left + column * step,
+        y: top,
+        width: step,
+        height: tall,
+        visibility: "visible",
+      }))
+        cursor.setAttribute(name, value);
       return {
-        x: left + (column + 0.5) * step, y: top, title: `${capitalized(rows[row].name)}, ${what} ${classes[column]}`,
-        rows: [[null, "Examples", formatValue("count", rows[row].values[column])], [null, "Share", formatValue("percent", shares[row][column])]],
+        x: left + (column + 0.5) * step,
+        y: top,
+        title: `${capitalized(rows[row].name)}, ${what} ${classes[column]}`,
+        rows: [
+          [null, "Examples", formatValue("count", rows[row].values[column])],
+          [null, "Share", formatValue("percent", shares[row][column])],
+        ],
       };
     },
     clear: () => cursor.setAttribute("visibility", "hidden"),

@@ -38,29 +38,48 @@ function connect(address, events, changed) {
   function open() {
     close();
     source = new EventSource(address);
-    source.onopen = () => { pause = 1; alive(); changed("open"); };
+    source.onopen = () => {
+      pause = 1;
+      alive();
+      changed("open");
+    };
     source.onerror = lost;
     source.addEventListener("alive", alive);
-    source.addEventListener("end", () => { ended = true; close(); changed("ended"); });
+    source.addEventListener("end", () => {
+      ended = true;
+      close();
+      changed("ended");
+    });
     for (const [name, show] of Object.entries(events)) {
-      source.addEventListener(name, (event) => { alive(); show(JSON.parse(event.data)); });
+      source.addEventListener(name, (event) => {
+        alive();
+        show(JSON.parse(event.data));
+      });
     }
   }
 
   document.addEventListener("visibilitychange", () => {
     if (ended) return;
-    if (document.hidden) close(); else open();
+    if (document.hidden) close();
+    else open();
   });
   open();
 }
 
 /** How far a run is, in words. */
 function progressText(state) {
-  const of = state.rounds ? `round ${fixed(state.round, 0)} of ${fixed(state.rounds, 0)}` : `round ${fixed(state.round, 0)}`;
+  const of = state.rounds
+    ? `round ${fixed(state.round, 0)} of ${fixed(state.rounds, 0)}`
+    : `round ${fixed(state.round, 0)}`;
   if (state.status === "running" && !state.round) return state.preparing ? "preparing" : "beginning";
   if (state.status !== "running") return state.round ? `after ${of}` : "before the first round";
   const pace = isNumber(state.seconds_per_round) ? `${formatSeconds(state.seconds_per_round)} per round` : null;
-  const left = state.round === state.rounds ? "ending" : isNumber(state.seconds_left) && state.seconds_left > 0 ? `about ${roughSeconds(state.seconds_left)} left` : null;
+  const left =
+    state.round === state.rounds
+      ? "ending"
+      : isNumber(state.seconds_left) && state.seconds_left > 0
+        ? `about ${roughSeconds(state.seconds_left)} left`
+        : null;
   return [of, pace, left].filter(Boolean).join(" · ");
 }
 
@@ -72,5 +91,11 @@ function roughSeconds(value) {
 }
 
 const STATUS_WORD = {
-  running: "Running", done: "Finished", interrupted: "Interrupted", failed: "Failed", diverged: "Diverged", missing: "No record", unreadable: "Unreadable",
+  running: "Running",
+  done: "Finished",
+  interrupted: "Interrupted",
+  failed: "Failed",
+  diverged: "Diverged",
+  missing: "No record",
+  unreadable: "Unreadable",
 };

@@ -14,7 +14,8 @@ function fill(node, attributes, children) {
 const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 
 /** An SVG element. */
-const s = (tag, attributes, ...children) => fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+const s = (tag, attributes, ...children) =>
+  fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
 /** SVG text. */
 const label = (x, y, text, attributes) => s("text", { x: round2(x), y: round2(y), ...attributes }, text);
@@ -29,21 +30,31 @@ function remembered(key, initial) {
   return memory.get(key);
 }
 
-const slug = (text) => String(text).toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 60) || "item";
+const slug = (text) =>
+  String(text)
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-")
+    .replace(/^-+|-+$/g, "")
+    .slice(0, 60) || "item";
 
 /** A group of buttons of which one is pressed. */
 function choice(name, options, current, choose) {
   const group = h("div", { class: "choice", role: "group", "aria-label": name });
   const buttons = options.map(([value, text]) =>
-    h("button", {
-      type: "button",
-      "aria-pressed": String(value === current),
-      "data-key": `${name}:${value}`,
-      onclick: () => {
-        buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(options[i][0] === value)));
-        choose(value);
+    h(
+      "button",
+      {
+        type: "button",
+        "aria-pressed": String(value === current),
+        "data-key": `${name}:${value}`,
+        onclick: () => {
+          buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(options[i][0] === value)));
+          choose(value);
+        },
       },
-    }, text));
+      text,
+    ),
+  );
   group.append(...buttons);
   return group;
 }
@@ -51,8 +62,11 @@ function choice(name, options, current, choose) {
 /** A select with its label. */
 function dropdown(name, options, current, choose) {
   const id = `choose-${slug(name)}`;
-  const select = h("select", { id, "data-key": name, onchange: () => choose(select.value) },
-    options.map(([value, text]) => h("option", { value, selected: value === current }, text)));
+  const select = h(
+    "select",
+    { id, "data-key": name, onchange: () => choose(select.value) },
+    options.map(([value, text]) => h("option", { value, selected: value === current }, text)),
+  );
   return h("span", { class: "field" }, h("label", { for: id }, name), select);
 }
 

@@ -1,8 +1,24 @@
 // Files for the reader: charts as SVG and PNG, tables as CSV.
 
 const EXPORT_WIDTH = 960;
-const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "fill-opacity", "stroke-opacity",
-  "font-size", "font-weight", "font-family", "text-anchor", "dominant-baseline", "paint-order", "image-rendering", "display"];
+const STYLES = [
+  "fill",
+  "stroke",
+  "stroke-width",
+  "stroke-dasharray",
+  "stroke-linejoin",
+  "opacity",
+  "fill-opacity",
+  "stroke-opacity",
+  "font-size",
+  "font-weight",
+  "font-family",
+  "text-anchor",
+  "dominant-baseline",
+  "paint-order",
+  "image-rendering",
+  "display",
+];
 
 function save(name, blob) {
   const link = h("a", { href: URL.createObjectURL(blob), download: name });
@@ -66,7 +82,10 @@ function csvField(value) {
 }
 
 function csvText({ columns, rows }) {
-  const lines = [columns.map((column) => csvField(column.label)), ...rows.map((row) => columns.map((column) => csvField(row[column.key])))];
+  const lines = [
+    columns.map((column) => csvField(column.label)),
+    ...rows.map((row) => columns.map((column) => csvField(row[column.key]))),
+  ];
   return `${lines.map((line) => line.join(",")).join("\r\n")}\r\n`;
 }
 

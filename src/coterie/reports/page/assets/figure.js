@@ -11,15 +11,19 @@ function isDark() {
 }
 
 /** Draws a chart when it comes near the window. */
-const nearby = new IntersectionObserver((entries) => {
-  for (const entry of entries) if (entry.isIntersecting) drawFigure(entry.target);
-}, { rootMargin: "500px 0px" });
+const nearby = new IntersectionObserver(
+  (entries) => {
+    for (const entry of entries) if (entry.isIntersecting) drawFigure(entry.target);
+  },
+  { rootMargin: "500px 0px" },
+);
 
 /** Draws a chart anew when its width changes. */
 const resized = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     const known = figures.get(target);
-    if (known && known.width && Math.abs(target.clientWidth - known.width) > 1) requestAnimationFrame(() => drawFigure(target, true));
+    if (known && known.width && Math.abs(target.clientWidth - known.width) > 1)
+      requestAnimationFrame(() => drawFigure(target, true));
   }
 });
 
@@ -50,7 +54,8 @@ function redraw(figure) {
 }
 
 /** An SVG of this size, scaled to the width of its place. */
-const chartSvg = (width, height) => s("svg", { class: "chart", role: "img", viewBox: `0 0 ${width} ${height}`, "font-size": 12 });
+const chartSvg = (width, height) =>
+  s("svg", { class: "chart", role: "img", viewBox: `0 0 ${width} ${height}`, "font-size": 12 });
 
 /**
  * A chart in its frame.
@@ -62,25 +67,50 @@ function figure(spec) {
   const { id, title, note, height = 320, legend = null, controls = [], table } = spec;
   spec.file = spec.file || id;
   const plot = h("div", {
-    class: "plot", tabindex: 0, role: "group", "aria-label": `Chart: ${title}. Arrow keys move between values.`, "data-key": `plot:${id}`,
+    class: "plot",
+    tabindex: 0,
+    role: "group",
+    "aria-label": `Chart: ${title}. Arrow keys move between values.`,
+    "data-key": `plot:${id}`,
     style: `min-height:${height}px`,
   });
-  const tool = (text, what, run) => h("button", {
-    type: "button", class: "quiet", "aria-label": `Download as ${text}: ${title}`, "data-key": `${what}:${id}`, onclick: run,
-  }, text);
-  const built = h("figure", { class: "chart-frame", id: `figure-${id}` },
-    h("figcaption", null,
-      h("div", { class: "figure-head" },
+  const tool = (text, what, run) =>
+    h(
+      "button",
+      {
+        type: "button",
+        class: "quiet",
+        "aria-label": `Download as ${text}: ${title}`,
+        "data-key": `${what}:${id}`,
+        onclick: run,
+      },
+      text,
+    );
+  const built = h(
+    "figure",
+    { class: "chart-frame", id: `figure-${id}` },
+    h(
+      "figcaption",
+      null,
+      h(
+        "div",
+        { class: "figure-head" },
         h("h3", null, title),
-        h("div", { class: "tools" },
+        h(
+          "div",
+          { class: "tools" },
           tool("SVG", "svg", () => saveSvg(spec)),
           tool("PNG", "png", () => savePng(spec)),
-          table && tool("CSV", "csv", () => saveCsv(spec.file, table())))),
+          table && tool("CSV", "csv", () => saveCsv(spec.file, table())),
+        ),
+      ),
       note ? h("p", { class: "note" }, note) : null,
-      controls.length ? h("div", { class: "controls" }, controls) : null),
+      controls.length ? h("div", { class: "controls" }, controls) : null,
+    ),
     plot,
     legend,
-    table && tableDetails(id, title, spec.file, table));
+    table && tableDetails(id, title, spec.file, table),
+  );
   figures.set(plot, { spec, width: 0 });
   nearby.observe(plot);
   resized.observe(plot);
@@ -94,15 +124,31 @@ function tableDetails(id, title, file, table) {
   const make = () => {
     if (details.querySelector(".table")) return;
     const { columns, rows } = table();
-    details.append(dataTable({ caption: `Values of the chart: ${title}`, columns, rows, size: 12, state: `values:${id}`, file: null }));
+    details.append(
+      dataTable({
+        caption: `Values of the chart: ${title}`,
+        columns,
+        rows,
+        size: 12,
+        state: `values:${id}`,
+        file: null,
+      }),
+    );
   };
   details.append(h("summary", { "data-key": `summary:${id}` }, "Values as a table"));
-  details.addEventListener("toggle", () => { state.open = details.open; if (details.open) make(); });
+  details.addEventListener("toggle", () => {
+    state.open = details.open;
+    if (details.open) make();
+  });
   if (state.open) make();
   return details;
 }
 
 /** Legend entries that are text only. */
 function legendOf(entries, kind = "marker") {
-  return h("ul", { class: "legend" }, entries.map(({ index, name, mark }) => h("li", null, mark || swatch(index, kind), name)));
+  return h(
+    "ul",
+    { class: "legend" },
+    entries.map(({ index, name, mark }) => h("li", null, mark || swatch(index, kind), name)),
+  );
 }

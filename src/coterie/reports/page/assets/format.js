@@ -5,10 +5,15 @@ const MISSING = "–";
 
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
+/** A number with so many digits, thousands separated. Halves go to the even digit, as in Python, which writes the headline. */
 function fixed(value, digits) {
-  // Half to even, as Python rounds: the headline, which Python writes, and the figures below it agree.
-  const text = value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits, roundingMode: "halfEven" });
-  return /^-[0.]+$/.test(text) ? text.slice(1) : text.replace("-", "−");
+  const size = Math.abs(value);
+  let text = size.toFixed(digits);
+  // `toFixed` is exact except that it rounds halves up; a half is an odd multiple of a power of two.
+  const halves = size * 2 ** (digits + 1);
+  if (halves % 2 === 1 && Number(text.at(-1)) % 2 === 1) text = (Number(text) - 10 ** -digits).toFixed(digits);
+  const grouped = text.replace(/^\d+/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ","));
+  return value < 0 && /[1-9]/.test(text) ? `−${grouped}` : grouped;
 }
 
 /** A number without unit: three or four significant digits, thousands separated. */
@@ -25,7 +30,11 @@ function formatPlain(value) {
 function formatBytes(value) {
   const size = Math.abs(value);
   if (size < 1000) return `${fixed(value, 0)}${SPACE}B`;
-  for (const [unit, scale] of [["kB", 1e3], ["MB", 1e6], ["GB", 1e9]]) {
+  for (const [unit, scale] of [
+    ["kB", 1e3],
+    ["MB", 1e6],
+    ["GB", 1e9],
+  ]) {
     // 999.95 of a unit would be written as 1,000.0 of it.
     if (size < 999.95 * scale) return `${fixed(value / scale, 1)}${SPACE}${unit}`;
   }
@@ -44,6 +53,8 @@ const FORMATS = {
   percent: (value) => `${fixed(100 * value, 1)}${SPACE}%`,
   points: (value) => `${value > 0 ? "+" : ""}${fixed(100 * value, 1)}`,
   number: formatPlain,
+  compact: (value) =>
+    value < 1000 ? fixed(value, 0) : value < 99950 ? `${fixed(value / 1000, 1)}k` : `${fixed(value / 1000, 0)}k`,
   count: (value) => fixed(value, Number.isInteger(value) ? 0 : 1),
   bytes: formatBytes,
   megabytes: (value) => formatBytes(1e6 * value),
@@ -76,7 +87,11 @@ function clusterName(cluster) {
 }
 
 /** Texts as one paragraph, each ending with a period; missing ones are left out. */
-const paragraph = (...texts) => texts.filter(Boolean).map((text) => (/[.!?)]$/.test(text) ? text : `${text}.`)).join(" ");
+const paragraph = (...texts) =>
+  texts
+    .filter(Boolean)
+    .map((text) => (/[.!?)]$/.test(text) ? text : `${text}.`))
+    .join(" ");
 
-/** With a capital first letter; a Greek one stays, since ε is not Ε. */
-const capitalized = (text) => String(text).replace(/^[a-z]/, (letter) => letter.toUpperCase());
+/** With a capital first letter, unless it is a symbol: p, ε. */
+const capitalized = (text) => String(text).replace(/^[a-z](?=[a-z])/, (letter) => letter.toUpperCase());

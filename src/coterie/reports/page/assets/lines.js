@@ -5,7 +5,10 @@ function linePath(xs, ys, toX, toY) {
   let path = "";
   let open = false;
   xs.forEach((x, i) => {
-    if (!isNumber(x) || !isNumber(ys[i])) { open = false; return; }
+    if (!isNumber(x) || !isNumber(ys[i])) {
+      open = false;
+      return;
+    }
     path += `${open ? "L" : "M"}${round2(toX(x))} ${round2(toY(ys[i]))}`;
     open = true;
   });
@@ -36,25 +39,46 @@ const finiteCount = (values) => values.filter(isNumber).length;
 function lineChart(width, spec) {
   const series = spec.series.filter((each) => finiteCount(each.y));
   const bands = spec.bands || [];
-  const height = width < 480 ? Math.min(300, spec.height || 260) : Math.max(spec.height || 340, 60 + 14 * series.length); // room for all names
-  const yRange = extent(...series.map((each) => each.y), ...bands.flatMap((band) => [band.lower, band.upper]),
-    spec.target ? [spec.target.value] : [], spec.y.zero ? [0] : []);
+  const height =
+    width < 480 ? Math.min(300, spec.height || 260) : Math.max(spec.height || 340, 60 + 14 * series.length); // room for all names
+  const yRange = extent(
+    ...series.map((each) => each.y),
+    ...bands.flatMap((band) => [band.lower, band.upper]),
+    spec.target ? [spec.target.value] : [],
+    spec.y.zero ? [0] : [],
+  );
   const yDomain = spec.y.domain || scoreDomain(yRange, spec.y.format === "percent");
   let xDomain = extent(...series.map((each) => each.x), ...bands.map((band) => band.x)) || [0, 1];
   if (xDomain[0] === xDomain[1]) xDomain = [xDomain[0] - 0.5, xDomain[1] + 0.5];
   const names = series.filter((each) => each.name);
   const labelled = width >= 560 && names.length > 0;
   const right = labelled ? Math.min(190, 26 + Math.max(...names.map((each) => textWidth(each.name)))) : 14;
-  const margin = { top: spec.events && spec.events.length ? 30 : 14, right, bottom: spec.x.label ? 46 : 28, left: leftMargin(yDomain, spec.y.format) };
+  const margin = {
+    top: spec.events && spec.events.length ? 30 : 14,
+    right,
+    bottom: spec.x.label ? 46 : 28,
+    left: leftMargin(yDomain, spec.y.format),
+  };
   const svg = chartSvg(width, height);
-  const frame = axes({ width, height, margin, x: { ...spec.x, domain: xDomain }, y: { ...spec.y, label: null, domain: yDomain } });
+  const frame = axes({
+    width,
+    height,
+    margin,
+    x: { ...spec.x, domain: xDomain },
+    y: { ...spec.y, label: null, domain: yDomain },
+  });
   const { toX, toY, inner } = frame;
   svg.append(frame.group);
   for (const band of bands) {
-    svg.append(s("path", {
-      class: "band mark", d: bandPath(band.x, band.lower, band.upper, toX, toY), fill: band.color, "fill-opacity": band.opacity,
-      "data-points": finiteCount(band.lower) + finiteCount(band.upper),
-    }));
+    svg.append(
+      s("path", {
+        class: "band mark",
+        d: bandPath(band.x, band.lower, band.upper, toX, toY),
+        fill: band.color,
+        "fill-opacity": band.opacity,
+        "data-points": finiteCount(band.lower) + finiteCount(band.upper),
+      }),
+    );
   }
   drawEvents(svg, spec.events || [], toX, inner);
   drawTarget(svg, spec.target, toY, inner);
@@ -63,7 +87,13 @@ function lineChart(width, spec) {
   if (labelled) {
     const atEdge = (each) => spec.pick !== "point" && toX(each.x[lastIndex(each.y)]) > inner.right - 24;
     drawNames(svg, names.filter(atEdge), toY, inner);
-    drawNamesAtEnds(svg, names.filter((each) => !atEdge(each)), toY, inner, toX);
+    drawNamesAtEnds(
+      svg,
+      names.filter((each) => !atEdge(each)),
+      toY,
+      inner,
+      toX,
+    );
   }
   const cursor = s("g", { class: "cursor" });
   svg.append(cursor);
@@ -72,39 +102,74 @@ function lineChart(width, spec) {
 }
 
 function seriesStyle(each) {
-  return { color: each.faint ? "var(--faint)" : each.color || colorOf(each.index), dash: each.dash ?? dashOf(each.index) };
+  return {
+    color: each.faint ? "var(--faint)" : each.color || colorOf(each.index),
+    dash: each.dash ?? dashOf(each.index),
+  };
 }
 
 function drawSeries(svg, each, toX, toY) {
   const { color, dash } = seriesStyle(each);
-  if (each.dots) { // counts at single rounds: a line between them would claim values in between
+  if (each.dots) {
+    // counts at single rounds: a line between them would claim values in between
     const stems = each.x.map((x, i) => `M${round2(toX(x))} ${round2(toY(0))}V${round2(toY(each.y[i]))}`).join("");
     const dots = each.x.map((x, i) => markerPath(each.index, toX(x), toY(each.y[i]), 3.6)).join("");
-    svg.append(s("path", { class: "line", d: stems, stroke: color, "stroke-width": 1.2 }), s("path", { class: "mark", d: dots, fill: color, "data-points": finiteCount(each.y) }));
+    svg.append(
+      s("path", { class: "line", d: stems, stroke: color, "stroke-width": 1.2 }),
+      s("path", { class: "mark", d: dots, fill: color, "data-points": finiteCount(each.y) }),
+    );
     return;
   }
-  svg.append(s("path", {
-    class: "line mark", d: linePath(each.x, each.y, toX, toY), stroke: color, "stroke-width": each.width || (each.faint ? 1.2 : 2),
-    "stroke-dasharray": dash || null, "data-points": finiteCount(each.y),
-  }));
+  svg.append(
+    s("path", {
+      class: "line mark",
+      d: linePath(each.x, each.y, toX, toY),
+      stroke: color,
+      "stroke-width": each.width || (each.faint ? 1.2 : 2),
+      "stroke-dasharray": dash || null,
+      "data-points": finiteCount(each.y),
+    }),
+  );
   if (each.faint || each.plain) return;
   const there = each.x.map((_, i) => i).filter((i) => isNumber(each.y[i]) && isNumber(each.x[i]));
   const every = Math.max(1, Math.ceil(there.length / 5));
   // Counted from the end, so that the last value has a marker.
   const marked = there.filter((_, i) => (there.length - 1 - i) % every === 0);
-  svg.append(s("path", { class: "point", fill: color, d: marked.map((i) => markerPath(each.index, toX(each.x[i]), toY(each.y[i]), 3.4)).join("") }));
+  svg.append(
+    s("path", {
+      class: "point",
+      fill: color,
+      d: marked.map((i) => markerPath(each.index, toX(each.x[i]), toY(each.y[i]), 3.4)).join(""),
+    }),
+  );
 }
 
 function drawNames(svg, names, toY, inner) {
-  const places = spread(names.map((each) => toY(each.y[lastIndex(each.y)])), 14, inner.top + 2, inner.bottom);
+  const places = spread(
+    names.map((each) => toY(each.y[lastIndex(each.y)])),
+    14,
+    inner.top + 2,
+    inner.bottom,
+  );
   names.forEach((each, i) => {
     const { color } = seriesStyle(each);
     const actual = toY(each.y[lastIndex(each.y)]);
     if (Math.abs(places[i] - actual) > 4) {
-      svg.append(s("path", { class: "leader", d: `M${inner.right + 4} ${round2(actual)}L${inner.right + 11} ${round2(places[i])}`, stroke: color }));
+      svg.append(
+        s("path", {
+          class: "leader",
+          d: `M${inner.right + 4} ${round2(actual)}L${inner.right + 11} ${round2(places[i])}`,
+          stroke: color,
+        }),
+      );
     }
     const text = each.name.length > 26 ? `${each.name.slice(0, 25)}…` : each.name;
-    svg.append(label(inner.right + 14, places[i], text, { class: each.faint ? "name faint" : "name", "dominant-baseline": "central" }));
+    svg.append(
+      label(inner.right + 14, places[i], text, {
+        class: each.faint ? "name faint" : "name",
+        "dominant-baseline": "central",
+      }),
+    );
   });
 }
 
@@ -118,17 +183,22 @@ function drawNamesAtEnds(svg, names, toY, inner, toX) {
     const free = (y) => taken.every((box) => x > box.right || x + width < box.left || Math.abs(y - box.y) >= 13);
     const actual = toY(each.y[last]);
     const shifts = [0, 13, -13, 26, -26, 39, -39, 52, -52, 65, -65, 78, 91, 104];
-    const shift = shifts.find((by) => free(actual + by) && actual + by > inner.top - 6 && actual + by < inner.bottom + 4) ?? 0;
+    const shift =
+      shifts.find((by) => free(actual + by) && actual + by > inner.top - 6 && actual + by < inner.bottom + 4) ?? 0;
     taken.push({ left: x, right: x + width, y: actual + shift });
     svg.append(label(x, actual + shift, each.name, { class: "name haloed", "dominant-baseline": "central" }));
   }
 }
 
-/** Few events are lines with their name; many are ticks above the plot, which the tooltip names. */
+/** Few events are lines with their name; many are marks above the plot, which the tooltip names. */
 function drawEvents(svg, events, toX, inner) {
   if (events.length > FEW_EVENTS) {
     const places = events.map((event) => toX(event.x)).filter((x) => x >= inner.left - 1 && x <= inner.right + 1);
-    svg.append(s("path", { class: "event-ticks", d: places.map((x) => `M${round2(x - 3.5)} ${inner.top - 13}h7l-3.5 7Z`).join("") }));
+    const mark = (x) =>
+      events.length > 40
+        ? `M${round2(x - 0.5)} ${inner.top - 13}h1v7h-1Z`
+        : `M${round2(x - 3.5)} ${inner.top - 13}h7l-3.5 7Z`;
+    svg.append(s("path", { class: "event-ticks", d: places.map(mark).join("") }));
     return;
   }
   let free = -Infinity;
@@ -148,125 +218,4 @@ function drawTarget(svg, target, toY, inner) {
   const y = round2(toY(target.value));
   svg.append(s("line", { class: "target", x1: inner.left, x2: inner.right, y1: y, y2: y }));
   svg.append(label(inner.left + 6, y - 5, target.label, { class: "event-name" }));
-}
-
-/** All series at one x. */
-function columnWalk({ spec, series, bands, toX, toY, inner, cursor }) {
-  const xs = [...new Set(series.flatMap((each) => each.x.filter((_, i) => isNumber(each.y[i]))))].sort((a, b) => a - b);
-  const at = series.map((each) => new Map(each.x.map((x, i) => [x, i])));
-  const nearest = (px, py) => {
-    if (py < inner.top - 20 || py > inner.bottom + 30 || px < inner.left - 30 || px > inner.right + 30 || !xs.length) return null;
-    const x = toX.invert(px);
-    return xs.reduce((best, value, i) => (Math.abs(value - x) < Math.abs(xs[best] - x) ? i : best), 0);
-  };
-  const show = (index) => {
-    const x = xs[index];
-    cursor.replaceChildren(s("line", { class: "crosshair", x1: toX(x), x2: toX(x), y1: inner.top, y2: inner.bottom }));
-    const found = [];
-    series.forEach((each, i) => {
-      const row = at[i].get(x);
-      const value = row === undefined ? null : each.y[row];
-      if (!isNumber(value)) return;
-      cursor.append(s("circle", { cx: toX(x), cy: toY(value), r: 4, fill: seriesStyle(each).color, class: "spot" }));
-      found.push([value, [swatch(each.index, "both"), each.name || spec.y.label, formatValue(spec.y.format, value)]]);
-    });
-    found.sort((a, b) => b[0] - a[0]);
-    const rows = found.slice(0, 14).map(([, row]) => row);
-    for (const band of bands) {
-      const i = band.x.indexOf(x);
-      if (i >= 0 && isNumber(band.lower[i])) rows.push([null, band.name, `${formatValue(spec.y.format, band.lower[i])} to ${formatValue(spec.y.format, band.upper[i])}`]);
-    }
-    const more = found.length > 14 ? `and ${found.length - 14} more` : null;
-    const y = found.length ? toY(found[0][0]) : inner.top;
-    const events = (spec.events || []).filter((event) => event.x === x).map((event) => event.label).join("; ");
-    return { x: toX(x), y, title: `${spec.x.name || spec.x.label} ${formatValue(spec.x.format, x)}`, rows, note: [more, events].filter(Boolean).join("; ") };
-  };
-  return { count: xs.length, first: xs.length - 1, nearest, show, move: alongList(xs.length), clear: () => cursor.replaceChildren() };
-}
-
-/** The nearest point of any series; up and down change the series. */
-function pointWalk({ spec, series, toX, toY, cursor }) {
-  const points = series.flatMap((each, line) =>
-    each.x.map((x, i) => ({ line, i, x, y: each.y[i] })).filter((point) => isNumber(point.x) && isNumber(point.y)));
-  const nearest = (px, py) => {
-    let best = null;
-    let least = 40 * 40;
-    points.forEach((point, i) => {
-      const distance = (toX(point.x) - px) ** 2 + (toY(point.y) - py) ** 2;
-      if (distance < least) [best, least] = [i, distance];
-    });
-    return best;
-  };
-  const move = (index, key) => {
-    if (key === "ArrowLeft") return index - 1;
-    if (key === "ArrowRight") return index + 1;
-    if (key === "Home") return 0;
-    if (key === "End") return points.length - 1;
-    const line = points[index].line + (key === "ArrowDown" ? 1 : -1);
-    const next = points.findLastIndex((point) => point.line === line);
-    return next < 0 ? index : next;
-  };
-  const show = (index) => {
-    const point = points[index];
-    const each = series[point.line];
-    cursor.replaceChildren(s("circle", { class: "spot", cx: toX(point.x), cy: toY(point.y), r: 5, fill: seriesStyle(each).color }));
-    return {
-      x: toX(point.x), y: toY(point.y), title: each.name || spec.y.label,
-      rows: [[null, spec.x.label, formatValue(spec.x.format, point.x)], [null, spec.y.label, formatValue(spec.y.format, point.y)]],
-    };
-  };
-  return { count: points.length, nearest, move, show, clear: () => cursor.replaceChildren() };
-}
-
-/** Table of series that share their x: one row per x. */
-function seriesTable(series, bands, x, y) {
-  const all = [...series.map((each) => ({ label: each.name || y.label, x: each.x, y: each.y })),
-    ...(bands || []).flatMap((band) => [{ label: `${band.name}, lower`, x: band.x, y: band.lower }, { label: `${band.name}, upper`, x: band.x, y: band.upper }])];
-  const rows = new Map();
-  all.forEach((each, column) => each.x.forEach((value, i) => {
-    if (!isNumber(value)) return;
-    if (!rows.has(value)) rows.set(value, { x: value });
-    rows.get(value)[`s${column}`] = isNumber(each.y[i]) ? each.y[i] : null;
-  }));
-  const columns = [{ key: "x", label: x.label, format: x.format }, ...all.map((each, i) => ({ key: `s${i}`, label: each.label, format: y.format }))];
-  return { columns, rows: [...rows.values()].sort((a, b) => a.x - b.x) };
-}
-
-/** Table of series with an x of their own: one row per point. */
-function pointTable(series, x, y) {
-  return {
-    columns: [{ key: "name", label: "Series", format: "text" }, { key: "x", label: x.label, format: x.format }, { key: "y", label: y.label, format: y.format }],
-    rows: series.flatMap((each) => each.x.map((value, i) => ({ name: each.name, x: value, y: each.y[i] })).filter((row) => isNumber(row.x) && isNumber(row.y))),
-  };
-}
-
-/** A figure with a line chart; `make(hidden)` → the spec. With several series, the names in the legend switch them on and off. */
-function lineFigure({ id, title, note, height, make, toggles = false, controls = [] }) {
-  const spec = make();
-  const chosen = toggles ? remembered(`series:${id}`, new Map()) : new Map();
-  const shown = () => spec.series.filter((each) => chosen.get(each.name) ?? !each.hidden);
-  let built = null;
-  const legend = spec.series.length > 1 && (toggles
-    ? seriesToggles(id, spec.series, chosen, () => redraw(built))
-    : legendOf(spec.series.filter((each) => each.name && finiteCount(each.y)), "both"));
-  built = figure({
-    id, title, note, height, controls, legend: legend || null,
-    draw: (width) => lineChart(width, { ...spec, series: shown(), bands: (spec.bands || []).filter((band) => !band.of || shown().some((each) => each.name === band.of)) }),
-    table: () => (spec.pick === "point" ? pointTable(shown(), spec.x, spec.y) : seriesTable(shown(), spec.bands, spec.x, spec.y)),
-  });
-  if (toggles) built.classList.add("toggles");
-  return built;
-}
-
-function seriesToggles(id, series, chosen, changed) {
-  return h("div", { class: "legend", role: "group", "aria-label": "Show or hide series" }, series.filter((each) => finiteCount(each.y)).map((each) =>
-    h("button", {
-      type: "button", "aria-pressed": String(chosen.get(each.name) ?? !each.hidden), "data-key": `series:${id}:${each.name}`,
-      onclick: (event) => {
-        const on = event.currentTarget.getAttribute("aria-pressed") !== "true";
-        chosen.set(each.name, on);
-        event.currentTarget.setAttribute("aria-pressed", String(on));
-        changed();
-      },
-    }, swatch(each.index, "both"), each.name)));
 }

@@ -1,26 +1,61 @@
 // The list of runs in a folder, with their progress. A row is made again only if its run changed.
 
 const root = document.documentElement;
-const shown = { data: JSON.parse(document.getElementById("report-data").textContent), connection: "connecting", query: "", lag: 0 };
+const shown = {
+  data: JSON.parse(document.getElementById("report-data").textContent),
+  connection: "connecting",
+  query: "",
+  lag: 0,
+};
 const rows = new Map();
 const address = (id) => `/run/${id}${location.search}`;
 
-const COLUMNS = [["Run", ""], ["Method", ""], ["Data", ""], ["Status", ""], ["Rounds", ""], ["Score", "number"], ["Over rounds", "curve"], ["Updated", "number"]];
+const COLUMNS = [
+  ["Run", ""],
+  ["Method", ""],
+  ["Data", ""],
+  ["Status", ""],
+  ["Rounds", ""],
+  ["Score", "number"],
+  ["Over rounds", "curve"],
+  ["Updated", "number"],
+];
 
 const body = h("tbody");
 const count = h("span", { class: "count", role: "status" });
 const empty = h("p", { class: "nothing" });
-const table = h("table", { class: "runs" }, h("caption", { class: "spoken" }, "Runs"), h("thead", null, h("tr", null, COLUMNS.map(([name, kind]) => h("th", { scope: "col", class: kind }, name)))), body);
+const table = h(
+  "table",
+  { class: "runs" },
+  h("caption", { class: "spoken" }, "Runs"),
+  h(
+    "thead",
+    null,
+    h(
+      "tr",
+      null,
+      COLUMNS.map(([name, kind]) => h("th", { scope: "col", class: kind }, name)),
+    ),
+  ),
+  body,
+);
 const state = h("span", { class: "live", id: "live-state" }, "live");
 
 /** A small curve without axes; the table says its last value. */
 function sparkline(values) {
   if (values.length < 2) return MISSING;
   const [low, high] = [Math.min(...values), Math.max(...values)];
-  const place = (value, i) => [round2((88 * i) / (values.length - 1)), round2(high > low ? 21 - (18 * (value - low)) / (high - low) : 12)];
+  const place = (value, i) => [
+    round2((88 * i) / (values.length - 1)),
+    round2(high > low ? 21 - (18 * (value - low)) / (high - low) : 12),
+  ];
   const [x, y] = place(values[values.length - 1], values.length - 1);
-  return s("svg", { class: "spark", viewBox: "0 0 88 24", "aria-hidden": "true", focusable: "false" },
-    s("polyline", { points: values.map((value, i) => place(value, i).join(",")).join(" ") }), s("circle", { cx: x, cy: y, r: 2 }));
+  return s(
+    "svg",
+    { class: "spark", viewBox: "0 0 88 24", "aria-hidden": "true", focusable: "false" },
+    s("polyline", { points: values.map((value, i) => place(value, i).join(",")).join(" ") }),
+    s("circle", { cx: x, cy: y, r: 2 }),
+  );
 }
 
 function ago(seconds) {
@@ -34,20 +69,53 @@ function ago(seconds) {
 function roundsCell(run) {
   if (!run.rounds) return MISSING;
   const share = Math.min(100, (100 * run.round) / run.rounds);
-  const left = run.status === "running" && isNumber(run.seconds_left) && run.seconds_left > 0 ? `about ${roughSeconds(run.seconds_left)} left` : run.status === "running" && !run.round ? progressText(run) : null;
-  return [`${fixed(run.round, 0)} of ${fixed(run.rounds, 0)}`, h("span", { class: "track", "aria-hidden": "true" }, h("span", { style: `width: ${share}%` })), left ? h("span", { class: "more" }, left) : null];
+  const left =
+    run.status === "running" && isNumber(run.seconds_left) && run.seconds_left > 0
+      ? `about ${roughSeconds(run.seconds_left)} left`
+      : run.status === "running" && !run.round
+        ? progressText(run)
+        : null;
+  return [
+    `${fixed(run.round, 0)} of ${fixed(run.rounds, 0)}`,
+    h("span", { class: "track", "aria-hidden": "true" }, h("span", { style: `width: ${share}%` })),
+    left ? h("span", { class: "more" }, left) : null,
+  ];
 }
 
 function row(run) {
   const metric = run.metric || {};
-  return h("tr", { "data-run": run.id },
-    h("th", { scope: "row" }, h("a", { href: address(run.id), "data-key": `run:${run.id}` }, run.name), run.reason ? h("span", { class: "why" }, run.reason) : null),
-    h("td", { class: "method" }, run.method || MISSING), h("td", { class: "source" }, run.data || MISSING),
-    h("td", { class: "state" }, h("span", { class: "status", "data-status": run.status }, h("span", { class: "live-dot", "aria-hidden": "true" }), STATUS_WORD[run.status] || run.status)),
+  return h(
+    "tr",
+    { "data-run": run.id },
+    h(
+      "th",
+      { scope: "row" },
+      h("a", { href: address(run.id), "data-key": `run:${run.id}` }, run.name),
+      run.reason ? h("span", { class: "why" }, run.reason) : null,
+    ),
+    h("td", { class: "method" }, run.method || MISSING),
+    h("td", { class: "source" }, run.data || MISSING),
+    h(
+      "td",
+      { class: "state" },
+      h(
+        "span",
+        { class: "status", "data-status": run.status },
+        h("span", { class: "live-dot", "aria-hidden": "true" }),
+        STATUS_WORD[run.status] || run.status,
+      ),
+    ),
     h("td", { class: "rounds" }, roundsCell(run)),
-    h("td", { class: "number value" }, isNumber(run.value) ? [formatValue(metricFormat(run.metric), run.value), h("span", { class: "metric-name" }, metric.label)] : MISSING),
+    h(
+      "td",
+      { class: "number value" },
+      isNumber(run.value)
+        ? [formatValue(metricFormat(run.metric), run.value), h("span", { class: "metric-name" }, metric.label)]
+        : MISSING,
+    ),
     h("td", { class: "curve" }, sparkline(run.history)),
-    h("td", { class: "number updated", "data-updated": run.updated }, ""));
+    h("td", { class: "number updated", "data-updated": run.updated }, ""),
+  );
 }
 
 function showTimes() {
@@ -61,7 +129,9 @@ function showTimes() {
 function show() {
   const { data, query } = shown;
   const wanted = query.trim().toLowerCase();
-  const found = data.runs.filter((run) => !wanted || [run.name, run.method, run.data, run.status].join("\n").toLowerCase().includes(wanted));
+  const found = data.runs.filter(
+    (run) => !wanted || [run.name, run.method, run.data, run.status].join("\n").toLowerCase().includes(wanted),
+  );
   const focused = document.activeElement && document.activeElement.getAttribute("data-key");
   const made = found.map((run) => {
     const text = JSON.stringify(run);
@@ -76,43 +146,101 @@ function show() {
   if (again && again !== document.activeElement) again.focus({ preventScroll: true });
   const running = data.runs.filter((run) => run.status === "running").length;
   const hidden = data.total - data.runs.length - data.reading;
-  count.textContent = [plural(data.total, "run"), running ? `${running} going on` : null, data.reading ? `${data.reading} being read` : null, hidden > 0 ? `the latest ${data.runs.length} are shown; all: coterie runs` : null].filter(Boolean).join(" · ");
+  count.textContent = [
+    plural(data.total, "run"),
+    running ? `${running} going on` : null,
+    data.reading ? `${data.reading} being read` : null,
+    hidden > 0 ? `the latest ${data.runs.length} are shown; all: coterie runs` : null,
+  ]
+    .filter(Boolean)
+    .join(" · ");
   table.hidden = !found.length;
   empty.hidden = Boolean(found.length);
-  empty.textContent = data.runs.length ? "No run matches." : data.exists ? `No runs in ${data.folder} yet. New ones appear here by themselves.` : `The folder ${data.folder} does not exist yet. Its runs appear here when it does.`;
-  state.textContent = { open: "live", connecting: "connecting", lost: "server lost, trying again", ended: "the server has ended" }[shown.connection];
+  empty.textContent = data.runs.length
+    ? "No run matches."
+    : data.exists
+      ? `No runs in ${data.folder} yet. New ones appear here by themselves.`
+      : `The folder ${data.folder} does not exist yet. Its runs appear here when it does.`;
+  state.textContent = {
+    open: "live",
+    connecting: "connecting",
+    lost: "server lost, trying again",
+    ended: "the server has ended",
+  }[shown.connection];
   state.classList.toggle("off", shown.connection !== "open");
   showTimes();
 }
 
 function chooseTheme(theme) {
-  if (theme === "auto") delete root.dataset.theme; else root.dataset.theme = theme;
+  if (theme === "auto") delete root.dataset.theme;
+  else root.dataset.theme = theme;
   try {
-    if (theme === "auto") localStorage.removeItem("coterie-theme"); else localStorage.setItem("coterie-theme", theme);
-  } catch { /* the choice is not kept */ }
+    if (theme === "auto") localStorage.removeItem("coterie-theme");
+    else localStorage.setItem("coterie-theme", theme);
+  } catch {
+    /* the choice is not kept */
+  }
 }
 
 function start() {
   let theme = null;
-  try { theme = localStorage.getItem("coterie-theme"); } catch { /* no storage */ }
+  try {
+    theme = localStorage.getItem("coterie-theme");
+  } catch {
+    /* no storage */
+  }
   if (theme === "light" || theme === "dark") root.dataset.theme = theme;
   document.getElementById("masthead").append(
-    h("div", { class: "brand" }, h("span", { class: "mark-name" }, "Coterie"), h("span", { class: "kind" }, shown.data.folder), state),
+    h(
+      "div",
+      { class: "brand" },
+      h("span", { class: "mark-name" }, "Coterie"),
+      h("span", { class: "kind" }, shown.data.folder),
+      state,
+    ),
     h("h1", null, "Runs"),
-    choice("Theme", [["auto", "Auto"], ["light", "Light"], ["dark", "Dark"]], theme || "auto", chooseTheme));
-  const search = h("input", { type: "search", placeholder: "Search", "aria-label": "Search runs", "data-key": "search", oninput: (event) => { shown.query = event.target.value; show(); } });
-  document.getElementById("content").replaceChildren(h("div", { class: "table-tools" }, search, count), table, empty);
-  document.getElementById("colophon").append(h("p", null, `Coterie ${shown.data.version}. Everything here is read from records.`));
-  show();
-  setInterval(showTimes, 1000);
-  connect(shown.data.live.events, {
-    list: (data) => {
-      // The folder itself has become the record of a run.
-      if (data.single) location.reload();
-      shown.data = { ...shown.data, ...data };
+    choice(
+      "Theme",
+      [
+        ["auto", "Auto"],
+        ["light", "Light"],
+        ["dark", "Dark"],
+      ],
+      theme || "auto",
+      chooseTheme,
+    ),
+  );
+  const search = h("input", {
+    type: "search",
+    placeholder: "Search",
+    "aria-label": "Search runs",
+    "data-key": "search",
+    oninput: (event) => {
+      shown.query = event.target.value;
       show();
     },
-  }, (connection) => { shown.connection = connection; show(); });
+  });
+  document.getElementById("content").replaceChildren(h("div", { class: "table-tools" }, search, count), table, empty);
+  document
+    .getElementById("colophon")
+    .append(h("p", null, `Coterie ${shown.data.version}. Everything here is read from records.`));
+  show();
+  setInterval(showTimes, 1000);
+  connect(
+    shown.data.live.events,
+    {
+      list: (data) => {
+        // The folder itself has become the record of a run.
+        if (data.single) location.reload();
+        shown.data = { ...shown.data, ...data };
+        show();
+      },
+    },
+    (connection) => {
+      shown.connection = connection;
+      show();
+    },
+  );
   root.dataset.ready = "true";
 }
 

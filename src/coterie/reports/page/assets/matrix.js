@@ -1,8 +1,20 @@
 // The matrix of distances between clients, ordered by cluster, with its dendrogram.
 
 const RAMPS = {
-  light: [[8, 48, 107], [33, 113, 181], [107, 174, 214], [198, 219, 239], [250, 251, 253]],
-  dark: [[222, 240, 255], [120, 184, 235], [52, 122, 186], [28, 66, 108], [24, 30, 40]],
+  light: [
+    [8, 48, 107],
+    [33, 113, 181],
+    [107, 174, 214],
+    [198, 219, 239],
+    [250, 251, 253],
+  ],
+  dark: [
+    [222, 240, 255],
+    [120, 184, 235],
+    [52, 122, 186],
+    [28, 66, 108],
+    [24, 30, 40],
+  ],
 };
 
 /** Color between the stops of a ramp; 0 is near, 1 is far. */
@@ -58,13 +70,22 @@ function matrixChart(width, { matrix, bytes, names, clusters }, { dark }) {
   const ramp = RAMPS[dark ? "dark" : "light"];
   const svg = chartSvg(width, height);
   if (tree) svg.append(dendrogram(matrix.dendrogram, x0, cell, tree - 4));
-  svg.append(s("image", {
-    class: "cells mark", x: x0, y: top, width: side, height: side, preserveAspectRatio: "none", href: matrixImage(bytes, n, ramp, matrix.alike),
-    "data-points": bytes.length,
-  }));
+  svg.append(
+    s("image", {
+      class: "cells mark",
+      x: x0,
+      y: top,
+      width: side,
+      height: side,
+      preserveAspectRatio: "none",
+      href: matrixImage(bytes, n, ramp, matrix.alike),
+      "data-points": bytes.length,
+    }),
+  );
   const runs = clusterRuns(clusters);
   const free = { end: -Infinity };
-  for (const run of runs) svg.append(clusterStrip(run, { x0, top, cell, strip, side, wide: width >= 480, free, many: runs.length > 60 }));
+  for (const run of runs)
+    svg.append(clusterStrip(run, { x0, top, cell, strip, side, wide: width >= 480, free, many: runs.length > 60 }));
   svg.append(s("rect", { class: "outline", x: x0, y: top, width: side, height: side }));
   svg.append(rampLegend(matrix, ramp, x0, top + side + 14, Math.min(side, 220)));
   const cursor = s("g");
@@ -84,15 +105,23 @@ function clusterStrip({ cluster, from, to }, { x0, top, cell, strip, side, wide,
   const group = s("g");
   const [start, size] = [from * cell, (to - from) * cell];
   const color = colorOf(cluster);
-  group.append(s("rect", { x: round2(x0 + start), y: top - strip, width: round2(size), height: strip - 4, fill: color }));
-  group.append(s("rect", { x: x0 - strip, y: round2(top + start), width: strip - 4, height: round2(size), fill: color }));
+  group.append(
+    s("rect", { x: round2(x0 + start), y: top - strip, width: round2(size), height: strip - 4, fill: color }),
+  );
+  group.append(
+    s("rect", { x: x0 - strip, y: round2(top + start), width: strip - 4, height: round2(size), fill: color }),
+  );
   if (from > 0 && !many) {
-    group.append(s("path", { class: "boundary", d: `M${x0} ${round2(top + start)}h${side}M${round2(x0 + start)} ${top}v${side}` }));
+    group.append(
+      s("path", { class: "boundary", d: `M${x0} ${round2(top + start)}h${side}M${round2(x0 + start)} ${top}v${side}` }),
+    );
   }
   const middle = top + start + size / 2;
   if (middle > free.end && size > 5) {
     const text = wide ? clusterName(cluster) : Number(cluster) < 0 ? "–" : String(cluster);
-    group.append(label(x0 - strip - 5, middle, text, { class: "name", "text-anchor": "end", "dominant-baseline": "central" }));
+    group.append(
+      label(x0 - strip - 5, middle, text, { class: "name", "text-anchor": "end", "dominant-baseline": "central" }),
+    );
     free.end = middle + 13;
   }
   return group;
@@ -104,12 +133,25 @@ function rampLegend(matrix, ramp, x, y, width) {
   for (let i = 0; i < steps; i += 1) {
     const t = i / (steps - 1);
     const [r, g, b] = rampColor(ramp, matrix.alike ? 1 - t : t);
-    group.append(s("rect", { x: round2(x + (i * width) / steps), y, width: round2(width / steps + 0.4), height: 9, fill: `rgb(${r},${g},${b})` }));
+    group.append(
+      s("rect", {
+        x: round2(x + (i * width) / steps),
+        y,
+        width: round2(width / steps + 0.4),
+        height: 9,
+        fill: `rgb(${r},${g},${b})`,
+      }),
+    );
   }
   group.append(s("rect", { class: "outline", x, y, width, height: 9 }));
   group.append(label(x, y + 24, formatValue("number", matrix.min), { class: "tick" }));
   group.append(label(x + width, y + 24, formatValue("number", matrix.max), { class: "tick", "text-anchor": "end" }));
-  group.append(label(x + width / 2, y + 24, matrix.alike ? "far to near" : "near to far", { class: "tick", "text-anchor": "middle" }));
+  group.append(
+    label(x + width / 2, y + 24, matrix.alike ? "far to near" : "near to far", {
+      class: "tick",
+      "text-anchor": "middle",
+    }),
+  );
   return group;
 }
 
@@ -128,21 +170,36 @@ function matrixWalk({ matrix, bytes, names, clusters, x0, top, cell, cursor }) {
       const [row, column] = place(index);
       const bounded = (value) => Math.max(0, Math.min(n - 1, value));
       return {
-        ArrowLeft: row * n + bounded(column - 1), ArrowRight: row * n + bounded(column + 1), ArrowUp: bounded(row - 1) * n + column,
-        ArrowDown: bounded(row + 1) * n + column, Home: row * n, End: row * n + n - 1,
+        ArrowLeft: row * n + bounded(column - 1),
+        ArrowRight: row * n + bounded(column + 1),
+        ArrowUp: bounded(row - 1) * n + column,
+        ArrowDown: bounded(row + 1) * n + column,
+        Home: row * n,
+        End: row * n + n - 1,
       }[key];
     },
     show: (index) => {
       const [row, column] = place(index);
       const size = Math.max(cell, 5);
-      cursor.replaceChildren(s("rect", {
-        class: "cell-cursor", x: round2(x0 + (column + 0.5) * cell - size / 2), y: round2(top + (row + 0.5) * cell - size / 2), width: size, height: size,
-      }));
+      cursor.replaceChildren(
+        s("rect", {
+          class: "cell-cursor",
+          x: round2(x0 + (column + 0.5) * cell - size / 2),
+          y: round2(top + (row + 0.5) * cell - size / 2),
+          width: size,
+          height: size,
+        }),
+      );
       const value = min + (bytes[index] / 255) * (max - min);
       return {
-        x: x0 + (column + 1) * cell, y: top + row * cell, title: matrix.what || "Distance",
-        rows: [[swatch(clusters[row]), names[row], clusterName(clusters[row])], [swatch(clusters[column]), names[column], clusterName(clusters[column])],
-          [null, "Value", formatValue("number", value)]],
+        x: x0 + (column + 1) * cell,
+        y: top + row * cell,
+        title: matrix.what || "Distance",
+        rows: [
+          [swatch(clusters[row]), names[row], clusterName(clusters[row])],
+          [swatch(clusters[column]), names[column], clusterName(clusters[column])],
+          [null, "Value", formatValue("number", value)],
+        ],
       };
     },
     clear: () => cursor.replaceChildren(),
@@ -163,13 +220,18 @@ function clusterDistances({ n, min, max }, bytes, clusters) {
       count[cell] += 1;
     }
   }
-  const columns = [{ key: "cluster", label: "Cluster", format: "text" }, ...ids.map((id) => ({ key: `c${id}`, label: `To ${clusterName(id)}`, format: "number" }))];
+  const columns = [
+    { key: "cluster", label: "Cluster", format: "text" },
+    ...ids.map((id) => ({ key: `c${id}`, label: `To ${clusterName(id)}`, format: "number" })),
+  ];
   const rows = ids.map((id, i) => ({
     cluster: clusterName(id),
-    ...Object.fromEntries(ids.map((other, j) => {
-      const cell = i * ids.length + j;
-      return [`c${other}`, count[cell] ? min + (total[cell] / count[cell] / 255) * (max - min) : null];
-    })),
+    ...Object.fromEntries(
+      ids.map((other, j) => {
+        const cell = i * ids.length + j;
+        return [`c${other}`, count[cell] ? min + (total[cell] / count[cell] / 255) * (max - min) : null];
+      }),
+    ),
   }));
   return { columns, rows };
 }

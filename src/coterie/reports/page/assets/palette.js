@@ -5,21 +5,70 @@ const COLORS = 8;
 const DASHES = ["", "6 3", "2 3", "9 3 2 3"];
 
 /** CSS color of the i-th category; categories without cluster are gray. */
-const colorOf = (i) => (i === null || i === undefined || Number(i) < 0 ? "var(--none)" : `var(--c${Number(i) % COLORS})`);
+const colorOf = (i) =>
+  i === null || i === undefined || Number(i) < 0 ? "var(--none)" : `var(--c${Number(i) % COLORS})`;
 
 const dashOf = (i) => DASHES[Math.floor(Math.max(0, Number(i)) / COLORS) % DASHES.length];
 
 /** Outlines of markers with the area of a circle of radius 1. */
 const SHAPES = [
   null, // circle
-  [[-0.89, -0.89], [0.89, -0.89], [0.89, 0.89], [-0.89, 0.89]],
-  [[0, -1.4], [1.25, 0.85], [-1.25, 0.85]],
-  [[0, -1.35], [1.1, 0], [0, 1.35], [-1.1, 0]],
-  [[-0.45, -1.3], [0.45, -1.3], [0.45, -0.45], [1.3, -0.45], [1.3, 0.45], [0.45, 0.45], [0.45, 1.3], [-0.45, 1.3], [-0.45, 0.45],
-    [-1.3, 0.45], [-1.3, -0.45], [-0.45, -0.45]],
-  [[0, 1.4], [1.25, -0.85], [-1.25, -0.85]],
-  [[-1.1, 0], [-0.55, -0.95], [0.55, -0.95], [1.1, 0], [0.55, 0.95], [-0.55, 0.95]],
-  [[0, -1.5], [0.4, -0.5], [1.45, -0.45], [0.6, 0.2], [0.9, 1.2], [0, 0.6], [-0.9, 1.2], [-0.6, 0.2], [-1.45, -0.45], [-0.4, -0.5]],
+  [
+    [-0.89, -0.89],
+    [0.89, -0.89],
+    [0.89, 0.89],
+    [-0.89, 0.89],
+  ],
+  [
+    [0, -1.4],
+    [1.25, 0.85],
+    [-1.25, 0.85],
+  ],
+  [
+    [0, -1.35],
+    [1.1, 0],
+    [0, 1.35],
+    [-1.1, 0],
+  ],
+  [
+    [-0.45, -1.3],
+    [0.45, -1.3],
+    [0.45, -0.45],
+    [1.3, -0.45],
+    [1.3, 0.45],
+    [0.45, 0.45],
+    [0.45, 1.3],
+    [-0.45, 1.3],
+    [-0.45, 0.45],
+    [-1.3, 0.45],
+    [-1.3, -0.45],
+    [-0.45, -0.45],
+  ],
+  [
+    [0, 1.4],
+    [1.25, -0.85],
+    [-1.25, -0.85],
+  ],
+  [
+    [-1.1, 0],
+    [-0.55, -0.95],
+    [0.55, -0.95],
+    [1.1, 0],
+    [0.55, 0.95],
+    [-0.55, 0.95],
+  ],
+  [
+    [0, -1.5],
+    [0.4, -0.5],
+    [1.45, -0.45],
+    [0.6, 0.2],
+    [0.9, 1.2],
+    [0, 0.6],
+    [-0.9, 1.2],
+    [-0.6, 0.2],
+    [-1.45, -0.45],
+    [-0.4, -0.5],
+  ],
 ];
 
 /** Outline of the i-th category: with more than eight, color and shape together differ. */
@@ -42,9 +91,12 @@ function markerPath(i, x, y, radius) {
 function swatch(i, kind = "marker") {
   const picture = s("svg", { class: "swatch", width: 18, height: 12, viewBox: "0 0 18 12", "aria-hidden": "true" });
   if (kind !== "marker") {
-    picture.append(s("path", { d: "M0 6H18", stroke: colorOf(i), "stroke-width": 2, "stroke-dasharray": dashOf(i), fill: "none" }));
+    picture.append(
+      s("path", { d: "M0 6H18", stroke: colorOf(i), "stroke-width": 2, "stroke-dasharray": dashOf(i), fill: "none" }),
+    );
   }
-  if (kind !== "line") picture.append(s("path", { d: markerPath(i, 9, 6, kind === "marker" ? 4.6 : 3.2), fill: colorOf(i) }));
+  if (kind !== "line")
+    picture.append(s("path", { d: markerPath(i, 9, 6, kind === "marker" ? 4.6 : 3.2), fill: colorOf(i) }));
   return picture;
 }
 
@@ -52,7 +104,9 @@ function swatch(i, kind = "marker") {
 function resolved(color, where) {
   const probe = h("span", { style: `color:${color}` });
   where.append(probe);
-  const [r, g, b] = getComputedStyle(probe).color.match(/[\d.]+/g).map(Number);
+  const [r, g, b] = getComputedStyle(probe)
+    .color.match(/[\d.]+/g)
+    .map(Number);
   probe.remove();
   return [r, g, b];
 }

@@ -26,7 +26,8 @@ function ticks([low, high], count, whole = false) {
   if (!(high > low)) return [low];
   const step = Math.max(tickStep(high - low, count), whole ? 1 : 0);
   const found = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i += 1) found.push(Number((i * step).toPrecision(12)));
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i += 1)
+    found.push(Number((i * step).toPrecision(12)));
   return found;
 }
 
@@ -67,7 +68,12 @@ function tickFormat(kind, values) {
   }
   if (kind === "number" || kind === "count" || kind === "round") {
     const digits = step ? Math.min(6, Math.max(0, -Math.floor(Math.log10(step) + 1e-9))) : 2;
-    return (value) => (Math.abs(value) >= 1e6 || digits >= 6 ? (value ? value.toExponential(1) : "0") : fixed(value, Number.isInteger(value) && !step ? 0 : digits));
+    return (value) =>
+      Math.abs(value) >= 1e6 || digits >= 6
+        ? value
+          ? value.toExponential(1)
+          : "0"
+        : fixed(value, Number.isInteger(value) && !step ? 0 : digits);
   }
   if (kind === "megabytes") {
     const top = Math.max(...values.map(Math.abs));
@@ -93,23 +99,41 @@ function axes({ width, height, margin, x, y }) {
   for (const value of yTicks) {
     const at = round2(toY(value));
     group.append(s("line", { class: "grid", x1: inner.left, x2: inner.right, y1: at, y2: at }));
-    group.append(label(inner.left - 8, at, yText(value), { class: "tick", "text-anchor": "end", "dominant-baseline": "central" }));
+    group.append(
+      label(inner.left - 8, at, yText(value), { class: "tick", "text-anchor": "end", "dominant-baseline": "central" }),
+    );
   }
   group.append(s("line", { class: "base", x1: inner.left, x2: inner.right, y1: inner.bottom, y2: inner.bottom }));
   for (const value of xTicks) {
-    group.append(s("line", { class: "base", x1: round2(toX(value)), x2: round2(toX(value)), y1: inner.bottom, y2: inner.bottom + 4 }));
+    group.append(
+      s("line", {
+        class: "base",
+        x1: round2(toX(value)),
+        x2: round2(toX(value)),
+        y1: inner.bottom,
+        y2: inner.bottom + 4,
+      }),
+    );
     group.append(label(toX(value), inner.bottom + 18, xText(value), { class: "tick", "text-anchor": "middle" }));
   }
-  if (x.label) group.append(label((inner.left + inner.right) / 2, height - 6, x.label, { class: "axis-title", "text-anchor": "middle" }));
-  if (y.label) group.append(label(margin.left - 8, margin.top - 12, y.label, { class: "axis-title", "text-anchor": "start", "data-y": "" }));
+  if (x.label)
+    group.append(
+      label((inner.left + inner.right) / 2, height - 6, x.label, { class: "axis-title", "text-anchor": "middle" }),
+    );
+  if (y.label)
+    group.append(
+      label(margin.left - 8, margin.top - 12, y.label, { class: "axis-title", "text-anchor": "start", "data-y": "" }),
+    );
   return { group, toX, toY, inner };
 }
 
 /** Room for the texts of y ticks. */
 function leftMargin(domain, format) {
-  const values = ticks(domain, 5);
-  const text = tickFormat(format, values);
-  return 18 + Math.max(...values.map((value) => textWidth(text(value))));
+  // The number of ticks depends on the height, and their digits on their number.
+  const texts = [3, 5, 8]
+    .map((count) => ticks(domain, count))
+    .flatMap((values) => values.map(tickFormat(format, values)));
+  return 18 + Math.max(...texts.map((text) => textWidth(text)));
 }
 
 /** Vertical places for labels, moved apart so that they do not overlap. */

@@ -6,7 +6,10 @@ const MANY = 1500; // more points than this are painted into one image: thousand
 function scatterFrame(width, { x, y, equal, height }) {
   const yRange = extent(y.values) || [0, 1];
   const xRange = extent(x.values) || [0, 1];
-  const pad = ([low, high]) => { const more = (high - low) * 0.06 || Math.abs(high) * 0.1 || 1; return [low - more, high + more]; };
+  const pad = ([low, high]) => {
+    const more = (high - low) * 0.06 || Math.abs(high) * 0.1 || 1;
+    return [low - more, high + more];
+  };
   let xDomain = x.domain || pad(xRange);
   let yDomain = y.domain || pad(yRange);
   const margin = { top: 26, right: 16, bottom: 46, left: leftMargin(yDomain, y.format) };
@@ -31,7 +34,12 @@ function scatterChart(width, spec, { where }) {
   const height = spec.height ? spec.height(width) : Math.min(560, Math.max(300, width * 0.62));
   const svg = chartSvg(width, height);
   const { points } = spec;
-  const frame = scatterFrame(width, { ...spec, height, x: { ...spec.x, values: points.map((p) => p.x) }, y: { ...spec.y, values: points.map((p) => p.y) } });
+  const frame = scatterFrame(width, {
+    ...spec,
+    height,
+    x: { ...spec.x, values: points.map((p) => p.x) },
+    y: { ...spec.y, values: points.map((p) => p.y) },
+  });
   const { toX, toY, inner } = frame;
   svg.append(frame.group);
   if (spec.diagonal) {
@@ -43,7 +51,13 @@ function scatterChart(width, spec, { where }) {
   const places = points.map((point) => ({ ...point, px: toX(point.x), py: toY(point.y), r: point.radius || radius }));
   svg.append(points.length > MANY ? paintedPoints(places, inner, where) : drawnPoints(places));
   for (const name of spec.names || []) {
-    svg.append(label(toX(name.x), toY(name.y) - (name.above ? radius + 11 : 0), name.text, { class: "over", "text-anchor": "middle", "dominant-baseline": "central" }));
+    svg.append(
+      label(toX(name.x), toY(name.y) - (name.above ? radius + 11 : 0), name.text, {
+        class: "over",
+        "text-anchor": "middle",
+        "dominant-baseline": "central",
+      }),
+    );
   }
   const cursor = s("g");
   svg.append(cursor);
@@ -52,10 +66,19 @@ function scatterChart(width, spec, { where }) {
 
 function drawnPoints(places) {
   const group = s("g", { class: "points" });
-  for (const { px, py, r, index, color, ring, count } of places) {
-    if (ring) group.append(s("circle", { class: "ring", cx: round2(px), cy: round2(py), r: r + 3.2 }));
-    group.append(s("path", { class: "mark dot", d: markerPath(index, px, py, r), fill: color || colorOf(index), "data-points": count || 1 }));
+  for (const { px, py, r, index, color, count } of places) {
+    group.append(
+      s("path", {
+        class: "mark dot",
+        d: markerPath(index, px, py, r),
+        fill: color || colorOf(index),
+        "data-points": count || 1,
+      }),
+    );
   }
+  // Rings come last, so that no mark hides them.
+  for (const { px, py, r } of places.filter((place) => place.ring))
+    group.append(s("circle", { class: "ring", cx: round2(px), cy: round2(py), r: r + 3.2 }));
   return group;
 }
 
@@ -73,27 +96,35 @@ function paintedPoints(places, inner, where) {
     if (!colors.has(color)) colors.set(color, `rgb(${resolved(color, where).join(",")})`);
     return colors.get(color);
   };
-  pen.lineWidth = 1;
-  for (const { px, py, r, index, color, ring } of places) {
-    pen.globalAlpha = 0.75;
+  pen.globalAlpha = 0.75;
+  for (const { px, py, r, index, color } of places) {
     pen.fillStyle = rgb(color || colorOf(index));
     pen.fill(new Path2D(markerPath(index, px, py, r)));
-    if (!ring) continue;
-    pen.globalAlpha = 1;
-    pen.strokeStyle = rgb("var(--ink)");
+  }
+  pen.globalAlpha = 1;
+  pen.strokeStyle = rgb("var(--ink)");
+  for (const { px, py, r } of places.filter((place) => place.ring)) {
     pen.beginPath();
     pen.arc(px, py, r + 2, 0, 7);
     pen.stroke();
   }
   return s("image", {
-    class: "mark", x: inner.left - 10, y: inner.top - 10, width: wide, height: tall, href: canvas.toDataURL(), "data-points": places.length,
+    class: "mark",
+    x: inner.left - 10,
+    y: inner.top - 10,
+    width: wide,
+    height: tall,
+    href: canvas.toDataURL(),
+    "data-points": places.length,
     "data-rings": places.filter((place) => place.ring).length,
   });
 }
 
 function scatterWalk(places, spec, cursor) {
   // The keyboard goes through the points in the order of the chart: by category, then from left to right.
-  const order = places.map((_, i) => i).sort((a, b) => places[a].index - places[b].index || places[a].px - places[b].px);
+  const order = places
+    .map((_, i) => i)
+    .sort((a, b) => places[a].index - places[b].index || places[a].px - places[b].px);
   const rank = new Map(order.map((i, position) => [i, position]));
   return {
     count: places.length,
@@ -114,7 +145,10 @@ function scatterWalk(places, spec, cursor) {
       const mine = places[order[position]].index;
       return key === "ArrowDown"
         ? order.findIndex((i) => places[i].index > mine) >>> 0
-        : Math.max(0, order.findLastIndex((i) => places[i].index < mine));
+        : Math.max(
+            0,
+            order.findLastIndex((i) => places[i].index < mine),
+          );
     },
     show: (position) => {
       const place = places[order[position]];

@@ -15,48 +15,105 @@ function compareValues(a, b, direction) {
  * `rows`: objects; `sort`: {key, direction}; `search`: keys to search in; `tools`: elements beside the search;
  * `state`: name under which sorting, page and search are remembered.
  */
-function dataTable({ caption, columns, rows, sort = null, search = null, size = 25, state, file, tools = [], rowClass = null }) {
+function dataTable({
+  caption,
+  columns,
+  rows,
+  sort = null,
+  search = null,
+  size = 25,
+  state,
+  file,
+  tools = [],
+  rowClass = null,
+}) {
   const kept = remembered(`table:${state}`, { sort, page: 0, query: "" });
   const body = h("tbody");
-  const headers = columns.map((column) => headerCell(column, kept, () => { kept.page = 0; show(); }));
+  const headers = columns.map((column) =>
+    headerCell(column, kept, () => {
+      kept.page = 0;
+      show();
+    }),
+  );
   const status = h("span", { class: "count", role: "status" });
   const pager = h("div", { class: "pager" });
-  const texts = search && rows.map((row) => search.map((key) => String(row[key] ?? "")).join("\n").toLowerCase());
+  const texts =
+    search &&
+    rows.map((row) =>
+      search
+        .map((key) => String(row[key] ?? ""))
+        .join("\n")
+        .toLowerCase(),
+    );
 
   function show() {
     const query = kept.query.trim().toLowerCase();
     let order = rows.map((_, i) => i);
     if (query && texts) order = order.filter((i) => texts[i].includes(query));
-    if (kept.sort) order.sort((a, b) => compareValues(rows[a][kept.sort.key], rows[b][kept.sort.key], kept.sort.direction) || a - b);
+    if (kept.sort)
+      order.sort((a, b) => compareValues(rows[a][kept.sort.key], rows[b][kept.sort.key], kept.sort.direction) || a - b);
     const pages = Math.max(1, Math.ceil(order.length / size));
     kept.page = Math.min(kept.page, pages - 1);
     const from = kept.page * size;
     body.replaceChildren(...order.slice(from, from + size).map((i) => bodyRow(rows[i], columns, rowClass)));
-    if (!order.length) body.append(h("tr", null, h("td", { colspan: columns.length, class: "nothing" }, "No row matches.")));
+    if (!order.length)
+      body.append(h("tr", null, h("td", { colspan: columns.length, class: "nothing" }, "No row matches.")));
     headers.forEach((cell, i) => {
       const mine = kept.sort && kept.sort.key === columns[i].key;
       cell.setAttribute("aria-sort", mine ? (kept.sort.direction > 0 ? "ascending" : "descending") : "none");
     });
-    status.textContent = order.length > size
-      ? `${fixed(from + 1, 0)}–${fixed(Math.min(from + size, order.length), 0)} of ${plural(order.length, "row")}`
-      : plural(order.length, "row");
+    status.textContent =
+      order.length > size
+        ? `${fixed(from + 1, 0)}–${fixed(Math.min(from + size, order.length), 0)} of ${plural(order.length, "row")}`
+        : plural(order.length, "row");
     showPager(pager, pages, kept, state, show);
   }
 
-  const field = search && h("input", {
-    type: "search", placeholder: "Search", "aria-label": `Search in: ${caption}`, value: kept.query, "data-key": `search:${state}`,
-    oninput: (event) => { kept.query = event.target.value; kept.page = 0; show(); },
-  });
-  const csv = file && h("button", {
-    type: "button", class: "quiet", "aria-label": `Download as CSV: ${caption}`, "data-key": `csv:${state}`,
-    onclick: () => saveCsv(file, { columns, rows }),
-  }, "CSV");
+  const field =
+    search &&
+    h("input", {
+      type: "search",
+      placeholder: "Search",
+      "aria-label": `Search in: ${caption}`,
+      value: kept.query,
+      "data-key": `search:${state}`,
+      oninput: (event) => {
+        kept.query = event.target.value;
+        kept.page = 0;
+        show();
+      },
+    });
+  const csv =
+    file &&
+    h(
+      "button",
+      {
+        type: "button",
+        class: "quiet",
+        "aria-label": `Download as CSV: ${caption}`,
+        "data-key": `csv:${state}`,
+        onclick: () => saveCsv(file, { columns, rows }),
+      },
+      "CSV",
+    );
   show();
-  return h("div", { class: "table" },
+  return h(
+    "div",
+    { class: "table" },
     h("div", { class: "table-tools" }, field, tools, status, csv),
-    h("div", { class: "scroll", role: "region", tabindex: 0, "aria-label": `Table: ${caption}` },
-      h("table", { class: "data" }, h("caption", { class: "spoken" }, caption), h("thead", null, h("tr", null, headers)), body)),
-    pager);
+    h(
+      "div",
+      { class: "scroll", role: "region", tabindex: 0, "aria-label": `Table: ${caption}` },
+      h(
+        "table",
+        { class: "data" },
+        h("caption", { class: "spoken" }, caption),
+        h("thead", null, h("tr", null, headers)),
+        body,
+      ),
+    ),
+    pager,
+  );
 }
 
 function headerCell(column, kept, changed) {
@@ -66,16 +123,32 @@ function headerCell(column, kept, changed) {
     kept.sort = { key: column.key, direction: again ? -kept.sort.direction : column.better === "high" ? -1 : 1 };
     changed();
   };
-  return h("th", { scope: "col", class: column.format === "text" ? "" : "number" },
-    h("button", { type: "button", onclick: sort, title: column.help }, capitalized(column.label), h("span", { class: "arrow", "aria-hidden": "true" })));
+  return h(
+    "th",
+    { scope: "col", class: column.format === "text" ? "" : "number" },
+    h(
+      "button",
+      { type: "button", onclick: sort, title: column.help },
+      capitalized(column.label),
+      h("span", { class: "arrow", "aria-hidden": "true" }),
+    ),
+  );
 }
 
 function bodyRow(row, columns, rowClass) {
-  return h("tr", { class: rowClass && rowClass(row) }, columns.map((column, i) => {
-    const content = column.cell ? column.cell(row) : column.text ? column.text(row) : formatValue(column.format, row[column.key]);
-    const attributes = { class: column.format === "text" ? textClass(row[column.key]) : "number" };
-    return i === 0 ? h("th", { scope: "row", ...attributes }, content) : h("td", attributes, content);
-  }));
+  return h(
+    "tr",
+    { class: rowClass && rowClass(row) },
+    columns.map((column, i) => {
+      const content = column.cell
+        ? column.cell(row)
+        : column.text
+          ? column.text(row)
+          : formatValue(column.format, row[column.key]);
+      const attributes = { class: column.format === "text" ? textClass(row[column.key]) : "number" };
+      return i === 0 ? h("th", { scope: "row", ...attributes }, content) : h("td", attributes, content);
+    }),
+  );
 }
 
 /** How a text breaks: short ones not at all, one endless word, such as a hostile name, anywhere. */
@@ -88,15 +161,30 @@ function showPager(pager, pages, kept, state, show) {
   pager.hidden = pages <= 1;
   if (pages <= 1) return pager.replaceChildren();
   const focused = document.activeElement && document.activeElement.getAttribute("data-key");
-  const go = (page, text, name) => h("button", {
-    type: "button", disabled: page < 0 || page >= pages || page === kept.page, "aria-label": name, "data-key": `pager:${state}:${name}`,
-    onclick: () => { kept.page = page; show(); },
-  }, text);
+  const go = (page, text, name) =>
+    h(
+      "button",
+      {
+        type: "button",
+        disabled: page < 0 || page >= pages || page === kept.page,
+        "aria-label": name,
+        "data-key": `pager:${state}:${name}`,
+        onclick: () => {
+          kept.page = page;
+          show();
+        },
+      },
+      text,
+    );
   pager.replaceChildren(
-    go(0, "«", "First page"), go(kept.page - 1, "‹", "Previous page"),
+    go(0, "«", "First page"),
+    go(kept.page - 1, "‹", "Previous page"),
     h("span", null, `Page ${fixed(kept.page + 1, 0)} of ${fixed(pages, 0)}`),
-    go(kept.page + 1, "›", "Next page"), go(pages - 1, "»", "Last page"));
-  const again = focused && [...pager.querySelectorAll("button")].find((button) => button.getAttribute("data-key") === focused);
+    go(kept.page + 1, "›", "Next page"),
+    go(pages - 1, "»", "Last page"),
+  );
+  const again =
+    focused && [...pager.querySelectorAll("button")].find((button) => button.getAttribute("data-key") === focused);
   if (again && !again.disabled) again.focus();
   return undefined;
 }

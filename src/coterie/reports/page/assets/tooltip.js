@@ -5,9 +5,15 @@ function showTooltip(x, y, { title, rows, note }) {
   const box = document.getElementById("tooltip");
   box.replaceChildren(
     h("strong", null, title),
-    h("table", null, (rows || []).map(([mark, name, value]) =>
-      h("tr", null, h("td", null, mark), h("td", null, name), h("td", { class: "value" }, value)))),
-    note ? h("p", null, note) : "");
+    h(
+      "table",
+      null,
+      (rows || []).map(([mark, name, value]) =>
+        h("tr", null, h("td", null, mark), h("td", null, name), h("td", { class: "value" }, value)),
+      ),
+    ),
+    note ? h("p", null, note) : "",
+  );
   box.hidden = false;
   const { width, height } = box.getBoundingClientRect();
   const room = document.documentElement.clientWidth;
@@ -26,7 +32,9 @@ function speak(text) {
 }
 
 const spokenText = ({ title, rows, note }) =>
-  [title, ...(rows || []).map(([, name, value]) => (name ? `${name}: ${value}` : value)), note].filter(Boolean).join(". ");
+  [title, ...(rows || []).map(([, name, value]) => (name ? `${name}: ${value}` : value)), note]
+    .filter(Boolean)
+    .join(". ");
 
 /**
  * Let people walk over the values of a chart.
@@ -69,13 +77,16 @@ function makeWalkable(plot, chart) {
   };
   plot.onkeydown = (event) => {
     if (event.key === "Escape") return leave();
-    if (!["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"].includes(event.key) || !walk.count) return undefined;
+    if (!["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"].includes(event.key) || !walk.count)
+      return undefined;
     event.preventDefault();
-    const index = current === null ? walk.first ?? 0 : walk.move(current, event.key);
+    const index = current === null ? (walk.first ?? 0) : walk.move(current, event.key);
     return place(Math.max(0, Math.min(walk.count - 1, index)), true);
   };
 }
 
 /** Moves along a list: left and right by one, up and down too, Home and End to its ends. */
 const alongList = (count) => (index, key) =>
-  ({ ArrowLeft: index - 1, ArrowUp: index - 1, ArrowRight: index + 1, ArrowDown: index + 1, Home: 0, End: count - 1 })[key];
+  ({ ArrowLeft: index - 1, ArrowUp: index - 1, ArrowRight: index + 1, ArrowDown: index + 1, Home: 0, End: count - 1 })[
+    key
+  ];
