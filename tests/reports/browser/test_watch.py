@@ -21,6 +21,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.network]
 RUN = ["--data", "blobs", "--set", "data.clients=8", "--set", "data.samples=20", "--clients-per-round", "4"]
 RUN += ["--method", "ifca", "--clusters", "2", "--set", "run.checkpoint_every=1", "--rounds", "20000"]
 
+#: Three rounds of two clients: cluster, and correct answers of ten.
+ANSWERS = [{"a": (0, 5), "b": (1, 6)}, {"a": (0, 7), "b": (1, 6)}, {"a": (0, 8), "b": (1, 9)}]
+
 POINTS = "Number(document.querySelector('#figure-score .line')?.dataset.points ?? 0)"
 WORDS = "document.querySelector('.live-words').textContent"
 
@@ -28,8 +31,8 @@ WORDS = "document.querySelector('.live-words').textContent"
 @pytest.fixture(autouse=True)
 def hardly_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages are made more often than for users, so that tests are short."""
-    monkeypatch.setattr(feeds, "PAUSE", 0.2)
-    monkeypatch.setattr(feeds, "REST", 1.0)
+    monkeypatch.setattr(feeds, "PAUSE", 0.5)
+    monkeypatch.setattr(feeds, "REST", 2.0)
 
 
 @pytest.fixture
@@ -103,6 +106,7 @@ def test_the_page_gains_rounds_and_follows_a_run_that_is_killed_and_resumed(cote
     run.wait()
     page.locator(".live-bar[data-status=interrupted]").wait_for(timeout=30_000)
     assert f"Continue with: coterie resume {folder}" in page.evaluate(WORDS)
+    until(page, "document.querySelector('.notice.interrupted') !== null")
     stopped = page.evaluate(POINTS)
     coterie("resume", folder)
     page.locator(".live-bar[data-status=running]").wait_for(timeout=60_000)
@@ -112,8 +116,8 @@ def test_the_page_gains_rounds_and_follows_a_run_that_is_killed_and_resumed(cote
     page.locator(".status[data-status=running]").wait_for(timeout=30_000)
 
 
-def test_the_list_fits_a_phone_and_has_no_serious_fault_of_access(coterie, address, visit, tmp_path, axe):
-    coterie("run", *RUN[:-1], "3", "--out", str(tmp_path / "runs" / "one" / ("long-name-" * 12))).wait(60)
+def test_the_list_fits_a_phone_and_has_no_serious_fault_of_access(write, address, visit, axe):
+    write(ANSWERS, name="runs/one/" + "long-name-" * 12)
     page = visit(address, width=390)
     page.locator(".status[data-status=done]").wait_for(timeout=30_000)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -122,10 +126,8 @@ def test_the_list_fits_a_phone_and_has_no_serious_fault_of_access(coterie, addre
     assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
 
 
-def test_a_lost_server_is_said_and_the_page_stays(coterie, visit, tmp_path, browser):
-    folder = tmp_path / "runs" / "one"
-    coterie("run", *RUN[:-1], "3", "--out", str(folder)).wait(60)
-    server = server_module.LiveServer(folder)
+def test_the_page_stays_when_the_server_ends(write, visit):
+    server = server_module.LiveServer(write(ANSWERS))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

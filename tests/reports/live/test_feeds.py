@@ -17,6 +17,7 @@ def at_once(monkeypatch):
     """No rest between two pages."""
     monkeypatch.setattr(feeds, "PAUSE", 0.0)
     monkeypatch.setattr(feeds, "REST", 0.0)
+    monkeypatch.setattr(feeds, "_SEARCH", 0.0)
 
 
 def feed_of(run):
@@ -133,8 +134,8 @@ def listed(feed):
     return json.loads(feed.look()["list"])
 
 
-def test_the_list_has_all_runs_with_those_that_go_on_first(growing, tmp_path, monkeypatch):
-    monkeypatch.setattr(feeds, "_SEARCH", 0.0)
+@pytest.mark.usefixtures("at_once")
+def test_the_list_has_all_runs_with_those_that_go_on_first(growing, tmp_path):
     feed = ListFeed(Directory(tmp_path / "runs"), "/events")
     assert listed(feed)["exists"] is False
     going = growing("runs/a", rounds=4).add(0.5, 0.75)
@@ -161,9 +162,31 @@ def test_the_list_is_bounded(growing, tmp_path, monkeypatch):
     assert (len(history), history[0], history[-1]) == (feeds.MAX_POINTS, 0.0, 0.99)
 
 
+@pytest.mark.usefixtures("at_once")
 def test_many_runs_are_read_a_few_at_a_time(growing, tmp_path, monkeypatch):
     monkeypatch.setattr(feeds, "_BUDGET", -1.0)  # one run at a time
     for name in "abc":
         growing(f"runs/{name}").add(0.5).stop()
     feed = ListFeed(Directory(tmp_path / "runs"), "/events")
     assert [listed(feed)["reading"] for _ in range(3)] == [2, 1, 0]
+
+
+def test_a_list_that_took_long_rests(growing, tmp_path, monkeypatch):
+    clock = {"thread": 0.0, "now": 50.0}
+    monkeypatch.setattr(feeds.time, "monotonic", lambda: clock["now"])
+    monkeypatch.setattr(feeds.time, "thread_time", lambda: clock["thread"])
+    run = growing("runs/a").add(0.5)
+    feed = ListFeed(Directory(tmp_path / "runs"), "/events")
+    original = feed._directory.scan
+
+    def slow():
+        clock["thread"] += 0.2  # 4 s of rest
+        return original()
+
+    feed._directory.scan = slow
+    assert listed(feed)["runs"][0]["round"] == 1
+    run.add(0.6)
+    clock["now"] = 53.9
+    assert listed(feed)["runs"][0]["round"] == 1
+    clock["now"] = 54.1
+    assert listed(feed)["runs"][0]["round"] == 2

@@ -6,7 +6,7 @@ import json
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from coterie.reports.live.tail import Tail
 
@@ -38,6 +38,7 @@ def test_each_reading_adds_the_new_lines(file):
     assert tail.rows == [1, 2, 3]
 
 
+@settings(deadline=None)  # files may be slow
 @given(st.lists(st.integers(0, 10**6), max_size=8), st.lists(st.integers(0, 200), max_size=6))
 def test_however_the_bytes_arrive_the_rows_are_the_same(tmp_path_factory, numbers, cuts):
     file, whole = tmp_path_factory.mktemp("tail") / "rounds.jsonl", lines(*numbers)

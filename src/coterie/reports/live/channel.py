@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections.abc import AsyncIterator
 
 from coterie.reports.live.feeds import Feed
@@ -14,9 +13,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two looks at a record, and between signs of life.
 INTERVAL, ALIVE = 1.0, 10.0
-
-#: Looks take at most this share of the time: with many runs, they are less frequent.
-_SHARE = 0.05
 
 
 class Channel:
@@ -71,10 +67,8 @@ class Channel:
 
     async def _ask(self) -> None:
         while True:
-            started = time.monotonic()
             await self._look(last=False)
-            took = time.monotonic() - started
-            await asyncio.sleep(max(INTERVAL, took / _SHARE if took > INTERVAL / 4 else 0.0))
+            await asyncio.sleep(INTERVAL)
 
     async def _look(self, *, last: bool) -> None:
         async with self._looking:

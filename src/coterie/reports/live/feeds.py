@@ -1,7 +1,8 @@
 """What browsers are sent: event → JSON, for the page of a run and for the list of runs.
 
 A feed only says what is there now; it is asked again and again, and nothing is queued. Making the page of a run costs
-processor time that a run on the same machine lacks, so that a feed rests after each page for twenty times as long.
+processor time that a run on the same machine lacks, so that a feed rests after each page for twenty times as long; the
+same holds for lists of many runs.
 """
 
 from __future__ import annotations
@@ -130,7 +131,8 @@ class ListFeed:
         self._events = events
         self._followers: Mapping[str, Follower] = {}
         self._states: dict[str, RunState] = {}
-        self._next = 0.0
+        self._search = self._next = 0.0
+        self._shown: JsonObject = {}
 
     def look(self, *, last: bool = False) -> Mapping[str, bytes]:
         """The event `list`."""
@@ -145,13 +147,17 @@ class ListFeed:
     def data(self) -> JsonObject:
         """The runs, those that go on first, then those that changed last."""
         with self._one_at_a_time:
-            return self._data()
+            if not self._shown or time.monotonic() >= self._next:
+                started = time.thread_time()
+                self._shown = self._data()
+                self._next = time.monotonic() + REST * (time.thread_time() - started)
+            return self._shown
 
     def _data(self) -> JsonObject:
         now = time.monotonic()
-        if now >= self._next:
+        if now >= self._search:
             self._followers = self._directory.scan()
-            self._next = time.monotonic() + max(_SEARCH, 10 * (time.monotonic() - now))
+            self._search = time.monotonic() + _SEARCH
         self._look(now + _BUDGET)
         known = [(key, self._states[key]) for key in self._followers if key in self._states]
         known.sort(key=lambda each: (each[1].status != "running", -(each[1].updated or 0.0)))
