@@ -28,6 +28,7 @@ from coterie.cli.runs import runs
 from coterie.cli.serve import serve
 from coterie.cli.suggest_threshold import suggest_threshold
 from coterie.cli.tune import tune
+from coterie.cli.watch import watch
 
 
 def _examples(*pairs: tuple[str, str]) -> str:
@@ -174,6 +175,15 @@ app.command(
         ("coterie report runs/digits-ifca-0 --json | jq '.runs[0].clients'", "in a script"),
     ),
 )(report_errors(report))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie watch runs/digits-ifca-0", "the page of a run while it goes on"),
+        ("coterie watch", "the runs in the folder runs, with their progress"),
+        ("coterie run --method ifca --rounds 500 --watch", "start a run together with its page"),
+        ("coterie watch runs --port 8765", "on a server; on your machine: ssh -N -L 8765:localhost:8765 SERVER"),
+    ),
+)(report_errors(watch))
 app.command(
     cls=Command,
     epilog=_examples(

@@ -264,6 +264,12 @@ Report = Annotated[
         "--report", rich_help_panel=_PANEL, help="Also write a page about the results, report.html, into the folder."
     ),
 ]
+Watch = Annotated[
+    bool,
+    typer.Option(
+        "--watch", rich_help_panel=_PANEL, help="Serve the page of the run while it goes on (needs the extra watch)."
+    ),
+]
 RecordFolder = Annotated[
     Path | None,
     typer.Option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ def run(
     settings: flags.Settings = None,
     out: flags.RecordFolder = None,
     report: flags.Report = False,
+    watch: flags.Watch = False,
     track: flags.Track = None,
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
@@ -61,7 +62,7 @@ def run(
         observers = flags.trackers(track)
         folder = out or new_folder(made)
         progress.expect(made.run.rounds)
-        with _resume_hint(folder):
+        with _resume_hint(folder), _watched(folder, watch, quiet=quiet):
             record = loop.run(made, out=folder, on_round=progress.step, observers=observers)
     print_result(record, as_json=as_json, report=report)
 
@@ -69,6 +70,7 @@ def run(
 def resume(
     run: flags.Run,
     report: flags.Report = False,
+    watch: flags.Watch = False,
     track: flags.Track = None,
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
@@ -85,9 +87,19 @@ def resume(
         rounds = read_toml(run / "spec.toml").get("run", {}).get("rounds", 1)
         progress.expect(max(1, rounds - done) if isinstance(rounds, int) else 1)
         observers = flags.trackers(track)
-        with _resume_hint(run):
+        with _resume_hint(run), _watched(run, watch, quiet=quiet):
             record = loop.resume(run, on_round=progress.step, observers=observers)
     print_result(record, as_json=as_json, report=report)
+
+
+def _watched(folder: Path, watch: bool, *, quiet: bool) -> AbstractContextManager[None]:
+    """With `--watch`, a context in which the page of the run is served."""
+    if not watch:
+        return nullcontext()
+    from coterie.cli.watch import beside, require
+
+    require()
+    return beside(folder, quiet=quiet)
 
 
 def new_folder(spec: Spec) -> Path:

@@ -19,10 +19,11 @@ from coterie.reports.costs import Faults, Traffic, faults_of, traffic_of
 from coterie.reports.evidence_view import Evidence, read_evidence
 from coterie.reports.movements import Movements, movements_of
 from coterie.reports.score_curves import Curves, PrimaryMetric, Sizes, curves_of, primary_metric, sizes_of
+from coterie.reports.status import status_of
 from coterie.runs.client_facts import RecordedFacts
 from coterie.runs.client_results import ClientResults
 from coterie.runs.record import JsonObject, RunRecord
-from coterie.runs.record_files import CLIENTS, LOCK, SPEC, step_files
+from coterie.runs.record_files import CLIENTS, SPEC, step_files
 from coterie.runs.spec import read_toml
 from coterie.runs.summary import evaluated_rounds, final
 from coterie.types import Array
@@ -54,8 +55,9 @@ class RunView:
         record = RunRecord.read(path)
         folder = Path(path)
         spec = read_toml(folder / SPEC)
-        summary = record.summary or _summary_so_far(record, spec)
-        status = str(record.summary.get("status") or ("running" if being_written(folder) else "interrupted"))
+        status = status_of(folder, record.summary)
+        ended = record.summary and status != "running"  # a resumed run has the summary of its failure until it ends
+        summary = record.summary if ended else _summary_so_far(record, spec)
         return cls(record, folder, spec, status, summary, RecordedFacts.read(folder))
 
     @property
@@ -85,7 +87,8 @@ class RunView:
         files = step_files(self.path / CLIENTS)
         places = evaluated_rounds(self.rounds)
         found = {t + 1: place for t, place in places.items() if place in files}
-        return {t: ClientResults.read(self.path, place) for t, place in found.items()}
+        results = ClientResults.read_steps(self.path, found.values()) if found else {}
+        return {t: results[place] for t, place in found.items()}
 
     @cached_property
     def last_evaluation(self) -> ClientResults | None:
@@ -166,23 +169,6 @@ class RunView:
     def faults(self) -> Faults:
         """Lost and rejected replies, and skipped rounds."""
         return faults_of(self.rounds, self.record.summary)
-
-
-def being_written(folder: Path) -> bool:
-    """Whether a process writes the record: its id is in the lock file, and it is alive. No lock is taken."""
-    try:
-        pid = int((folder / LOCK).read_bytes()[:20])
-    except (OSError, ValueError):
-        return False
-    if os.name == "nt":
-        return True  # os.kill would end the process there
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _summary_so_far(record: RunRecord, spec: Mapping[str, Mapping[str, Any]]) -> JsonObject:

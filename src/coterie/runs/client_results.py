@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,16 +83,16 @@ class ClientResults:
     @classmethod
     def read(cls, folder: Path, step: int | None) -> ClientResults:
         """Read the results of a step from a record; None: of the last evaluation."""
-        files = step_files(folder / CLIENTS)
-        if not files:
-            raise RecordError(f"{folder} has no results of clients: no step was evaluated yet, or it is an old record")
-        step = max(files) if step is None else step
-        if step not in files:
-            last = ", ".join(map(str, list(files)[-10:]))
-            raise RecordError(f"Step {step} of {folder} was not evaluated; the last evaluated steps are {last}")
-        name = step_file(CLIENTS, step)
-        ids, arrays = read_checked(folder / IDS, IDS), read_checked(folder / name, name)
-        return cls._unpacked(step, ids["clients"], arrays)
+        if step is None or not (folder / step_file(CLIENTS, step)).is_file():
+            step = _known_step(folder, step)
+        return cls.read_steps(folder, [step])[step]
+
+    @classmethod
+    def read_steps(cls, folder: Path, steps: Iterable[int]) -> dict[int, ClientResults]:
+        """Step → its results. The ids of clients, which are in a file of their own, are read once."""
+        ids = read_checked(folder / IDS, IDS)["clients"]
+        names = {step: step_file(CLIENTS, step) for step in steps}
+        return {step: cls._unpacked(step, ids, read_checked(folder / name, name)) for step, name in names.items()}
 
     @classmethod
     def _unpacked(cls, step: int, ids: Sequence[ClientId], arrays: Mapping[str, Any]) -> ClientResults:
@@ -103,6 +103,17 @@ class ClientResults:
         whole = {name: each if each.dtype.kind == "f" else each.astype(np.int64) for name, each in given.items()}
         metrics = {name.removeprefix(_METRIC): arrays[name] for name in arrays if name.startswith(_METRIC)}
         return cls(step, clients, loss=arrays["loss"], metrics=metrics, **whole)
+
+
+def _known_step(folder: Path, step: int | None) -> int:
+    """The last step with results if `step` is None; an error that names some of those with results otherwise."""
+    files = step_files(folder / CLIENTS)
+    if not files:
+        raise RecordError(f"{folder} has no results of clients: no step was evaluated yet, or it is an old record")
+    if step is None:
+        return max(files)
+    last = ", ".join(map(str, list(files)[-10:]))
+    raise RecordError(f"Step {step} of {folder} was not evaluated; the last evaluated steps are {last}")
 
 
 def smallest(array: Array) -> Array:

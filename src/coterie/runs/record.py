@@ -281,9 +281,11 @@ class RunRecord:
         """Return the data that the clustering of a step used; `step`: its position in `rounds`."""
         if self.path is None:
             raise RecordError("Evidence is kept only in a folder; run with out=")
-        if step not in (files := step_files(self.path / EVIDENCE)):
+        name = step_file(EVIDENCE, step)
+        if not (self.path / name).is_file():
+            files = step_files(self.path / EVIDENCE)
             raise RecordError(f"Step {step} of {self.path} has no evidence; steps with evidence: {_some(files)}")
-        return read_checked(files[step], step_file(EVIDENCE, step))
+        return read_checked(self.path / name, name)
 
     def to_frame(self) -> pandas.DataFrame:
         """Return the rounds as a pandas DataFrame, nested keys joined by dots."""

@@ -84,7 +84,7 @@ def list_records(folder: str | os.PathLike[str]) -> list[RecordEntry]:
     """
     if not Path(folder).is_dir():
         raise RecordError(f"There is no folder {folder}; give the folder that has the records, by default runs")
-    return [_entry(each) for each in _folders(Path(folder))]
+    return [_entry(each) for each in record_folders(Path(folder))]
 
 
 def select(entries: Iterable[RecordEntry], conditions: Sequence[str]) -> list[RecordEntry]:
@@ -133,8 +133,8 @@ def delete_record(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def _folders(folder: Path) -> Iterator[Path]:
-    """Folders that have a spec; their subfolders are not searched."""
+def record_folders(folder: Path) -> Iterator[Path]:
+    """The folders of the records in a folder and in its subfolders; subfolders of records are not searched."""
     for path, folders, files in os.walk(folder):
         if SPEC in files or SUMMARY in files:
             folders.clear()

@@ -19,7 +19,7 @@ _SCRIPT = re.compile(r'<script id="page-script">(.*?)</script>', re.DOTALL)
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
-def build_page(data: Mapping[str, Any], *, connect: str = "'none'") -> str:
+def build_page(data: Mapping[str, Any], *, connect: str = "'none'", template: str = "page.html") -> str:
     """The page as text.
 
     Texts of records are only in the JSON of a script element, which cannot end it, and in the escaped title.
@@ -27,8 +27,9 @@ def build_page(data: Mapping[str, Any], *, connect: str = "'none'") -> str:
     Args:
         data: The document of `page_data`.
         connect: Where the page may send requests, as a content security policy names it.
+        template: File of the assets: the page of a report, or another with the same placeholders.
     """
-    page = _FILE.sub(lambda found: asset(found[1]), asset("page.html"))
+    page = _FILE.sub(lambda found: asset(found[1]), asset(template))
     (script,) = _SCRIPT.findall(page)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     values = {

@@ -150,7 +150,7 @@ function render() {
         null,
         `Made by Coterie ${data.version || ""} from records`,
         data.created ? `, ${startedText(data.created)}.` : ".",
-        " The file is complete: it loads nothing.",
+        data.live ? " The page follows the run." : " The file is complete: it loads nothing.",
       ),
     );
   showContents();
