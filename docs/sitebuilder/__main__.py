@@ -1,0 +1,136 @@
+"""Builds the site: `make docs`, or `python -m sitebuilder` with docs/ on the path."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from coterie.methods import METHODS
+from coterie.runs.record import RunRecord
+from sitebuilder import demonstration, drawing, equations, figures, links, pictures, reference, tutorials
+from sitebuilder.method_pages import page
+from sitebuilder.methods_table import comparison_table
+from sitebuilder.paths import DOCS, PAGES, SITE, WORK, write
+from sitebuilder.staging import Staging
+
+Result = TypeVar("Result")
+_STARTED = time.monotonic()
+
+
+def step(what: str, work: Callable[[], Result]) -> Result:
+    """Do one step of the build, and say what it is and how long it took."""
+    print(f"{what} …", file=sys.stderr, flush=True)
+    started = time.monotonic()
+    result = work()
+    print(f"    {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    return result
+
+
+def stage(pages: Path = PAGES, *, figure: Callable[[str], str] = lambda name: "") -> Staging:
+    """Write all pages that need no run: those of docs/, of the methods, and the reference."""
+    staging = Staging(pages)
+    staging.copy_docs()
+    for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
+        staging.add_project_file(DOCS.parent / name)
+    for name in METHODS:
+        staging.add_page(f"methods/{name}.md", page(name, figure(name)), DOCS / "methods")
+    for path in sorted((DOCS.parent / "src" / "coterie" / "methods").glob("*.py")):
+        staging.add_code(path.relative_to(DOCS.parent))
+    for path in sorted((DOCS.parent / "src" / "coterie" / "clustering").glob("*.py")):
+        staging.add_code(path.relative_to(DOCS.parent))
+    write(pages / "reference" / "settings.md", reference.settings_page())
+    write(pages / "reference" / "commands.md", reference.commands_page())
+    for name, text in reference.api_pages().items():
+        write(pages / "reference" / "api" / name, text)
+    compared = pages / "explanation" / "methods-compared.md"
+    write(compared, compared.read_text(encoding="utf-8").replace("<!-- table -->", comparison_table()))
+    return staging
+
+
+def draw(records: dict[str, Path]) -> dict[str, str]:
+    """Draw all figures and pictures; returns method → Markdown of its figure with the caption."""
+    shown = {}
+    compared = {name: RunRecord.read(records[name]) for name in ("oracle", "fedavg")}
+    for name, folder in records.items():
+        record = RunRecord.read(folder)
+        drawing.save(figures.method_figure(record, compared), WORK / "figures" / name)
+        text = f"{name} on the demonstration: accuracy over rounds, and the cluster of each client"
+        shown[name] = f"{drawing.shown(f'figures/{name}', text)}\n\n{figures.caption(record)}"
+    for name, picture in pictures.all_pictures(records).items():
+        drawing.save(picture, WORK / "pictures" / name)
+    return shown
+
+
+def place_figures() -> None:
+    """Copy what was drawn beside the pages that show it."""
+    for source, target in {"figures": "methods/figures", "pictures": "explanation/pictures"}.items():
+        for path in (WORK / source).glob("*.svg"):
+            write(PAGES / target / path.name, path.read_text(encoding="utf-8"))
+
+
+def configuration() -> Path:
+    """The configuration of Zensical with absolute folders, and without pages that are not there."""
+    given: dict[str, Any] = yaml.safe_load((DOCS / "mkdocs.yml").read_text(encoding="utf-8"))
+    given |= {"docs_dir": "docs/pages", "site_dir": "site", "nav": _present(given["nav"])}
+    given["plugins"][-1]["mkdocstrings"]["handlers"]["python"]["paths"] = [str(DOCS.parent / "src")]
+    path = WORK.parent / "mkdocs.yml"
+    write(path, yaml.safe_dump(given, sort_keys=False, allow_unicode=True))
+    return path
+
+
+def _present(entries: list[Any]) -> list[Any]:
+    """The entries of a navigation whose pages exist."""
+    kept = []
+    for entry in entries:
+        ((title, target),) = entry.items() if isinstance(entry, dict) else ((None, entry),)
+        if isinstance(target, list):
+            kept.append({title: _present(target)})
+        elif (PAGES / target).exists():
+            kept.append(entry)
+        else:
+            print(f"    {target} is in the navigation but not written yet", file=sys.stderr)
+    return kept
+
+
+def render() -> None:
+    """Run Zensical; its messages are shown if it fails or finds an issue."""
+    program = Path(sys.executable).with_name("zensical")
+    done = subprocess.run(
+        [str(program), "build", "--clean", "-f", str(configuration())], capture_output=True, text=True, check=False
+    )
+    if done.returncode or "issue" in done.stdout + done.stderr:
+        print(done.stdout, done.stderr, file=sys.stderr)
+    if done.returncode:
+        raise SystemExit("Zensical failed; its messages are above")
+
+
+def main() -> int:
+    """Build the site; returns 1 if it has broken links."""
+    with tutorials.started() as running:  # most of the time of one of them is waiting
+        records = step("running tutorials, and the demonstration with every method, for the figures", demonstration.records)
+        shown = step("drawing", lambda: draw(records))
+        step("writing pages", lambda: stage(figure=lambda name: shown[name]))
+        place_figures()
+        missing = step("waiting for tutorials", lambda: tutorials.build(running))
+    step("rendering with Zensical", render)
+    if equations.available():
+        number = step("typesetting equations with KaTeX", lambda: equations.typeset(SITE))
+        print(f"    {number} equations", file=sys.stderr)
+    else:
+        print("npm or KaTeX is missing: equations are shown as LaTeX", file=sys.stderr)
+    broken = step("checking links", lambda: links.broken_in_site(SITE))
+    for name in missing:
+        print(f"the tutorial {name} was not run: its extra is not installed", file=sys.stderr)
+    print("".join(f"broken: {each}\n" for each in broken), end="", file=sys.stderr)
+    print(f"{SITE / 'index.html'} ({time.monotonic() - _STARTED:.0f} s); show it with: make docs-serve")
+    return bool(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
