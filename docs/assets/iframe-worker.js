@@ -31,15 +31,19 @@ if (location.protocol === "file:") {
       });
     }
 
-    deliver(target, data) {
-      const event = new MessageEvent("message", { data });
-      target.dispatchEvent(event);
-      if (typeof target.onmessage === "function") target.onmessage(event);
+    /* As between a page and a worker: a copy, and later. */
+    deliver(target, given) {
+      const data = structuredClone(given);
+      setTimeout(() => {
+        const event = new MessageEvent("message", { data });
+        target.dispatchEvent(event);
+        if (target === this && typeof this.onmessage === "function") this.onmessage(event);
+      });
     }
 
     postMessage(data) {
       if (this.waiting) this.waiting.push(data);
-      else queueMicrotask(() => this.deliver(this.inside, data));
+      else this.deliver(this.inside, data);
     }
 
     terminate() {

@@ -11,13 +11,10 @@ from typing import Any, TypeVar
 
 import yaml
 
-from coterie.methods import METHODS
 from coterie.runs.record import RunRecord
-from sitebuilder import demonstration, drawing, equations, figures, links, pictures, reference, tutorials
-from sitebuilder.method_pages import page
-from sitebuilder.methods_table import comparison_table
+from sitebuilder import demonstration, drawing, equations, figures, links, pictures, tutorials
+from sitebuilder.pages import stage
 from sitebuilder.paths import DOCS, PAGES, SITE, WORK, write
-from sitebuilder.staging import Staging
 
 Result = TypeVar("Result")
 _STARTED = time.monotonic()
@@ -30,27 +27,6 @@ def step(what: str, work: Callable[[], Result]) -> Result:
     result = work()
     print(f"    {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     return result
-
-
-def stage(pages: Path = PAGES, *, figure: Callable[[str], str] = lambda name: "") -> Staging:
-    """Write all pages that need no run: those of docs/, of the methods, and the reference."""
-    staging = Staging(pages)
-    staging.copy_docs()
-    for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
-        staging.add_project_file(DOCS.parent / name)
-    for name in METHODS:
-        staging.add_page(f"methods/{name}.md", page(name, figure(name)), DOCS / "methods")
-    for path in sorted((DOCS.parent / "src" / "coterie" / "methods").glob("*.py")):
-        staging.add_code(path.relative_to(DOCS.parent))
-    for path in sorted((DOCS.parent / "src" / "coterie" / "clustering").glob("*.py")):
-        staging.add_code(path.relative_to(DOCS.parent))
-    write(pages / "reference" / "settings.md", reference.settings_page())
-    write(pages / "reference" / "commands.md", reference.commands_page())
-    for name, text in reference.api_pages().items():
-        write(pages / "reference" / "api" / name, text)
-    compared = pages / "explanation" / "methods-compared.md"
-    write(compared, compared.read_text(encoding="utf-8").replace("<!-- table -->", comparison_table()))
-    return staging
 
 
 def draw(records: dict[str, Path]) -> dict[str, str]:
@@ -90,7 +66,7 @@ def _present(entries: list[Any]) -> list[Any]:
     for entry in entries:
         ((title, target),) = entry.items() if isinstance(entry, dict) else ((None, entry),)
         if isinstance(target, list):
-            kept.append({title: _present(target)})
+            kept += [{title: inside}] if (inside := _present(target)) else []
         elif (PAGES / target).exists():
             kept.append(entry)
         else:
@@ -113,7 +89,9 @@ def render() -> None:
 def main() -> int:
     """Build the site; returns 1 if it has broken links."""
     with tutorials.started() as running:  # most of the time of one of them is waiting
-        records = step("running tutorials, and the demonstration with every method, for the figures", demonstration.records)
+        records = step(
+            "running tutorials, and the demonstration with every method, for the figures", demonstration.records
+        )
         shown = step("drawing", lambda: draw(records))
         step("writing pages", lambda: stage(figure=lambda name: shown[name]))
         place_figures()

@@ -97,7 +97,7 @@ def _shell_command(folder: Path) -> None:
     """Put a `coterie` on the path that runs with this interpreter and its modules."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "coterie"
-    program.write_text(f'#!{sys.executable}\nfrom coterie.cli import main\n\nmain()\n')
+    program.write_text(f"#!{sys.executable}\nfrom coterie.cli import main\n\nmain()\n")
     program.chmod(0o755)
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
     os.environ["COLUMNS"] = "100"

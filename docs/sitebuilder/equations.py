@@ -17,9 +17,7 @@ from sitebuilder.paths import WORK
 
 VERSION = "0.19.1"
 _FOLDER = WORK / "katex"
-_EQUATION = re.compile(
-    r'<(span|div) class="arithmatex">(?:\\\((.*?)\\\)|\\\[(.*?)\\\])</\1>', re.DOTALL
-)
+_EQUATION = re.compile(r'<(span|div) class="arithmatex">(?:\\\((.*?)\\\)|\\\[(.*?)\\\])</\1>', re.DOTALL)
 _PROGRAM = """
 const katex = require('katex');
 const found = JSON.parse(require('fs').readFileSync(0));

@@ -98,7 +98,11 @@ def caption(record: RunRecord) -> str:
     name, accuracy = summary["method"], summary["accuracy"]
     clusters, agreement = summary["clusters"]["count"], summary["truth"]["adjusted_rand"]
     if name in ("local", "perfedavg"):
-        who = "Each client has a model of its own." if name == "local" else "Each client adapts the one model to its data."
+        who = (
+            "Each client has a model of its own."
+            if name == "local"
+            else "Each client adapts the one model to its data."
+        )
     elif clusters == 1:
         who = "One model serves all clients."
     else:

@@ -69,7 +69,10 @@ def traffic(card: Card) -> str:
         f"{COHORT} clients per round, one newcomer, and a logistic regression with 104 parameters. "
         "The unit `models` is the size of its parameters."
     )
-    head = ["| when | work | sent to clients | received from each client | received as a sum |", "|---|---|---|---|---|"]
+    head = [
+        "| when | work | sent to clients | received from each client | received as a sum |",
+        "|---|---|---|---|---|",
+    ]
     return "\n\n".join([intro, "\n".join(f"- {line}" for line in card.sentences()), "\n".join([*head, *asks])])
 
 

@@ -94,11 +94,23 @@ def directions(record: RunRecord) -> Figure:
 def the_seam() -> Figure:
     """A method above the line, places where clients run below it."""
     figure, axes = _canvas(7.4, 3.1)
-    _box(axes, 0.4, 2.2, 9.2, 0.6, "method: start · stage · round · place          knows client names, never an example", CLUSTERS[0])
+    _box(
+        axes,
+        0.4,
+        2.2,
+        9.2,
+        0.6,
+        "method: start · stage · round · place          knows client names, never an example",
+        CLUSTERS[0],
+    )
     axes.plot([0, 10], [1.55, 1.55], color=QUIET, linestyle="--", linewidth=1)
     axes.text(5, 1.72, "fed.ask(cohort, work, seed, …)  ↓            ↑  replies", ha="center", va="bottom")
     axes.text(5, 1.38, "server: checks replies, adds up means per cluster, counts bytes", ha="center", va="top")
-    places = ["vectorized\none compiled call for a cohort", "sequential\none client at a time", "network\nother machines, over Flower"]
+    places = [
+        "vectorized\none compiled call for a cohort",
+        "sequential\none client at a time",
+        "network\nother machines, over Flower",
+    ]
     for i, text in enumerate(places):
         _box(axes, 0.4 + 3.15 * i, 0.15, 2.9, 0.7, text, CLUSTERS[(1, 2, 3)[i]])
         _arrow(axes, (5, 1.12), (1.85 + 3.15 * i, 0.88), QUIET)
@@ -112,7 +124,9 @@ def flat_array() -> Figure:
     start = 0
     for client, size in enumerate(sizes):
         for i in range(size):
-            axes.add_patch(plt.Rectangle(((start + i) * 0.245 + 0.1, 1.5), 0.22, 0.42, color=CLUSTERS[client], linewidth=0))
+            axes.add_patch(
+                plt.Rectangle(((start + i) * 0.245 + 0.1, 1.5), 0.22, 0.42, color=CLUSTERS[client], linewidth=0)
+            )
         axes.text((start + size / 2) * 0.245 + 0.1, 2.0, f"client {client + 1}", ha="center", va="bottom")
         start += size
     axes.text(0.1, 1.36, "one flat array with the examples of all clients, in memory once", va="top")
@@ -148,7 +162,11 @@ def score_and_traffic(records: Mapping[str, RunRecord]) -> Figure:
         axes.annotate(name, (megabytes, height), xytext=(6, 0), textcoords="offset points", fontsize=8, va="center")
     axes.scatter([], [], color=CLUSTERS[0], s=30, linewidths=0, label="several clusters at the end")
     axes.scatter([], [], color=CLUSTERS[5], s=30, linewidths=0, label="one model, or one per client")
-    axes.set(xscale="log", xlabel="megabytes sent, down and up, in 60 rounds (local: none)", ylabel="accuracy of the last ten rounds (%)")
+    axes.set(
+        xscale="log",
+        xlabel="megabytes sent, down and up, in 60 rounds (local: none)",
+        ylabel="accuracy of the last ten rounds (%)",
+    )
     axes.legend(loc="lower left")
     figure.tight_layout()
     return figure
@@ -168,11 +186,39 @@ def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def _box(axes: Axes, left: float, bottom: float, width: float, height: float, text: str, color: str) -> None:
-    shape = FancyBboxPatch((left, bottom), width, height, boxstyle="round,pad=0.02,rounding_size=0.1", fill=False, edgecolor=color, linewidth=1.6)
+    shape = FancyBboxPatch(
+        (left, bottom),
+        width,
+        height,
+        boxstyle="round,pad=0.02,rounding_size=0.1",
+        fill=False,
+        edgecolor=color,
+        linewidth=1.6,
+    )
     axes.add_patch(shape)
     axes.text(left + width / 2, bottom + height / 2, text, ha="center", va="center")
 
 
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], color: str, *, dashed: bool = False, width: float = 1.1) -> None:
+def _arrow(
+    axes: Axes,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    color: str,
+    *,
+    dashed: bool = False,
+    width: float = 1.1,
+) -> None:
     style = "--" if dashed else "-"
-    axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=9, color=color, linewidth=width, linestyle=style, shrinkA=0, shrinkB=0))
+    axes.add_patch(
+        FancyArrowPatch(
+            start,
+            end,
+            arrowstyle="-|>",
+            mutation_scale=9,
+            color=color,
+            linewidth=width,
+            linestyle=style,
+            shrinkA=0,
+            shrinkB=0,
+        )
+    )

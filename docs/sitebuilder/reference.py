@@ -163,7 +163,9 @@ def _command(name: str, command: Any) -> list[str]:
     rows = [_option(parameter) for parameter in shown]
     parts.append("\n".join(["| argument or option | meaning |", "|---|---|", *filter(None, rows)]))
     if examples := _examples(command.epilog or ""):
-        lines = "\n".join(f"{line}\n    # {what}" if len(line) > 70 else f"{line:<52}  # {what}" for line, what in examples)
+        lines = "\n".join(
+            f"{line}\n    # {what}" if len(line) > 70 else f"{line:<52}  # {what}" for line, what in examples
+        )
         parts.append(f"Examples:\n\n<!-- not run: examples of --help -->\n```sh\n{lines}\n```")
     return parts
 

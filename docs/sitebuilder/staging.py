@@ -76,7 +76,11 @@ class Staging:
         if path == ROOT / "README.md":
             return Path("index.md")
         markdown = path.suffix == ".md"
-        page = Path("project") / inside if markdown else Path("code") / (f"{inside}/index.md" if path.is_dir() else f"{inside}.md")
+        page = (
+            Path("project") / inside
+            if markdown
+            else Path("code") / (f"{inside}/index.md" if path.is_dir() else f"{inside}.md")
+        )
         if page not in self._added:
             self._added.add(page)
             if markdown:

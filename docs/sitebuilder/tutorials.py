@@ -113,7 +113,10 @@ def page(tutorial: Tutorial, found: list[dict[str, Any]] | None, folder: Path) -
     script = tutorial.script.relative_to(ROOT)
     shown = found or [{**cell, "outputs": []} for cell in cells(_source(tutorial))]
     title, _, text = shown[0]["source"].partition("\n")
-    parts = [title, f"[Notebook]({tutorial.name}.ipynb){{ .md-button download }} This page is `{script}`, run when the site was built."]
+    parts = [
+        title,
+        f"[Notebook]({tutorial.name}.ipynb){{ .md-button download }} This page is `{script}`, run when the site was built.",
+    ]
     if found is None:
         parts[1] = (
             '!!! warning "Not run"\n\n'
