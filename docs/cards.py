@@ -1,7 +1,7 @@
 """Measure the cards of all methods and write src/coterie/methods/cards.json: `make cards`.
 
-A card says what a method sends and what the server sees, measured in a short run with default settings. `coterie methods
-NAME` and the site show the stored card.
+A card says what a method sends and what the server sees, measured in a short run with default settings. `coterie
+methods NAME` and the site show the stored card.
 
 python docs/cards.py            write the cards
 python docs/cards.py --check    exit code 1 if they are out of date

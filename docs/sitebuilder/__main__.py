@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +16,7 @@ import yaml
 from coterie.runs.record import RunRecord
 from sitebuilder import demonstration, drawing, equations, figures, links, pictures, tutorials
 from sitebuilder.pages import stage
-from sitebuilder.paths import DOCS, PAGES, SITE, WORK, write
+from sitebuilder.paths import DOCS, PAGES, SITE, WORK, fingerprint, write
 
 Result = TypeVar("Result")
 _STARTED = time.monotonic()
@@ -29,25 +31,36 @@ def step(what: str, work: Callable[[], Result]) -> Result:
     return result
 
 
-def draw(records: dict[str, Path]) -> dict[str, str]:
-    """Draw all figures and pictures; returns method → Markdown of its figure with the caption."""
-    shown = {}
+def draw(records: dict[str, Path]) -> Path:
+    """Draw all figures and pictures, once for each state of the sources; returns their folder."""
+    here = Path(__file__).parent
+    drawn_by = [here / f"{name}.py" for name in ("demonstration", "drawing", "figures", "pictures")]
+    folder = WORK / f"drawn-{fingerprint(*drawn_by)}"
+    captions = folder / "captions.json"
+    if captions.exists():
+        return folder
     compared = {name: RunRecord.read(records[name]) for name in ("oracle", "fedavg")}
-    for name, folder in records.items():
-        record = RunRecord.read(folder)
-        drawing.save(figures.method_figure(record, compared), WORK / "figures" / name)
-        text = f"{name} on the demonstration: accuracy over rounds, and the cluster of each client"
-        shown[name] = f"{drawing.shown(f'figures/{name}', text)}\n\n{figures.caption(record)}"
+    words = {}
+    for name, path in records.items():
+        record = RunRecord.read(path)
+        drawing.save(figures.method_figure(record, compared), folder / "methods" / "figures" / name)
+        words[name] = figures.caption(record)
     for name, picture in pictures.all_pictures(records).items():
-        drawing.save(picture, WORK / "pictures" / name)
-    return shown
+        drawing.save(picture, folder / "explanation" / "pictures" / name)
+    write(captions, json.dumps(words))
+    return folder
 
 
-def place_figures() -> None:
-    """Copy what was drawn beside the pages that show it."""
-    for source, target in {"figures": "methods/figures", "pictures": "explanation/pictures"}.items():
-        for path in (WORK / source).glob("*.svg"):
-            write(PAGES / target / path.name, path.read_text(encoding="utf-8"))
+def write_pages(drawn: Path) -> None:
+    """Write all pages but the tutorials, with the figures beside them."""
+    captions = json.loads((drawn / "captions.json").read_text(encoding="utf-8"))
+
+    def figure(name: str) -> str:
+        text = f"{name} on the demonstration: accuracy over rounds, and the cluster of each client"
+        return f"{drawing.shown(f'figures/{name}', text)}\n\n{captions[name]}"
+
+    stage(figure=figure)
+    shutil.copytree(drawn, PAGES, dirs_exist_ok=True, ignore=shutil.ignore_patterns("captions.json"))
 
 
 def configuration() -> Path:
@@ -92,9 +105,8 @@ def main() -> int:
         records = step(
             "running tutorials, and the demonstration with every method, for the figures", demonstration.records
         )
-        shown = step("drawing", lambda: draw(records))
-        step("writing pages", lambda: stage(figure=lambda name: shown[name]))
-        place_figures()
+        drawn = step("drawing", lambda: draw(records))
+        step("writing pages", lambda: write_pages(drawn))
         missing = step("waiting for tutorials", lambda: tutorials.build(running))
     step("rendering with Zensical", render)
     if equations.available():

@@ -36,7 +36,7 @@ def cells(text: str) -> list[dict[str, str]]:
         kind = "markdown" if "[markdown]" in mark[1] else "bash" if 'language="bash"' in mark[1] else "python"
         if kind != "python":
             source = re.sub(r"^# ?", "", source, flags=re.MULTILINE)
-        found.append({"kind": kind, "source": source})
+        found.append({"kind": kind, "source": re.sub(r"  # noqa\b.*", "", source)})
     return found
 
 

@@ -21,7 +21,8 @@ _EQUATION = re.compile(r'<(span|div) class="arithmatex">(?:\\\((.*?)\\\)|\\\[(.*
 _PROGRAM = """
 const katex = require('katex');
 const found = JSON.parse(require('fs').readFileSync(0));
-console.log(JSON.stringify(found.map(([text, displayMode]) => katex.renderToString(text, {displayMode, strict: 'error'}))));
+const typeset = ([text, displayMode]) => katex.renderToString(text, {displayMode, strict: 'error'});
+console.log(JSON.stringify(found.map(typeset)));
 """
 
 

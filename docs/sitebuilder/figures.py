@@ -106,12 +106,12 @@ def caption(record: RunRecord) -> str:
     elif clusters == 1:
         who = "One model serves all clients."
     else:
-        who = f"{clusters} clusters serve the clients at the end; adjusted Rand index with the true clusters {agreement:.2f}."
+        who = f"{clusters} clusters serve the clients at the end; adjusted Rand index {agreement:.2f}."
     drift = ""
     if summary.get("drift"):
         found = summary["drift"]
         drift = (
-            f" In rounds 21 and 41 (vertical lines) pairs of clients exchange all their data: {found['shifts']} shifts, "
+            f" In rounds 21 and 41 (vertical lines) pairs of clients exchange their data: {found['shifts']} shifts, "
             f"{found['detected']} detected, {found['false_alarms']} false alarms."
         )
     return (

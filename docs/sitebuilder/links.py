@@ -89,8 +89,6 @@ def broken_in_site(site: Path) -> list[str]:
                 continue
             target = (path.parent / unquote(address.path)).resolve() if address.path else path
             target = target / "index.html" if target.is_dir() else target
-            if not target.is_file():
-                found.append(f"{name}: {link}")
-            elif target in pages and unquote(address.fragment) not in pages[target].anchors:
+            if not target.is_file() or (target in pages and unquote(address.fragment) not in pages[target].anchors):
                 found.append(f"{name}: {link}")
     return sorted(set(found))

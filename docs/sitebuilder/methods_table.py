@@ -29,7 +29,8 @@ def comparison_table() -> str:
             _individual(card),
         ]
         rows.append(f"| {' | '.join(cells)} |")
-    head = "| method | number of clusters | per round | preparation | newcomer | single models or data arrays at the server |"
+    titles = ["method", "number of clusters", "per round", "preparation", "newcomer"]
+    head = f"| {' | '.join([*titles, 'single models or data arrays at the server'])} |"
     return "\n".join([head, "|---|---|---|---|---|---|", *rows])
 
 

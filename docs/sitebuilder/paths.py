@@ -13,7 +13,7 @@ SITE = ROOT / "build" / "site"
 
 
 def fingerprint(*more: Path | str) -> str:
-    """A hash of the library's sources and of these files and texts; what was computed with another one is out of date."""
+    """A hash of the library's sources and of these files and texts, to know what is out of date."""
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted((ROOT / "src").rglob("*.py")):
         digest.update(path.read_bytes())

@@ -99,8 +99,8 @@ def settings_page() -> str:
     """Every setting with its default, bounds and meaning."""
     parts = [
         "# Settings",
-        "Every setting has a name, `section.key`. It is the same in a spec file, in a dict for `coterie.run`, and on the "
-        "command line with `--set section.key=value`. This page is generated from the classes that hold the defaults.",
+        "Every setting has a name, `section.key`. It is the same in a spec file, in a dict for `coterie.run`, and on "
+        "the command line with `--set section.key=value`. This page is generated from the classes with the defaults.",
         "`data.name`, `model.name` and `method.name` choose a data set, a model and a method; their own settings are "
         "listed by `coterie data NAME`, `coterie models NAME` and `coterie methods NAME`, and for "
         "[methods](#settings-of-methods) below.",

@@ -113,15 +113,13 @@ def page(tutorial: Tutorial, found: list[dict[str, Any]] | None, folder: Path) -
     script = tutorial.script.relative_to(ROOT)
     shown = found or [{**cell, "outputs": []} for cell in cells(_source(tutorial))]
     title, _, text = shown[0]["source"].partition("\n")
-    parts = [
-        title,
-        f"[Notebook]({tutorial.name}.ipynb){{ .md-button download }} This page is `{script}`, run when the site was built.",
-    ]
+    download = f"[Notebook]({tutorial.name}.ipynb){{ .md-button download }}"
+    parts = [title, f"{download} This page is `{script}`, run when the site was built."]
     if found is None:
         parts[1] = (
             '!!! warning "Not run"\n\n'
-            f"    This site was built without the extra `{tutorial.extra}`, so this page shows the code of `{script}` without "
-            "its output."
+            f"    This site was built without the extra `{tutorial.extra}`: the page shows the code of `{script}`, but "
+            "not its output."
         )
     parts.append(text.strip())
     number = 0

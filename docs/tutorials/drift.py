@@ -51,9 +51,9 @@ for key in ("shifts", "detected", "missed", "delay", "false_alarms", "migrations
     print(f"{key:20} {found[key]}")
 
 # %% [markdown]
-# `delay` counts the rounds between a change and its detection. FlexCFL's clients compare the labels that they have now
-# with those that they had when they joined their cluster, before every round, so a change is noticed at once. Where
-# labels stay the same and only the inputs change, this detector sees nothing:
+# `delay` counts the rounds between a change and its detection. FlexCFL's clients compare the labels that they have
+# now with those that they had when they joined their cluster, before every round, so a change is noticed at once.
+# Where labels stay the same and only the inputs change, this detector sees nothing:
 
 # %%
 turned = coterie.run({**spec, "method": "flexcfl", "shift": {**drift, "name": "rotate"}})

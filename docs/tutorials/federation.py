@@ -10,9 +10,9 @@
 # # A federation of three machines
 #
 # Three hospitals train together; a server without data coordinates them. Here all four are processes on one machine,
-# connected over the loopback interface, with the same certificates, keys and commands as on real hosts. Each has a folder
-# of its own, and only what would be sent between machines is copied from one folder to another. Needs the extra
-# `network`: `pip install 'coterie[network]'`.
+# connected over the loopback interface, with the same certificates, keys and commands as on real hosts. Each has a
+# folder of its own, and only what would be sent between machines is copied from one folder to another. Needs the
+# extra `network`: `pip install 'coterie[network]'`.
 
 # %% [markdown]
 # ## The hospitals' data
@@ -64,8 +64,8 @@ for hospital, client in {"hospital-a": "00", "hospital-b": "04", "hospital-c": "
 # ## The run
 #
 # The server waits until three clients have joined, and then runs IFCA for three rounds. Each client connects to the
-# server; it needs no open port. Without `--yes` a client shows what the method reveals and asks its owner. `--once` ends
-# it when it has received its model.
+# server; it needs no open port. Without `--yes` a client shows what the method reveals and asks its owner. `--once`
+# ends it when it has received its model.
 
 # %% language="bash"
 # (cd server && coterie serve --method ifca --clusters 2 --set method.restarts=3 --rounds 3 --clients 3 \
@@ -80,8 +80,8 @@ for hospital, client in {"hospital-a": "00", "hospital-b": "04", "hospital-c": "
 # %% [markdown]
 # ## What a client saw
 #
-# A client logs every request and what it sent: here the choice of a model, losses, and the trained parameters, but never
-# an example.
+# A client logs every request and what it sent: here the choice of a model, losses, and the trained parameters, but
+# never an example.
 
 # %% language="bash"
 # cut -d' ' -f2- hospital-c/log.txt | head -n 12
@@ -102,6 +102,7 @@ for hospital in ("hospital-a", "hospital-b", "hospital-c"):
 # %% [markdown]
 # ## Where next
 #
-# - Three real hosts, services, containers, failures, the threat model: [run a federation between machines](../deploy.md)
+# - Three real hosts, services, containers, failures, the threat model: [run a federation between
+#   machines](../deploy.md)
 # - What each method reveals to the server: [methods compared](../explanation/methods-compared.md)
 # - With Flower's own tools: [Flower app](../how-to/flower-app.md)

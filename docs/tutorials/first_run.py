@@ -9,9 +9,9 @@
 # %% [markdown]
 # # First run
 #
-# Forty clients hold handwritten digits. Ten of them see the digits upright, ten rotated by 90°, ten by 180°, and ten by
-# 270°. The server does not know that. In this tutorial you train one model for all of them, see why that is not good
-# enough, let a method find the clusters, and use the models. It takes about ten seconds.
+# Forty clients hold handwritten digits. Ten of them see the digits upright, ten rotated by 90°, ten by 180°, and ten
+# by 270°. The server does not know that. In this tutorial you train one model for all of them, see why that is not
+# good enough, let a method find the clusters, and use the models. It takes about ten seconds.
 
 # %%
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import coterie
 
 data = coterie.data.load("digits")
-data
+data  # noqa: B018 - a notebook shows the value of the last line
 
 # %% [markdown]
 # ## The clients
@@ -38,8 +38,8 @@ for row, client in zip(axes, ["00", "01", "02", "03"], strict=True):
 # %% [markdown]
 # ## One model for all
 #
-# [FedAvg](../methods/fedavg.md) trains one model. A run is described by a spec: data, method and settings. What is not
-# named has a [default](../reference/settings.md).
+# [FedAvg](../methods/fedavg.md) trains one model. A run is described by a spec: data, method and settings. What is
+# not named has a [default](../reference/settings.md).
 
 # %%
 one = coterie.run({"data": "digits", "method": "fedavg", "run": {"rounds": 40}})
@@ -63,8 +63,8 @@ print(f"clusters found: {summary['clusters']['count']}, of {summary['clusters'][
 print(f"agreement with the rotations (adjusted Rand index): {summary['truth']['adjusted_rand']:.2f}")
 
 # %% [markdown]
-# An adjusted Rand index of 1 means that the clusters are exactly the four rotations; 0 would be chance. The method never
-# saw an image: in the first step clients sent how they had changed the model, and in every later round only sums per
+# An adjusted Rand index of 1 means that the clusters are exactly the four rotations; 0 would be chance. The method
+# never saw an image: in the first step clients sent how they had changed the model, and in later rounds only sums per
 # cluster were needed. [What each method reveals](../explanation/methods-compared.md) has the details.
 #
 # ## Over the rounds

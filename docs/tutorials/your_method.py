@@ -9,10 +9,12 @@
 # %% [markdown]
 # # Write a method
 #
-# A method is one object with four functions. In this tutorial you write a simple one, see that it is not good, improve
-# it by one function, and check that it keeps the rules that let it run in the simulator and between machines alike.
+# A method is one object with four functions. In this tutorial you write a simple one, see that it is not good,
+# improve it by one function, and check that it keeps the rules that let it run in the simulator and between machines
+# alike.
 
 # %%
+import logging
 from dataclasses import dataclass, field
 
 import coterie
@@ -21,17 +23,19 @@ from coterie.clients import LocalSGD, fit, losses_of
 from coterie.federation.protocol import Mean, PerClient
 from coterie.methods.fedavg import global_model, move_groups
 from coterie.methods.protocol import Placement, Round
+from coterie.testing import CHECKS, Harness
 
 # %% [markdown]
 # ## A method with random clusters
 #
-# The fields of the class are its settings. What the method knows is its *state*: here the models of all clusters, stacked
-# (a *bank*). The state goes into every function and comes out of `round`; the object itself never changes.
+# The fields of the class are its settings. What the method knows is its *state*: here the models of all clusters,
+# stacked (a *bank*). The state goes into every function and comes out of `round`; the object itself never changes.
 #
 # - `start` makes the first state.
 # - `stage` says what the next step is: every step is a training round here.
-# - `round` does one round. The only way to the clients is `fed.ask`: a named computation (a *work*), here `fit`, goes to a
-#   cohort with what each client needs, and replies come back. `Mean` asks the federation to average them per cluster.
+# - `round` does one round. The only way to the clients is `fed.ask`: a named computation (a *work*), here `fit`, goes
+#   to a cohort with what each client needs, and replies come back. `Mean` asks the federation to average them per
+#   cluster.
 # - `place` says which model each client is served, and which one clients get that have none of their own.
 
 
@@ -74,13 +78,14 @@ def accuracy(method):
 random = accuracy(RandomClusters())
 
 # %% [markdown]
-# There is no round loop, no sampling, no evaluation and no counting of bytes in it: the run does that for every method.
-# The clusters mean nothing, so each model has to fit all four rotations, with a quarter of the clients to learn from.
+# There is no round loop, no sampling, no evaluation and no counting of bytes in it: the run does that for every
+# method. The clusters mean nothing, so each model has to fit all four rotations, with a quarter of the clients to
+# learn from.
 #
 # ## Let the clients choose
 #
-# Only `choose` has to change. It asks a second work, `losses_of`: each client replies with the loss of every model on its
-# own examples.
+# Only `choose` has to change. It asks a second work, `losses_of`: each client replies with the loss of every model on
+# its own examples.
 
 
 # %%
@@ -96,8 +101,9 @@ class LowestLoss(RandomClusters):
 better = accuracy(LowestLoss())
 
 # %% [markdown]
-# `got.clients` are the clients that replied. Replies get lost, so a method never assumes that the whole cohort is there.
-# This is the core of [IFCA](../methods/ifca.md), which adds restarts, because a bad start may leave clusters unused.
+# `got.clients` are the clients that replied. Replies get lost, so a method never assumes that the whole cohort is
+# there. This is the core of [IFCA](../methods/ifca.md), which adds restarts, because a bad start may leave clusters
+# unused.
 #
 # ## What it costs
 #
@@ -114,10 +120,6 @@ for name, record in {"random": random, "lowest loss": better}.items():
 # resumed after every step, with newcomers. A check that fails says what the method did.
 
 # %%
-import logging
-
-from coterie.testing import CHECKS, Harness
-
 logging.disable(logging.WARNING)  # the suite loses replies on purpose
 for check in CHECKS:
     check(Harness(lambda context: LowestLoss(clusters=2)))

@@ -15,7 +15,7 @@ import subprocess
 import numpy as np
 import pytest
 import typer
-from sitebuilder.fences import PAGES, ROOT, fences, words
+from sitebuilder.fences import PAGES, ROOT, Fence, fences, words
 from typer.testing import CliRunner
 
 from coterie.cli.app import app
@@ -196,8 +196,6 @@ def test_every_block_has_a_language_and_commands_are_in_shell_blocks():
 
 
 def test_comments_and_continued_lines_are_understood():
-    from sitebuilder.fences import Fence
-
     block = Fence(
         "page", 1, "sh", "coterie run --set 'a=#1' \\\n    --rounds 3   # why\n# only a comment\n\nls\n", None
     )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
+from typing import Annotated
 
 import pytest
+import typer
 import yaml
 from sitebuilder import links, method_pages, reference, tutorials
-from sitebuilder.cells import cells
+from sitebuilder.cells import cells, run_bash, run_python
 from sitebuilder.pages import stage
 from sitebuilder.paths import DOCS, write
 
@@ -81,7 +87,8 @@ def test_the_page_of_a_method_has_equations_settings_card_and_notes(name):
 def test_the_notes_of_a_method_are_its_docstring_without_equations():
     text = "First line.\n\nAuthors, arXiv:1234.56789:\n\n    x = y_1\n\nDepartures from the paper. w_0 is `w0`.\n"
     assert method_pages.notes(text) == (
-        "Authors, [arXiv:1234.56789](https://arxiv.org/abs/1234.56789):\n\n**Departures from the paper.** w\\_0 is `w0`."
+        "Authors, [arXiv:1234.56789](https://arxiv.org/abs/1234.56789):\n\n"
+        "**Departures from the paper.** w\\_0 is `w0`."
     )
 
 
@@ -96,16 +103,12 @@ def test_every_setting_is_on_the_page_of_settings():
 
 
 def test_bounds_are_shown_in_words():
-    from typing import Annotated
-
     assert reference.bound_text(Annotated[float, Bound(above=0, at_most=1)]) == ", at most 1, above 0"
     assert reference.bound_text(Annotated[tuple[int, ...], Bound(at_least=0)]) == ", at least 0"
     assert reference.bound_text(int) == ""
 
 
 def test_every_command_is_on_the_page_of_commands():
-    import typer
-
     text = reference.commands_page()
     group = typer.main.get_command(app)
     for name, command in group.commands.items():
@@ -115,7 +118,8 @@ def test_every_command_is_on_the_page_of_commands():
 
 
 def test_percent_scripts_are_split_into_cells():
-    text = '# ---\n# jupyter: x\n# ---\n\n# %% [markdown]\n# # Title\n#\n# Text.\n\n# %%\nx = 1\n\n# %% language="bash"\n# ls\n'
+    text = "# ---\n# jupyter: x\n# ---\n\n# %% [markdown]\n# # Title\n#\n# Text.\n\n# %%\nx = 1\n\n"
+    text += '# %% language="bash"\n# ls\n'
     assert cells(text) == [
         {"kind": "markdown", "source": "# Title\n\nText."},
         {"kind": "python", "source": "x = 1"},
@@ -123,9 +127,7 @@ def test_percent_scripts_are_split_into_cells():
     ]
 
 
-def test_the_output_of_a_cell_is_what_it_prints_and_its_last_value(tmp_path):
-    from sitebuilder.cells import run_bash, run_python
-
+def test_the_output_of_a_cell_is_what_it_prints_and_its_last_value():
     class Table:
         def _repr_html_(self):
             return "<table></table>"
@@ -147,14 +149,11 @@ def test_a_tutorial_that_was_not_run_says_so():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["first-run", "your-method", "drift"])
-def test_a_tutorial_runs_and_shows_what_its_text_says(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "name", ["first-run", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("your-method", "drift"))]
+)
+def test_a_tutorial_runs_and_shows_what_its_text_says(name, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is an extra: pip install 'coterie[docs]'")
-    import json
-    import os
-    import subprocess
-    import sys
-
     tutorial = next(each for each in tutorials.TUTORIALS if each.name == name)
     path = os.pathsep.join([str(DOCS.parent / "src"), str(DOCS)])
     script = DOCS / "sitebuilder" / "cells.py"
