@@ -100,7 +100,7 @@ def _shell_command(folder: Path) -> None:
     program.write_text(f"#!{sys.executable}\nfrom coterie.cli import main\n\nmain()\n")
     program.chmod(0o755)
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
-    os.environ["COLUMNS"] = "100"
+    os.environ["COLUMNS"] = "88"
 
 
 if __name__ == "__main__":

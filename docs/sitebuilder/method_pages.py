@@ -9,7 +9,7 @@ from coterie.cli.listing import own_settings
 from coterie.methods import METHODS, documentation
 from coterie.runs.method_card import CLIENTS, COHORT, ROUNDS, Card, shipped_card
 from sitebuilder.paths import DOCS
-from sitebuilder.reference import cell, settings_table
+from sitebuilder.reference import cell, method_settings_table
 
 _SOURCES = {
     r"arXiv:(\d{4}\.\d{5})": r"[arXiv:\1](https://arxiv.org/abs/\1)",
@@ -50,11 +50,10 @@ def page(name: str, figure: str) -> str:
 
 def settings_of(name: str) -> str:
     """The table of a method's own settings."""
-    found = own_settings(name)
-    if not found:
+    if not own_settings(name):
         return "This method has no settings of its own. [All methods share these](../reference/settings.md)."
     shared = "Settings that all methods share are in the [reference](../reference/settings.md)."
-    return f"{settings_table(found)}\n\n{shared}"
+    return f"{method_settings_table(name)}\n\n{shared}"
 
 
 def traffic(card: Card) -> str:

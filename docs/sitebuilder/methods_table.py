@@ -49,7 +49,8 @@ def clusters(name: str) -> str:
 def _models(traffic: Mapping[str, tuple[float, float]]) -> str:
     """Down and up, in models."""
     down, up = (sum(way) for way in zip(*traffic.values(), strict=True)) if traffic else (0.0, 0.0)
-    return f"{down:.3g} ↓ {up:.3g} ↑" if down or up else "–"
+    # Spaces that do not break: a number stays with its arrow.
+    return f"{down:.3g}\N{NO-BREAK SPACE}↓\N{NO-BREAK SPACE} {up:.3g}\N{NO-BREAK SPACE}↑" if down or up else "–"
 
 
 def _individual(card: Card) -> str:

@@ -60,15 +60,15 @@ def one_model_or_several() -> Figure:
 def a_round() -> Figure:
     """The server, five clients in two clusters, and what travels between them in a round."""
     figure, axes = _canvas(7.4, 3.0)
-    _box(axes, 3.0, 2.15, 3.4, 0.65, "server: one model per cluster", INK)
+    _box(axes, 3.85, 2.15, 2.3, 0.7, "server:\none model per cluster", INK)
     for i in range(5):
         color = CLUSTERS[0] if i in (0, 1, 3) else CLUSTERS[1]
         left = 0.1 + 1.9 * i
         _box(axes, left, 0.15, 1.55, 0.72, f"client {i + 1}\nits own examples", color)
-        middle = 4.7 + 0.55 * (i - 2)
-        _arrow(axes, (middle - 0.12, 2.15), (left + 0.62, 0.9), color)
-        _arrow(axes, (left + 0.92, 0.9), (middle + 0.12, 2.15), color, dashed=True)
-    axes.text(0.1, 2.62, "1  the model of its cluster goes down (solid)", va="center")
+        middle = 5.0 + 0.42 * (i - 2)
+        _arrow(axes, (middle - 0.09, 2.12), (left + 0.62, 0.9), color)
+        _arrow(axes, (left + 0.92, 0.9), (middle + 0.09, 2.12), color, dashed=True)
+    axes.text(0.1, 2.62, "1  the cluster's model goes down (solid)", va="center")
     axes.text(0.1, 2.32, "2  each client trains it on its examples", va="center")
     axes.text(6.6, 2.62, "3  trained models come back (dashed)", va="center")
     axes.text(6.6, 2.32, "4  the server averages per cluster", va="center")
@@ -79,16 +79,28 @@ def directions(record: RunRecord) -> Figure:
     """What FedGroup clustered on in the demonstration: the updates of the clients, in two dimensions."""
     evidence = record.evidence(0)
     points = np.asarray(evidence["embedding"], dtype=float)
-    points = points - points.mean(axis=0)
-    _, _, axes_of = np.linalg.svd(points, full_matrices=False)
-    flat = points @ axes_of[:2].T
+    labels = np.asarray(evidence["labels"])
+    flat = points @ _best_view(points, labels)
     figure, axes = plt.subplots(figsize=(4.2, 3.2))
     for cluster in range(int(evidence["labels"].max()) + 1):
-        members = flat[np.asarray(evidence["labels"]) == cluster]
+        members = flat[labels == cluster]
         axes.scatter(*members.T, s=26, color=CLUSTERS[cluster], linewidths=0, label=f"cluster {cluster + 1}")
-    axes.set(xlabel="first direction", ylabel="second direction", xticks=[], yticks=[])
+    axes.set(xticks=[], yticks=[])
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
+
+
+def _best_view(points: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Of many projections to two dimensions, the one in which the nearest two clusters are farthest apart."""
+    draw = np.random.default_rng(0)
+    centers = np.stack([points[labels == each].mean(axis=0) for each in np.unique(labels)])
+    views = [np.linalg.qr(draw.standard_normal((points.shape[1], 2)))[0] for _ in range(2000)]
+
+    def nearest(view: np.ndarray) -> float:
+        gaps = np.linalg.norm((centers @ view)[:, None] - (centers @ view)[None], axis=2)
+        return float(gaps[np.triu_indices(len(centers), 1)].min())
+
+    return max(views, key=nearest)
 
 
 def the_seam() -> Figure:
@@ -100,7 +112,7 @@ def the_seam() -> Figure:
         2.2,
         9.2,
         0.6,
-        "method: start · stage · round · place          knows client names, never an example",
+        "method: start · stage · round · place. It knows client names, never an example",
         CLUSTERS[0],
     )
     axes.plot([0, 10], [1.55, 1.55], color=QUIET, linestyle="--", linewidth=1)
@@ -129,45 +141,57 @@ def flat_array() -> Figure:
             )
         axes.text((start + size / 2) * 0.245 + 0.1, 2.0, f"client {client + 1}", ha="center", va="bottom")
         start += size
-    axes.text(0.1, 1.36, "one flat array with the examples of all clients, in memory once", va="top")
     offsets = np.cumsum([0, *sizes])
     for row, client in enumerate((0, 2)):
         picks = offsets[client] + np.array([1, 4, 6, 2][: 4 - row])
         for column, pick in enumerate(picks):
-            left = 5.1 + 2.4 * row + 0.3 * column
+            left = 4.6 + 2.6 * row + 0.3 * column
             axes.add_patch(plt.Rectangle((left, 0.3), 0.22, 0.3, color=CLUSTERS[client], linewidth=0))
             _arrow(axes, (pick * 0.245 + 0.21, 1.48), (left + 0.11, 0.63), CLUSTERS[client], width=0.6)
-        axes.text(5.1 + 2.4 * row, 0.18, f"batch of client {client + 1}", va="top")
-    axes.text(0.1, 0.45, "the compiled loop gathers batches\nby position: no copies, no padding", va="center")
+        axes.text(4.6 + 2.6 * row, 0.18, f"batch of client {client + 1}", va="top")
+    axes.text(
+        0.1,
+        0.6,
+        "one flat array with the examples of all\nclients; batches are gathered by position,\n"
+        "without copies and without padding",
+        va="center",
+    )
     return figure
 
 
 def score_and_traffic(records: Mapping[str, RunRecord]) -> Figure:
     """Accuracy against bytes of every method on the demonstration."""
-    figure, axes = plt.subplots(figsize=(7.4, 4.2))
+    figure, axes = plt.subplots(figsize=(7.4, 4.8))
     placed: list[tuple[float, float]] = []
     for name, record in sorted(records.items(), key=lambda item: -_score(item[1])):
         if record.summary.get("drift"):
             continue
         traffic = record.summary["traffic"]
         megabytes = (traffic["down_bytes"] + traffic["up_bytes"]) / 1e6
-        if megabytes == 0:
-            megabytes = 0.02  # drawn at the left edge; the axis is logarithmic
         kind = 0 if record.summary["clusters"]["count"] > 1 else 5
         axes.scatter(megabytes, _score(record), s=30, color=CLUSTERS[kind], linewidths=0)
         height = _score(record)
-        while any(abs(np.log10(megabytes / x)) < 0.33 and abs(height - y) < 2.6 for x, y in placed):
-            height -= 0.7
+        while any(abs(np.log10(megabytes / x)) < 0.3 and abs(height - y) < 1.1 for x, y in placed):
+            height -= 0.3
         placed.append((megabytes, height))
-        axes.annotate(name, (megabytes, height), xytext=(6, 0), textcoords="offset points", fontsize=8, va="center")
+        line = {"arrowstyle": "-", "color": QUIET, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
+        axes.annotate(
+            name,
+            (megabytes, _score(record)),
+            xytext=(megabytes * 1.12, height),
+            fontsize=8,
+            va="center",
+            arrowprops=line,
+        )
     axes.scatter([], [], color=CLUSTERS[0], s=30, linewidths=0, label="several clusters at the end")
     axes.scatter([], [], color=CLUSTERS[5], s=30, linewidths=0, label="one model, or one per client")
     axes.set(
         xscale="log",
-        xlabel="megabytes sent, down and up, in 60 rounds (local: none)",
+        ylim=(60, 95),
+        xlabel="megabytes sent, down and up, in 60 rounds",
         ylabel="accuracy of the last ten rounds (%)",
     )
-    axes.legend(loc="lower left")
+    axes.legend(loc="center left")
     figure.tight_layout()
     return figure
 

@@ -14,7 +14,7 @@ import typer
 from coterie.bounds import Bound
 from coterie.cli.app import app
 from coterie.cli.listing import Setting, doc_entries, own_settings, type_text
-from coterie.methods import METHODS
+from coterie.methods import METHODS, method_class
 from coterie.runs.spec import SECTIONS, Named, Spec
 
 #: What each section of a spec is about.
@@ -114,8 +114,14 @@ def settings_page() -> str:
     for name in METHODS:
         found = own_settings(name)
         page = f"[Equations and traffic](../methods/{name}.md)."
-        parts += [f"### {name}", page, settings_table(found) if found else "No settings of its own."]
+        parts += [f"### {name}", page, method_settings_table(name) if found else "No settings of its own."]
     return "\n\n".join(parts) + "\n"
+
+
+def method_settings_table(name: str) -> str:
+    """The table of the own settings of a method."""
+    hints = typing.get_type_hints(method_class(name), include_extras=True)
+    return settings_table(own_settings(name), {f"method.{key}": bound_text(kind) for key, kind in hints.items()})
 
 
 def _section_table(section: str, part: object) -> str:

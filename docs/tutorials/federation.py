@@ -84,7 +84,7 @@ for hospital, client in {"hospital-a": "00", "hospital-b": "04", "hospital-c": "
 # never an example.
 
 # %% language="bash"
-# cut -d' ' -f2- hospital-c/log.txt | head -n 12
+# cut -d' ' -f2- hospital-c/log.txt | tail -n 10
 
 # %% [markdown]
 # ## The models
