@@ -23,7 +23,7 @@ from typing import Any
 
 _CELL = re.compile(r"^# %%(.*)$", re.MULTILINE)
 #: Longest a shell cell may take, in seconds.
-_SHELL_LIMIT = 240
+_SHELL_LIMIT = 480
 
 
 def cells(text: str) -> list[dict[str, str]]:

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ from sitebuilder.cells import cells
 from sitebuilder.paths import DOCS, PAGES, ROOT, WORK, fingerprint, write
 
 #: Longest a tutorial may take, in seconds.
-LIMIT = 300
+LIMIT = 600
 
 
 @dataclass(frozen=True)
@@ -97,12 +98,22 @@ def executed(tutorial: Tutorial) -> list[dict[str, Any]] | None:
         stored.parent.mkdir(parents=True, exist_ok=True)
         path = os.pathsep.join([str(ROOT / "src"), str(DOCS)])
         command = [python, str(here / "cells.py"), str(tutorial.script), str(scratch), str(stored)]
-        done = subprocess.run(
-            command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=LIMIT, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"the tutorial {tutorial.name} failed:\n{done.stderr[-3000:]}")
+        _run(tutorial.name, command, {**os.environ, "PYTHONPATH": path})
     return json.loads(stored.read_text(encoding="utf-8"))
+
+
+def _run(name: str, command: list[str], environment: dict[str, str]) -> None:
+    """Run a tutorial in a session of its own, so that what it started in the background ends with it."""
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as started:
+        try:
+            _, errors = started.communicate(timeout=LIMIT)
+        except BaseException:
+            os.killpg(started.pid, signal.SIGKILL)
+            raise
+    if started.returncode:
+        raise RuntimeError(f"the tutorial {name} failed:\n{errors[-3000:]}")
 
 
 # ---------------------------------------------------------------------------------------------------------------- pages
