@@ -8,6 +8,9 @@ DEV_READY := .venv/.dev-ready
 NETWORK := .venv-network
 NETWORK_READY := $(NETWORK)/.ready
 DEPLOYMENT := tests/network/deployment
+# The tools that build the site have an environment of their own in the same way.
+DOCS := .venv-docs
+DOCS_READY := $(DOCS)/.ready
 CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 WORKERS := $(if $(filter 1,$(CORES)),0,$(CORES))
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -21,10 +24,10 @@ export COTERIE_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help setup run check quick test test-all campaign bench docs golden clean
+.PHONY: help setup run check quick test test-all campaign bench cards docs docs-serve golden clean
 
 help:
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 # The environment is updated whenever pyproject.toml is newer.
 $(RUN_READY): pyproject.toml
@@ -40,13 +43,21 @@ $(DEV_READY): $(RUN_READY)
 		2>/dev/null || echo "axe-core is missing (npm install): the accessibility tests of pages are skipped" >&2
 	@touch $@
 
-$(NETWORK_READY): $(DEV_READY)
-	@test -x $(NETWORK)/bin/python || $(BIN)/python -m venv $(NETWORK)
+# An environment that falls back on the packages of the default one: $(call layered,FOLDER,EXTRA).
+define layered
+	@test -x $(1)/bin/python || $(BIN)/python -m venv $(1)
 	@packages=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 		echo "import site; site.addsitedir('$$packages')" > \
-		"$$($(NETWORK)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/default-environment.pth"
-	$(NETWORK)/bin/python -m pip install --quiet --editable '.[network]'
+		"$$($(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/default-environment.pth"
+	$(1)/bin/python -m pip install --quiet --editable '.[$(2)]'
 	@touch $@
+endef
+
+$(NETWORK_READY): $(DEV_READY)
+	$(call layered,$(NETWORK),network)
+
+$(DOCS_READY): $(DEV_READY)
+	$(call layered,$(DOCS),docs)
 
 setup: $(DEV_READY) ## create .venv with Coterie and the development tools
 
@@ -85,8 +96,16 @@ bench: $(DEV_READY) ## run every benchmark; each prints one line of JSON
 		echo "== $$script" >&2; $(BIN)/python $$script --json || failed="$$failed $$script"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
-docs: $(DEV_READY) ## rebuild the method cards and the pages in docs/methods
-	$(BIN)/python docs/build.py
+cards: $(DEV_READY) ## measure traffic and privacy of every method again: src/coterie/methods/cards.json
+	$(BIN)/python docs/cards.py
+
+docs: $(DOCS_READY) ## build the documentation site in build/site (about two minutes, seconds if little changed)
+	PYTHONPATH=docs:src $(DOCS)/bin/python -m sitebuilder
+
+docs-serve: ## show the built site on http://127.0.0.1:8000
+	@test -f build/site/index.html || { echo "The site is not built yet: make docs" >&2; exit 1; }
+	@echo "http://127.0.0.1:8000 (Ctrl-C ends it)"
+	@$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory build/site
 
 golden: $(DEV_READY) ## rewrite the expected command-line output in tests/cli/golden; review the diff before committing
 	COTERIE_GOLDEN=write $(BIN)/pytest tests/cli

@@ -41,7 +41,7 @@ def test_the_code_of_a_guide_runs(page, monkeypatch):
 def test_the_loader_of_the_data_set_guide_agrees_with_its_row():
     page = (FOLDER / "add-a-data-set.md").read_text(encoding="utf-8")
     loader = next(block for block in BLOCK.findall(page) if "def wine(" in block)
-    row = re.search(r"^```\nyield (Dataset\(.*?^\))\n```", page, re.DOTALL | re.MULTILINE)[1]
+    row = re.search(r"^```text\nyield (Dataset\(.*?^\))\n```", page, re.DOTALL | re.MULTILINE)[1]
     module = {}
     exec(loader, module)
     data, described = module["wine"](), eval(row, {"Dataset": Dataset})

@@ -5,7 +5,7 @@ returned (according to the schemas that the work declares), and whether the serv
 Traffic is counted in bytes and reported in multiples of the model size. A card may list values that the method does not
 use, but never omits any.
 
-The cards for default settings are stored in `methods/cards.json` by `make docs`; `shipped_card` reads them.
+The cards for default settings are stored in `methods/cards.json` by `make cards`; `shipped_card` reads them.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Card:
 
 
 def shipped_card(name: str) -> Card | None:
-    """The card of a method with default settings, as `make docs` stored it; None for methods of other packages."""
+    """The card of a method with default settings, as `make cards` stored it; None for methods of other packages."""
     stored = json.loads(resources.files("coterie.methods").joinpath("cards.json").read_text(encoding="utf-8"))
     return _from_json(stored[name]) if name in stored else None
 
