@@ -328,8 +328,8 @@ def failed() -> Data:
     return empty
 
 
-def comparison(methods: int = 7, seeds: int = 3, rounds: int = 20, clients: int = 40) -> Data:
-    """The page of a comparison; method m is m points worse than the first."""
+def comparison(methods: int = 7, seeds: int = 3, rounds: int = 20, clients: int = 40, suffix: str = "") -> Data:
+    """The page of a comparison; method m is m points worse than the first. `suffix`: end of all names."""
     names = [
         "fedgroup",
         "ifca",
@@ -340,6 +340,7 @@ def comparison(methods: int = 7, seeds: int = 3, rounds: int = 20, clients: int 
         "flexcfl",
         *(f"method{m}" for m in range(7, methods)),
     ][:methods]
+    names = [name + suffix for name in names]
     steps = list(range(rounds + 1))
     curves = {
         name: {

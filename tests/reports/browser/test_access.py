@@ -67,13 +67,14 @@ def test_the_pointer_shows_the_values_of_a_round(open_page, samples):
     assert "middle half of clients" in text
 
 
-@pytest.mark.parametrize("name", ["run", "hostile", "one client", "22 methods"])
+@pytest.mark.parametrize("name", ["run", "hostile", "one client", "22 methods", "long names"])
 def test_nothing_overflows_on_a_phone(open_page, samples, name):
     make = {
         "run": lambda: samples.page(samples.run(drift=True)),
         "hostile": lambda: samples.page(samples.run(names=samples.HOSTILE), title=samples.HOSTILE[4]),
         "one client": lambda: samples.page(samples.run(1, 1, 1)),
         "22 methods": lambda: samples.comparison(22),
+        "long names": lambda: samples.comparison(suffix=", method.clusters=5, local.learning_rate=0.05"),
     }[name]
     opened = open_page(make(), width=390)
     opened.draw_all()

@@ -10,8 +10,9 @@ import pytest
 
 from coterie.reports.comparison_view import ComparisonView
 from coterie.reports.page import run_parts
-from coterie.reports.page.page_data import FORMAT, MAX_CLUSTERS, page_data, run_data
+from coterie.reports.page.page_data import FORMAT, page_data, run_data
 from coterie.reports.page.plain import number, quantized
+from coterie.reports.page.summary_parts import MAX_CLUSTERS
 from coterie.reports.view import RunView
 from coterie.runs.client_facts import RecordedFacts
 

@@ -18,8 +18,8 @@ function barChart(width, { rows, max = null }) {
     const block = row.values.length * (bar + gap);
     svg.append(
       narrow
-        ? label(left, y + 12, row.name, { class: "name" })
-        : label(left - 10, y + block / 2, row.name, {
+        ? label(left, y + 12, shortened(row.name, width - 12), { class: "name" })
+        : label(left - 10, y + block / 2, shortened(row.name, 204), {
             class: "name",
             "text-anchor": "end",
             "dominant-baseline": "central",

@@ -25,6 +25,7 @@ function bandPath(xs, lower, upper, toX, toY) {
 }
 
 const FEW_EVENTS = 6;
+const NAME = 170; // pixels for the name of a series
 
 const lastIndex = (values) => values.findLastIndex(isNumber);
 const finiteCount = (values) => values.filter(isNumber).length;
@@ -52,7 +53,7 @@ function lineChart(width, spec) {
   if (xDomain[0] === xDomain[1]) xDomain = [xDomain[0] - 0.5, xDomain[1] + 0.5];
   const names = series.filter((each) => each.name);
   const labelled = width >= 560 && names.length > 0;
-  const right = labelled ? Math.min(190, 26 + Math.max(...names.map((each) => textWidth(each.name)))) : 14;
+  const right = labelled ? Math.min(NAME + 26, 26 + Math.max(...names.map((each) => textWidth(each.name)))) : 14;
   const margin = {
     top: spec.events && spec.events.length ? 30 : 14,
     right,
@@ -163,7 +164,7 @@ function drawNames(svg, names, toY, inner) {
         }),
       );
     }
-    const text = each.name.length > 26 ? `${each.name.slice(0, 25)}…` : each.name;
+    const text = shortened(each.name, NAME);
     svg.append(
       label(inner.right + 14, places[i], text, {
         class: each.faint ? "name faint" : "name",
@@ -179,14 +180,15 @@ function drawNamesAtEnds(svg, names, toY, inner, toX) {
   for (const each of names) {
     const last = lastIndex(each.y);
     const x = toX(each.x[last]) + 9;
-    const width = textWidth(each.name);
+    const text = shortened(each.name, NAME);
+    const width = textWidth(text);
     const free = (y) => taken.every((box) => x > box.right || x + width < box.left || Math.abs(y - box.y) >= 13);
     const actual = toY(each.y[last]);
     const shifts = [0, 13, -13, 26, -26, 39, -39, 52, -52, 65, -65, 78, 91, 104];
     const shift =
       shifts.find((by) => free(actual + by) && actual + by > inner.top - 6 && actual + by < inner.bottom + 4) ?? 0;
     taken.push({ left: x, right: x + width, y: actual + shift });
-    svg.append(label(x, actual + shift, each.name, { class: "name haloed", "dominant-baseline": "central" }));
+    svg.append(label(x, actual + shift, text, { class: "name haloed", "dominant-baseline": "central" }));
   }
 }
 

@@ -25,7 +25,7 @@ function sizesFigure(run, prefix) {
     id: `${prefix}sizes`,
     title: "Cluster sizes",
     height: 300,
-    note: "Number of clients that each cluster serves.",
+    note: paragraph("Number of clients that each cluster serves.", sizes.note),
     legend: legendOf(layers),
     draw: (width) => areaChart(width, { x: sizes.round, layers }),
     table: () =>

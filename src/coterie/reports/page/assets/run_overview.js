@@ -201,7 +201,10 @@ function clusterCurves({ run, curves, prefix, x }) {
     title: `${capitalized(metric.label || metric.name)} of each cluster`,
     height: 340,
     toggles: true,
-    note: "Over the clients that the cluster serves in that round. A line ends where its cluster ends.",
+    note: paragraph(
+      "Over the clients that the cluster serves in that round. A line ends where its cluster ends.",
+      run.sizes && run.sizes.note,
+    ),
     make: () => ({
       series: clusters.map((cluster) => ({
         name: clusterName(cluster),

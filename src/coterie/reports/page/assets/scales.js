@@ -86,6 +86,12 @@ function tickFormat(kind, values) {
 
 const textWidth = (text, size = 12) => String(text).length * size * 0.56;
 
+/** A text that fits into so many pixels; what does not fit is in the tooltip and the table. */
+function shortened(text, pixels) {
+  if (textWidth(text) <= pixels) return text;
+  return `${text.slice(0, Math.max(1, Math.floor(pixels / textWidth("n")) - 1))}…`;
+}
+
 /** Grid, ticks and titles of two axes; returns the scales and a group to draw behind the data. */
 function axes({ width, height, margin, x, y }) {
   const inner = { left: margin.left, right: width - margin.right, top: margin.top, bottom: height - margin.bottom };
@@ -118,11 +124,18 @@ function axes({ width, height, margin, x, y }) {
   }
   if (x.label)
     group.append(
-      label((inner.left + inner.right) / 2, height - 6, x.label, { class: "axis-title", "text-anchor": "middle" }),
+      label((inner.left + inner.right) / 2, height - 6, shortened(x.label, inner.right - inner.left), {
+        class: "axis-title",
+        "text-anchor": "middle",
+      }),
     );
   if (y.label)
     group.append(
-      label(margin.left - 8, margin.top - 12, y.label, { class: "axis-title", "text-anchor": "start", "data-y": "" }),
+      label(margin.left - 8, margin.top - 12, shortened(y.label, inner.right - inner.left), {
+        class: "axis-title",
+        "text-anchor": "start",
+        "data-y": "",
+      }),
     );
   return { group, toX, toY, inner };
 }
