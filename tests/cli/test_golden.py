@@ -7,7 +7,7 @@ import re
 import pytest
 
 COMMANDS = ["run", "compare", "methods", "data", "models", "resume", "export", "estimate", "pni", "suggest-threshold"]
-COMMANDS += ["report", "predict", "place", "inspect", "runs", "tune"]
+COMMANDS += ["report", "watch", "predict", "place", "inspect", "runs", "tune"]
 COMMANDS += ["keys", "keys init", "keys client", "keys renew", "admit", "revoke", "clients", "serve", "join", "leave"]
 
 
