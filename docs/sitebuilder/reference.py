@@ -13,8 +13,9 @@ import typer
 
 from coterie.bounds import Bound
 from coterie.cli.app import app
-from coterie.cli.listing import Setting, doc_entries, own_settings, type_text
+from coterie.cli.listing import Setting, own_settings, type_text
 from coterie.methods import METHODS, method_class
+from coterie.runs.settings_help import doc_entries
 from coterie.runs.spec import SECTIONS, Named, Spec
 
 #: What each section of a spec is about.

@@ -37,7 +37,7 @@ def test_the_output_is_a_table_a_legend_a_conclusion_and_the_folder(coterie, tin
     first = next(position for position, line in enumerate(lines) if line.split()[0] == "fedavg")
     assert [line.split()[0] for line in lines[first : first + 3]] == ["fedavg", "local", "oracle"]
     assert all(line.count("±") >= 2 for line in lines[first : first + 3])
-    assert lines[first + 3 : -2] == [
+    assert lines[first + 3 : -3] == [
         "accuracy: mean of all 3 rounds; mean ± standard deviation over 2 seeds.",
         "p: paired one-sided t-test that this accuracy is higher than that of fedavg, with Holm's correction for "
         "2 tests.",

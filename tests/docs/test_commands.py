@@ -146,7 +146,8 @@ def _checked(command):
         skip = word in valued and word.startswith("-") and word != "--over"
     if unknown:
         return f"there is no option {unknown[0]}"
-    return "it has too many arguments" if plain > len(places) and "--over" not in arguments else None
+    takes_several = any(place.nargs == -1 for place in places)
+    return "it has too many arguments" if plain > len(places) and not takes_several else None
 
 
 def _mentioned():

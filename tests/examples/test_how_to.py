@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+import coterie
 from coterie.data.catalog import Dataset
 
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 #: Page → package of the extra that its code needs.
-EXTRAS = {"tune": "optuna"}
+EXTRAS = {"figures": "matplotlib", "tune": "optuna"}
 PAGES = sorted(file.stem for file in FOLDER.glob("*.md") if BLOCK.search(file.read_text(encoding="utf-8")))
 
 
@@ -25,13 +26,17 @@ def test_guides_with_code_are_found():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_code_of_a_guide_runs(page, monkeypatch):
-    """The blocks of a page run one after another, as one module."""
+def test_the_code_of_a_guide_runs(page, monkeypatch, tmp_path):
+    """The blocks of a page run one after another, as one module, in a folder of their own."""
     if page in EXTRAS:
         pytest.importorskip(EXTRAS[page], reason=f"the extra {EXTRAS[page]} is not installed")
     blocks = BLOCK.findall((FOLDER / f"{page}.md").read_text(encoding="utf-8"))
     if any("coterie.flower" in block for block in blocks):
         pytest.importorskip("flwr", reason="needs the extra: pip install 'coterie[network]'")
+    monkeypatch.chdir(tmp_path)
+    if page == "figures":  # its commands run first
+        spec = {"data": "blobs", "run": {"rounds": 2}}
+        coterie.compare({name: {**spec, "method": name} for name in ("fedavg", "ifca")}, out="records")
     module = types.ModuleType(f"how_to_{page.replace('-', '_')}")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look up their module
     for number, block in enumerate(blocks):

@@ -55,10 +55,12 @@ def test_the_wheel_runs_the_demonstration_in_a_fresh_environment(version: str, w
     run(interpreter(version), "-m", "venv", tmp_path / "venv", cwd=tmp_path)
     python = tmp_path / "venv/bin/python"
     run(python, "-m", "pip", "install", "--quiet", wheel, cwd=tmp_path)
-    printed = run(tmp_path / "venv/bin/coterie", "compare", "--rounds", "5", "--json", cwd=tmp_path)
+    recorded = ("--out", "records", "--report")
+    printed = run(tmp_path / "venv/bin/coterie", "compare", "--rounds", "5", *recorded, "--json", cwd=tmp_path)
     found = json.loads(printed)
     assert {row["method"] for row in found["table"]} >= {"fedavg", "ifca", "fedgroup", "flexcfl", "oracle"}
     assert found["runs"][0]["versions"]["python"].startswith(version)
+    assert (tmp_path / found["page"]).read_text(encoding="utf-8").startswith("<!doctype html>")  # the assets are there
     page = json.loads(run(tmp_path / "venv/bin/coterie", "methods", "ifca", "--json", cwd=tmp_path))
     assert page["card"]["round"] == {"train": [4.0, 1.0]}
     (cards,) = (tmp_path / "venv").glob("lib/python*/site-packages/coterie/methods/cards.json")

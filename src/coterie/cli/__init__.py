@@ -8,6 +8,7 @@ listing.py         lists of methods, data sets and models, and a page about one 
 output.py          tables, JSON and number formats
 progress.py jobs_progress.py      progress display on stderr
 compare_table.py conclusion.py    what `compare` prints
+watch.py           live pages of runs, and the server beside `coterie run --watch`
 error_handling.py  turns exceptions into error messages and exit codes
 signals.py         Ctrl-C and SIGTERM
 """
