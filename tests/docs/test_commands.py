@@ -21,8 +21,6 @@ from typer.testing import CliRunner
 from coterie.cli.app import app
 from coterie.data import load
 
-#: The longest page is a few seconds; these take longer and run in make test-all.
-LONG = {"docs/how-to/tune.md", "docs/how-to/compare-methods.md"}
 RUN = sorted({fence.page for page in PAGES for fence in fences(page) if fence.language == "sh" and not fence.reason})
 #: Options whose numbers are lowered, so that a page takes seconds.
 LOWERED = {"--rounds": 2, "--trials": 2, "--seeds": 2, "--jobs": 1}
@@ -101,9 +99,7 @@ def _run(command, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "page", [page if page not in LONG else pytest.param(page, marks=pytest.mark.exhaustive) for page in RUN]
-)
+@pytest.mark.parametrize("page", RUN)
 @pytest.mark.filterwarnings("ignore::UserWarning:optuna")
 def test_the_commands_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -149,6 +149,14 @@ def test_a_tutorial_that_was_not_run_says_so():
 
 
 @pytest.mark.slow
+def test_the_program_of_the_home_page_prints_what_its_comments_say(capsys):
+    (program,) = re.findall(r"^```python\n(.*?)^```", (DOCS / "index.md").read_text(encoding="utf-8"), re.DOTALL | re.M)
+    exec(program, {})
+    accuracy, clusters = capsys.readouterr().out.split()
+    assert re.findall(r"# ([\d.]+)", program) == [f"{float(accuracy):.2f}", clusters]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["first-run", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("your-method", "drift"))]
 )
