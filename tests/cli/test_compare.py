@@ -43,8 +43,8 @@ def test_the_output_is_a_table_a_legend_a_conclusion_and_the_folder(coterie, tin
         "2 tests.",
         "With 2 seeds, p means little; use at least 5 (--seeds 5).",
     ]
-    assert lines[-2].startswith("The clients form 4 clusters. One model for all clients reaches ")
-    assert lines[-1] == "Records: kept"
+    assert lines[-3].startswith("The clients form 4 clusters. One model for all clients reaches ")
+    assert lines[-2:] == ["Records: kept", "Page: coterie report kept"]
     kept = {path.name for path in (tmp_path / "kept").iterdir()}
     assert kept == {f"{name}-{seed}" for name in ("fedavg", "local", "oracle") for seed in (0, 1)}
 

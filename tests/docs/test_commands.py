@@ -88,6 +88,9 @@ def _lowered(arguments):
 
 def _run(command, folder):
     name, *arguments = words(command)
+    if name == "coterie" and (arguments[0] == "watch" or "--watch" in arguments):  # serves pages until Ctrl-C
+        assert _checked(command) is None
+        return
     if name == "coterie" and "|" not in command:
         result = CliRunner().invoke(app, _lowered(arguments), input="y\n", prog_name="coterie")
         assert result.exit_code == 0, f"{command}\n{result.output}\n{result.stderr}"
