@@ -60,7 +60,7 @@ class ReplyCollector:
         self._reduced = {mean.of for mean in means}
         self._batches: list[ReplyBatch] = []
         self._seen: set[ClientId] = set()
-        self._asked = set(request.clients)
+        self._asked = {client: place for place, client in enumerate(request.clients)}
         self._dims = dict(request.dims)
         self._waits = False
 
@@ -131,8 +131,9 @@ class ReplyCollector:
 
     def _reduce(self, clients: tuple[ClientId, ...], answers: Mapping[str, Answer], samples: Array) -> None:
         answers = clip_answers(self._request, clients, answers)  # again: a malicious client may not have clipped
+        places = [self._asked[client] for client in clients]
         for each in self._reductions:
-            each.add(clients, answers, samples)
+            each.add(clients, answers, samples, places)
 
     def replies(self) -> Replies:
         """All valid replies, in the order of client ids."""
