@@ -17,7 +17,7 @@ MAX_LOSSES = 3
 
 @dataclass
 class Load:
-    """What the workers of a run have done so far.
+    """What the workers of a run have done since the last row.
 
     Attributes:
         workers: Number of workers of the last request.
@@ -33,9 +33,13 @@ class Load:
     busy: float = 0.0
     available: float = 0.0
 
-    def counts(self) -> dict[str, float]:
-        """As numbers."""
-        return dict(vars(self))
+    def row(self) -> dict[str, float]:
+        """The entry `ray` of the line of a round; counts and times since the last call."""
+        busy = self.busy / self.available if self.available else 0.0
+        entry = {"workers": self.workers, "busy": round(busy, 4), "shares": self.shares, "lost_workers": self.lost}
+        self.lost = self.shares = 0
+        self.busy = self.available = 0.0
+        return entry
 
 
 @dataclass
