@@ -25,7 +25,7 @@ from coterie.errors import SpecError
 from coterie.federation.cohort import Sampling
 from coterie.federation.messages import Answer, Request
 from coterie.federation.protocol import Mean
-from coterie.federation.reduce import KeptHere, Reduction
+from coterie.federation.reduce import LocalModels, Reduction
 from coterie.federation.replies import GroupMeans
 from coterie.federation.starts import repeated, reply_starts
 from coterie.seeds import Seed
@@ -101,7 +101,7 @@ class PrivateReduction(Reduction):
         updates = clipped_updates(bank, starts, self._privacy.max_update_norm)
         self._sum(updates, groups, self._client_weights(groups, samples), blocks)
         if self._kept is not None:
-            self._keep(KeptHere(bank, groups), tree.nbytes(bank))
+            self._keep(LocalModels(bank, groups), tree.nbytes(bank))
 
     def result(self) -> GroupMeans:
         """The noisy means. Every group that could have replies gets noise: that it has none is not revealed."""

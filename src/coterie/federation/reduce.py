@@ -27,7 +27,7 @@ from coterie.types import Array, Bank, ClientId, Params
 KEPT_BYTES = 64 * 2**20
 
 
-class Kept(Protocol):
+class KeptModels(Protocol):
     """Models that are kept to measure their distances, here or in another process."""
 
     @property
@@ -39,7 +39,7 @@ class Kept(Protocol):
 
 
 @dataclass(frozen=True)
-class KeptHere:
+class LocalModels:
     """Models that are kept in this process, with their groups."""
 
     bank: Bank
@@ -76,7 +76,7 @@ class BlockSums:
     """
 
     blocks: list[BlockSum]
-    kept: Kept | None = None
+    kept: KeptModels | None = None
     kept_bytes: int = 0
 
 
@@ -114,7 +114,7 @@ class Reduction:
         self._weights = np.zeros(how.groups)
         self._block = _Block()
         self._count = 0
-        self._kept: list[Kept] | None = [] if how.spread else None
+        self._kept: list[KeptModels] | None = [] if how.spread else None
         self._kept_bytes = 0
 
     def add(
@@ -164,7 +164,7 @@ class Reduction:
     def _add(self, bank: Bank, groups: Array, samples: Array, blocks: Array) -> None:
         self._sum(bank, groups, self._client_weights(groups, samples), blocks)
         if self._kept is not None:
-            self._keep(KeptHere(bank, groups), tree.nbytes(bank))
+            self._keep(LocalModels(bank, groups), tree.nbytes(bank))
 
     def _sum(self, bank: Bank, groups: Array, weights: Array, blocks: Array) -> None:
         leaves = tree.leaves(bank)
@@ -196,7 +196,7 @@ class Reduction:
             for group, leaf in zip(block.groups.tolist(), sums, strict=True):
                 total[group] += leaf
 
-    def _keep(self, models: Kept | None, count: int) -> None:
+    def _keep(self, models: KeptModels | None, count: int) -> None:
         """Keep models to measure their distances to the means, as long as they fit."""
         if self._kept is not None:
             self._kept_bytes += count
@@ -232,7 +232,7 @@ class Reduction:
             return None
         return self._distances(mean, self._kept)
 
-    def _distances(self, mean: Bank, kept: Sequence[Kept]) -> Array:
+    def _distances(self, mean: Bank, kept: Sequence[KeptModels]) -> Array:
         """The distance of each of these models to the mean or the reference of its group."""
         reference = mean if self.how.reference is None else self.how.reference(mean, self._weights)
         # The mean of a group without weight is not defined: its clients have not trained, and their distance is 0.
@@ -257,10 +257,10 @@ class BlockReduction(Reduction):
         self._end_block()
         if self._kept is None:
             return BlockSums(self._blocks, None, self._kept_bytes)
-        here = [each for each in self._kept if isinstance(each, KeptHere)]
+        here = [each for each in self._kept if isinstance(each, LocalModels)]
         bank = tree.concatenate([each.bank for each in here]) if here else {}
         groups = np.concatenate([np.zeros(0, np.int64), *(each.groups for each in here)])
-        return BlockSums(self._blocks, KeptHere(bank, groups), self._kept_bytes)
+        return BlockSums(self._blocks, LocalModels(bank, groups), self._kept_bytes)
 
 
 class RobustReduction(Reduction):
@@ -294,7 +294,7 @@ class RobustReduction(Reduction):
             tree.map(put, means, mean)
         if not self.how.spread:
             return GroupMeans(means, self._weights, None)
-        return GroupMeans(means, self._weights, self._distances(means, [KeptHere(bank, groups)]))
+        return GroupMeans(means, self._weights, self._distances(means, [LocalModels(bank, groups)]))
 
 
 def reduction(how: Mean, template: Params, aggregation: Aggregation) -> Reduction:

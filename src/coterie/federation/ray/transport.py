@@ -7,6 +7,7 @@ nothing.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -45,6 +46,7 @@ class _Shared:
         sent: A work, a task or the hash of a cached value → its handle.
         layout: The data without their examples; None: changed since they were sent.
         count: Number of values that were numbered so far.
+        name: Part of the names of values; workers may serve several transports.
     """
 
     pool: Pool
@@ -53,11 +55,12 @@ class _Shared:
     sent: dict[object, Handle] = field(default_factory=dict)
     layout: Handle | None = None
     count: int = 0
+    name: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     def handle(self, kind: str, value: object) -> Handle:
         """Store a value for the workers."""
         self.count += 1
-        return Handle(f"{kind}-{self.count}", self.pool.put(value))
+        return Handle(f"{kind}-{self.name}-{self.count}", self.pool.put(value))
 
     def once(self, kind: str, key: object, value: object) -> Handle:
         """The handle of a value that is stored once."""
@@ -237,7 +240,7 @@ class _Exchange:
                 continue
             self._owners[number] = worker
             sums = tuple(
-                replace(each, kept=KeptThere(each.kept.groups, partial(self._distances, number, which)))
+                replace(each, kept=RemoteModels(each.kept.groups, partial(self._distances, number, which)))
                 if isinstance(each.kept, Groups)
                 else each
                 for which, each in enumerate(batch.summed.sums)
@@ -289,7 +292,7 @@ class _Exchange:
 
 
 @dataclass(frozen=True)
-class KeptThere:
+class RemoteModels:
     """Models that a worker keeps to measure their distances.
 
     Attributes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from coterie.federation.collect import ReplyCollector
 from coterie.federation.messages import ReplyBatch, Request
 from coterie.federation.ray.shares import whole_blocks
 from coterie.federation.ray.shipping import Handle, MappedArray, PackedRequest, with_arrays
-from coterie.federation.reduce import BlockReduction, Kept
+from coterie.federation.reduce import BlockReduction, KeptModels
 from coterie.federation.traffic import Traffic
 from coterie.federation.transport import guarded
 from coterie.federation.vectorized import Vectorized
@@ -77,7 +78,7 @@ class Worker:
         self._store: ClientStore | None = None
         self._everyone: tuple[ClientId, ...] = ()
         self._transports: dict[str, Vectorized] = {}
-        self._kept: dict[tuple[str, int, int], Kept] = {}
+        self._kept: dict[tuple[str, int, int], KeptModels] = {}
 
     def hello(self) -> dict[str, Any]:
         """Versions and place of this worker, and the arrays whose files it does not have."""
@@ -232,10 +233,8 @@ def versions() -> dict[str, str]:
     import jax
     import numpy as np
 
-    from coterie import __version__
-
     return {
-        "Coterie": __version__,
+        "Coterie": sys.modules["coterie"].__version__,  # not imported: the package imports the layers above this one
         "JAX": jax.__version__,
         "NumPy": np.__version__,
         "Python": ".".join(platform.python_version_tuple()[:2]),
