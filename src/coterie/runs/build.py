@@ -18,7 +18,8 @@ from coterie.errors import SpecError
 from coterie.federation import AttackTransport, Averaging, FaultTransport, Sequential, Server, Vectorized
 from coterie.federation.merging import MergingTransport
 from coterie.federation.network.remote import Remote
-from coterie.federation.ray.cluster import RayPool, ray_package
+from coterie.federation.ray.actor_pool import RayPool
+from coterie.federation.ray.cluster import ray_package
 from coterie.federation.ray.transport import RayTransport
 from coterie.federation.transport import Transport
 from coterie.methods import METHODS

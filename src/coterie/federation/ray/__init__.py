@@ -6,7 +6,8 @@
     worker.py      a worker: the vectorized transport on shares of a cohort
     scheduling.py  shares to workers; shares of lost workers again
     transport.py   `RayTransport`
-    cluster.py     Ray: connection, actors, lost workers; the only module that imports it
+    actor_pool.py  workers in actors of a Ray cluster
+    cluster.py     Ray: connection, processes, machines; the only module that imports it
 
-None but cluster.py knows Ray, so tests run the rest with workers in one process.
+None but the last two knows Ray, so tests run the rest with workers in one process.
 """

@@ -15,7 +15,7 @@ from coterie.clients import LocalSGD, fit
 from coterie.errors import SpecError
 from coterie.federation import Mean, Server, Vectorized
 from coterie.federation.ray import cluster
-from coterie.federation.ray.cluster import RayPool
+from coterie.federation.ray.actor_pool import RayPool
 from coterie.federation.ray.settings import RaySettings
 from coterie.federation.ray.transport import RayTransport
 from coterie.methods import build as build_method
