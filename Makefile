@@ -8,6 +8,10 @@ DEV_READY := .venv/.dev-ready
 NETWORK := .venv-network
 NETWORK_READY := $(NETWORK)/.ready
 DEPLOYMENT := tests/network/deployment
+# So has Ray.
+RAY := .venv-ray
+RAY_READY := $(RAY)/.ready
+RAY_TESTS := tests/federation/ray/cluster
 CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 WORKERS := $(if $(filter 1,$(CORES)),0,$(CORES))
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -46,6 +50,14 @@ $(NETWORK_READY): $(DEV_READY)
 	$(NETWORK)/bin/python -m pip install --quiet --editable '.[network]'
 	@touch $@
 
+$(RAY_READY): $(DEV_READY)
+	@test -x $(RAY)/bin/python || $(BIN)/python -m venv $(RAY)
+	@packages=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+		echo "import site; site.addsitedir('$$packages')" > \
+		"$$($(RAY)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/default-environment.pth"
+	$(RAY)/bin/python -m pip install --quiet --editable '.[ray]'
+	@touch $@
+
 setup: $(DEV_READY) ## create .venv with Coterie and the development tools
 
 run: $(RUN_READY) ## the demonstration: compare seven methods on 40 clients in four true clusters
@@ -62,12 +74,15 @@ quick: $(DEV_READY) ## unit tests only, about a minute
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network"
 
 test: check $(NETWORK_READY) ## check, then all tests but the exhaustive ones (about 9 minutes on two cores, longer the first time)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" --ignore=$(DEPLOYMENT)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
+		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS)
 	$(NETWORK)/bin/python -m pytest --durations=10 -m "not exhaustive" $(DEPLOYMENT)
 
-test-all: check $(NETWORK_READY) ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=30 --seeds 10 --campaign-full --ignore=$(DEPLOYMENT)
+test-all: check $(NETWORK_READY) $(RAY_READY) ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=30 --seeds 10 --campaign-full \
+		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS)
 	$(NETWORK)/bin/python -m pytest --durations=30 $(DEPLOYMENT)
+	$(RAY)/bin/python -m pytest --durations=30 $(RAY_TESTS)
 
 campaign: $(DEV_READY) ## the crash, fuzz and fault campaign (ten minutes); writes the table in docs/reliability.md
 	rm -rf build/campaign

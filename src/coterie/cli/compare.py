@@ -38,6 +38,7 @@ def compare(
     seed: flags.Seed = None,
     seeds: Annotated[int, typer.Option(metavar="N", help="Number of seeds per method, counted up from --seed.")] = 1,
     jobs: Annotated[int, typer.Option(metavar="N", help="Number of runs at a time, each in its own process.")] = 1,
+    jobs_on: flags.JobsOn = "processes",
     settings: flags.SharedSettings = None,
     out: flags.RecordsFolder = None,
     track: flags.Track = None,
@@ -62,6 +63,7 @@ def compare(
     with ProgressDisplay(silent=quiet) as progress:
         from coterie.runs.compare import compare as compare_runs
         from coterie.runs.comparison_tables import FORMATS
+        from coterie.runs.spread import checked_jobs_on
 
         given = flags.values(
             data=data,
@@ -76,6 +78,7 @@ def compare(
         form = _known_format(form, as_json=as_json)
         specs = _specs(spec, methods, given, settings, clusters)
         _check_counts(seeds=seeds, jobs=jobs)
+        on = checked_jobs_on(jobs_on)  # a missing extra is reported before the first run
         flags.trackers(track)  # a wrong name or a missing extra is reported before the first run
         total = sum(each.run.rounds for each in specs.values()) * seeds
         shown = JobsProgress(progress, len(specs) * seeds, total)
@@ -85,6 +88,7 @@ def compare(
                     specs,
                     seeds=seeds,
                     jobs=jobs,
+                    jobs_on=on,
                     out=out,
                     on_step=shown.step,
                     on_job=shown.job,

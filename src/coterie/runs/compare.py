@@ -24,7 +24,7 @@ from coterie.runs.record import JsonObject, RunRecord
 from coterie.runs.resolve import fill_defaults
 from coterie.runs.significance import add_holm, difference_tests, headline, higher_is_better
 from coterie.runs.spec import Spec, SpecLike
-from coterie.runs.spread import JobsOn, check_jobs_on, run_spread
+from coterie.runs.spread import JobsOn, checked_jobs_on, run_spread
 from coterie.runs.summary import number_at
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def compare(
         observers: Called for each run that is done or continued; returns objects that follow it, such as those of
             `coterie.tracking`. They are called in this process, also with several jobs, from the first step on.
     """
-    check_jobs_on(jobs_on)
+    where = checked_jobs_on(jobs_on)
     labeled = _labeled(specs)
     if len(primary := sorted({spec.run.primary_metric for spec in labeled.values()})) > 1:
         raise SpecError(f"Methods are compared by one metric; run.primary_metric is {' and '.join(primary)}")
@@ -194,8 +194,8 @@ def compare(
             report.job(job, "finished")
     missing = [job for job in planned if job not in records]
     try:
-        elsewhere = (jobs > 1 or jobs_on == "ray") and missing
-        records |= _in_processes(missing, jobs, jobs_on, report) if elsewhere else _here(missing, report)
+        elsewhere = (jobs > 1 or where == "ray") and missing
+        records |= _in_processes(missing, jobs, where, report) if elsewhere else _here(missing, report)
     except BaseException as fault:
         report.broken_off(fault)
         raise

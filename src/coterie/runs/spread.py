@@ -15,12 +15,14 @@ from coterie.runs.worker_pool import Event, run_in_processes
 JobsOn = Literal["processes", "ray"]
 
 
-def check_jobs_on(where: str) -> None:
-    """Raise SpecError if runs cannot be spread there."""
-    if where not in get_args(JobsOn):
-        raise SpecError(unknown("place for jobs", where, get_args(JobsOn)))
+def checked_jobs_on(where: str) -> JobsOn:
+    """The place, if runs can be spread there; raises SpecError if not."""
+    if where == "processes":
+        return "processes"
     if where == "ray":
         ray_package()
+        return "ray"
+    raise SpecError(unknown("place for jobs", where, get_args(JobsOn)))
 
 
 def run_spread(

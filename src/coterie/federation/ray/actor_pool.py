@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coterie.errors import FederationError, SpecError
+from coterie.errors import FederationError
 from coterie.federation.ray.cluster import Actors, check_versions, ray_package
 from coterie.federation.ray.pool import WorkerLost
 from coterie.federation.ray.settings import RaySettings
@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds to wait for the first worker, and then for the others, before the first request is sent.
 FIRST_WORKER, OTHER_WORKERS = 180.0, 20.0
+
+#: Number of workers in a row that may fail to start while there is none.
+MAX_FAILED = 3
 
 #: Seconds between two looks at what the cluster has.
 _LOOK = 1.0
@@ -60,6 +63,7 @@ class RayPool:
         self._starting: list[_Started] = []
         self._sent: dict[str, Handle] = {}
         self._looked = 0.0
+        self._failed = 0
         self._processors: set[str] = set()
 
     @property
@@ -117,9 +121,15 @@ class RayPool:
             try:
                 greeting = self.result(started.hello)
             except WorkerLost as fault:
-                _check_import(fault)
+                self._failed += 1
+                if self._failed >= MAX_FAILED and not self._ready:
+                    raise FederationError(
+                        f"Ray workers cannot start: {fault}. Install the same version of Coterie on all machines of "
+                        "the cluster; coterie ray status shows what they have"
+                    ) from fault
                 log.warning("A Ray worker could not start: %s", fault)
                 continue
+            self._failed = 0
             check_versions(greeting)
             self._note_processor(greeting["cpu"])
             for name in greeting["missing"]:
@@ -165,12 +175,3 @@ class RayPool:
         self._ready.clear()
         self._starting.clear()
         self._sent.clear()
-
-
-def _check_import(fault: WorkerLost) -> None:
-    """Raise SpecError if a worker was lost because its machine lacks Coterie."""
-    if "ModuleNotFoundError" in str(fault) or "ImportError" in str(fault):
-        raise SpecError(
-            f"A Ray worker cannot import Coterie: {fault}. Install the same version of Coterie on all machines of the "
-            "cluster"
-        ) from fault

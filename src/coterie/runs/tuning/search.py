@@ -14,7 +14,7 @@ from coterie.runs.metric_plan import MetricPlan
 from coterie.runs.record import RunRecord
 from coterie.runs.record_files import write_whole
 from coterie.runs.spec import Spec, SpecLike
-from coterie.runs.spread import JobsOn, check_jobs_on
+from coterie.runs.spread import JobsOn, checked_jobs_on
 from coterie.runs.tuning.search_space import Dimension, check_space, search_space
 from coterie.runs.tuning.storage import opened, optuna_package
 from coterie.runs.tuning.study import Study
@@ -72,7 +72,7 @@ def tune(
     optuna_package()
     base = Spec.of(spec)
     _check_numbers(trials=trials, jobs=jobs)
-    check_jobs_on(jobs_on)
+    where = checked_jobs_on(jobs_on)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < FIRST_TEST_SEED:
         raise SpecError(f"seed must be at least 0 and below {FIRST_TEST_SEED}, got {shown(seed)}; tests have others")
     space = search_space(over)
@@ -83,7 +83,7 @@ def tune(
     folder = None if out is None else Path(out)
     file = Path(study) if study is not None else None if folder is None else folder / STUDY_FILE
     with opened(file, tried, space, direction, seed, base.run.rounds) as found:
-        Trials(found, tried, space, metrics.primary, trials, on_trial or (lambda job, what: None)).run(jobs, jobs_on)
+        Trials(found, tried, space, metrics.primary, trials, on_trial or (lambda job, what: None)).run(jobs, where)
         rows = trial_rows(found, space)
         best = _best(found, rows)
         best_spec = base.with_values(best.params)
