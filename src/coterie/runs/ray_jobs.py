@@ -104,8 +104,9 @@ def run_on_ray(
                     events = processes.result(future)
                 except WorkerLost as fault:
                     actors.remove(each.actor)
+                    again = _again(each, fault)
                     actors.append(processes.start(JobRunner, cores=settings.threads_per_worker))
-                    _begin(processes, running, _elsewhere(each, actors[-1], fault))
+                    _begin(processes, running, dataclasses.replace(again, actor=actors[-1]))
                     continue
                 ended = False
                 for event in _read(each, events, catch):
@@ -145,7 +146,7 @@ def _begin(processes: Processes, running: dict[Any, _Running], each: _Running) -
     return job, "started", None
 
 
-def _elsewhere(each: _Running, actor: Any, fault: WorkerLost) -> _Running:
+def _again(each: _Running, fault: WorkerLost) -> _Running:
     losses = each.losses + 1
     if losses >= _MAX_LOSSES:
         raise FederationError(f"{each.job.label}, seed {each.job.seed}: {losses} processes of this run ended: {fault}")
@@ -155,7 +156,7 @@ def _elsewhere(each: _Running, actor: Any, fault: WorkerLost) -> _Running:
         each.job.seed,
         fault,
     )
-    return dataclasses.replace(each, actor=actor, again=True, losses=losses)
+    return dataclasses.replace(each, again=True, losses=losses)
 
 
 def _read(each: _Running, events: list[JsonObject], catch: tuple[type[Exception], ...]) -> Iterable[Event]:
