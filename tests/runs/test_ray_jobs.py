@@ -127,7 +127,7 @@ def test_a_stopped_run_ends_and_a_failed_one_is_caught():
         events.append(event)
         stop.add(event[0])
     assert events[-1][1] == "stopped"
-    diverging = jobs_of(local={"learning_rate": 1e30})[:1]
+    diverging = jobs_of(local={"lr_decay": 1e9}, run={**TINY["run"], "rounds": 20})[:1]
     last = list(run_on_ray(diverging, 1, RaySettings(), catch=(FederationError,), connect=Processes()))[-1]
     assert last[1] == "failed"
     assert isinstance(last[2], Diverged)

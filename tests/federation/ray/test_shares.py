@@ -50,6 +50,11 @@ def test_whole_blocks_of_a_share_of_a_hundred_clients(share, whole):
     assert whole_blocks(*share, 100) == whole
 
 
+def test_shares_that_are_not_worthwhile_are_not_made():
+    # 100 units of work on four workers, at least 60 per share: two shares instead of many.
+    assert cut(np.ones(100, int), 4, 100, min_cost=60.0) == [(0, 64), (64, 100)]
+
+
 def test_sums_are_worth_it_for_few_groups():
     # One group: one sum of 8 bytes instead of 32 models of 4. A block of 32 clients has 16 of 25 groups on average at
     # most: 25 (1 - (24/25)^32) = 18.2.

@@ -52,7 +52,7 @@ def connect(settings: RaySettings) -> Any:
 
 
 def _refused(settings: RaySettings, text: str) -> str:
-    first = text.strip().split("\n")[0]
+    first = text.strip().split("\n")[0].rstrip(".")
     if "ersion mismatch" in text:
         return (
             f"The Ray cluster at {settings.address!r} has other versions than this process: {' '.join(text.split())}. "

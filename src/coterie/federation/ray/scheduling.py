@@ -25,6 +25,7 @@ class Load:
         shares: Number of shares.
         busy: Seconds that workers computed, summed over workers.
         available: Seconds that they could have computed.
+        up_bytes: Bytes of the arrays that they sent.
     """
 
     workers: int = 0
@@ -32,12 +33,14 @@ class Load:
     shares: int = 0
     busy: float = 0.0
     available: float = 0.0
+    up_bytes: int = 0
 
     def row(self) -> dict[str, float]:
         """The entry `ray` of the line of a round; counts and times since the last call."""
         busy = self.busy / self.available if self.available else 0.0
-        entry = {"workers": self.workers, "busy": round(busy, 4), "shares": self.shares, "lost_workers": self.lost}
-        self.lost = self.shares = 0
+        entry = {"workers": self.workers, "busy": round(busy, 4), "shares": self.shares}
+        entry |= {"up_bytes": self.up_bytes, "lost_workers": self.lost}
+        self.lost = self.shares = self.up_bytes = 0
         self.busy = self.available = 0.0
         return entry
 

@@ -11,7 +11,7 @@ from coterie.types import Array
 _SMALLEST = 1 / 16
 
 
-def cut(costs: Array, workers: int, max_clients: int) -> list[tuple[int, int]]:
+def cut(costs: Array, workers: int, max_clients: int, min_cost: float = 0.0) -> list[tuple[int, int]]:
     """Cut a cohort into shares of consecutive clients, (first, last + 1).
 
     Workers take the next share when they are free. The first shares are large and the last ones small: half of an equal
@@ -22,6 +22,7 @@ def cut(costs: Array, workers: int, max_clients: int) -> list[tuple[int, int]]:
         costs: Planned work of each client.
         workers: Number of workers.
         max_clients: Maximum number of clients in a share.
+        min_cost: Work for which a share of its own is worthwhile.
     """
     ends = np.cumsum(np.maximum(costs, 1))
     total, shares, first = int(ends[-1]) if len(ends) else 0, list[tuple[int, int]](), 0
@@ -29,7 +30,7 @@ def cut(costs: Array, workers: int, max_clients: int) -> list[tuple[int, int]]:
         done = int(ends[first - 1]) if first else 0
         wanted: float = total - done
         if workers > 1:
-            wanted = max(wanted / (2 * workers), _SMALLEST * total / workers)
+            wanted = max(wanted / (2 * workers), _SMALLEST * total / workers, min_cost)
         last = _rounded(first, int(np.searchsorted(ends, done + wanted)) + 1, len(ends))
         last = min(last, first + max_clients)
         shares.append((first, last))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie import tree
+from coterie import codec, tree
 from coterie.clients.schema import Model
 from coterie.clients.work import Work
 from coterie.data.federated import FederatedData
@@ -34,6 +34,9 @@ from coterie.types import Array, Bank, ClientId
 #: Maximum number of bytes of the models in one share that travel.
 SHARE_BYTES = 256 * 2**20
 
+#: Seconds of work for which a share of its own is worthwhile; to send one takes a few milliseconds.
+SHARE_SECONDS = 0.01
+
 
 @dataclass
 class _Shared:
@@ -47,6 +50,7 @@ class _Shared:
         layout: The data without their examples; None: changed since they were sent.
         count: Number of values that were numbered so far.
         name: Part of the names of values; workers may serve several transports.
+        rates: Name of a work → seconds per unit of planned work, in the fastest share so far.
     """
 
     pool: Pool
@@ -56,6 +60,7 @@ class _Shared:
     layout: Handle | None = None
     count: int = 0
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    rates: dict[str, float] = field(default_factory=dict)
 
     def handle(self, kind: str, value: object) -> Handle:
         """Store a value for the workers."""
@@ -153,9 +158,12 @@ class RayTransport:
         most = len(request.clients)
         if not means and any(isinstance(schema, Model) for schema in request.work.gives.values()):
             most = max(1, SHARE_BYTES // self._model_bytes)
-        shares = cut(self._costs(request), len(workers), most)
+        costs, rates, name = self._costs(request), self._shared.rates, request.work.name
+        shares = cut(costs, len(workers), most, SHARE_SECONDS / rates[name] if name in rates else 0.0)
         exchange = _Exchange(self._shared, self._packed(request, means), self._layout(), request, shares)
         for number, (share, worker) in enumerate(scheduler.run(shares, exchange.submit, workers)):
+            rate = share.seconds / max(1, int(costs[slice(*shares[number])].sum()))
+            rates[name] = min(rate, rates.get(name, rate))
             yield from exchange.received(number, share, worker)
 
     def _packed(self, request: Request, means: Sequence[Mean]) -> Handle:
@@ -229,6 +237,7 @@ class _Exchange:
 
     def received(self, number: int, share: Share, worker: Any) -> Iterator[ReplyBatch]:
         """Keep the new memories of a share, and yield its replies."""
+        self._shared.scheduler.load.up_bytes += sum(array.nbytes for array in codec.arrays(share, floats=False))
         if share.memories is not None:
             self._shared.store.remember(self._part(number), share.memories)
         place = self._shares[number][0]
