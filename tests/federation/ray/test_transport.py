@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 import numpy as np
@@ -12,7 +13,7 @@ from coterie import data as datasets
 from coterie.aggregation import Aggregation
 from coterie.clients import LocalSGD, fit, gradient
 from coterie.errors import FederationError
-from coterie.federation import Cached, Faults, FaultTransport, Mean, Server, Vectorized
+from coterie.federation import Averaging, Cached, Compression, Faults, FaultTransport, Mean, Privacy, Server, Vectorized
 from coterie.federation import reduce as reducing
 from coterie.methods import build as build_method
 from coterie.models import Normalize, mclr, mlp
@@ -216,3 +217,40 @@ def test_a_transport_with_another_task_uses_the_same_workers(data, task, spread)
     ]
     assert tree.same(got[0]["params"], got[1]["params"])
     assert pool.started == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"averaging": Averaging(privacy=Privacy(max_update_norm=0.05))},
+        {"averaging": Averaging(privacy=Privacy(max_update_norm=0.05, noise_multiplier=0.5, delta=1e-5))},
+        {"compression": Compression("int8")},
+        {"compression": Compression("top-k", fraction=0.2)},
+    ],
+    ids=["clipped", "noisy", "int8", "top-k"],
+)
+def test_clipped_noisy_and_compressed_updates_have_the_same_bytes(data, task, spread, options):
+    # Two requests: what compression has lost in the first one is part of the second.
+    got = []
+    for transport in (Vectorized(data, task), spread(data, task, 3)[0]):
+        fed = Server(transport, **copy.deepcopy(options))
+        how = Mean(weights="uniform", spread=True)
+        for number in range(2):
+            last = fed.ask(data.clients, fit, Seed(number), start=task.init(Seed(3)), local=LOCAL, reduce=how)
+        got.append((last.mean, last.spread, fed.traffic.save()))
+    assert tree.same(got[0][0], got[1][0])
+    assert tree.same(got[0][1], got[1][1])
+    assert got[0][2] == got[1][2]
+
+
+def test_a_mean_of_first_clients_and_one_of_many_groups_are_summed_by_the_server(data, task, spread):
+    own = {client: place for place, client in enumerate(data.clients)}
+    groups = {client: place % 3 for place, client in enumerate(data.clients)}
+    for how in (Mean(groups=3, by=groups, weights="first"), Mean(groups=80, by=own)):
+        transport, pool = spread(data, task, 2)
+        asked = [
+            Server(each).ask(data.clients, fit, Seed(0), start=task.init(Seed(3)), local=LOCAL, reduce=how)
+            for each in (Vectorized(data, task), transport)
+        ]
+        assert tree.same(asked[0].mean, asked[1].mean)
+        assert all(not args[0].ref.means for _, method, args in pool.calls if method == "run")
