@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +15,9 @@ from coterie.federation.compilation import cores
 from coterie.federation.ray.pool import WorkerLost
 from coterie.federation.ray.settings import RaySettings
 from coterie.federation.ray.worker import cpu, versions
+
+#: Seconds to wait for a connection to the address of a cluster.
+_REACHABLE = 10.0
 
 
 def ray_package() -> Any:
@@ -39,6 +43,7 @@ def connect(settings: RaySettings) -> Any:
     if ray.is_initialized():
         return ray
     local = settings.address == "local"
+    _check_reachable(settings)
     wanted = settings.workers * settings.threads_per_worker
     options: dict[str, Any] = {"num_cpus": max(cores(), wanted), "include_dashboard": False} if local else {}
     try:
@@ -49,6 +54,18 @@ def connect(settings: RaySettings) -> Any:
     except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as fault:
         raise FederationError(_refused(settings, str(fault))) from fault
     return ray
+
+
+def _check_reachable(settings: RaySettings) -> None:
+    """Raise FederationError if nothing listens at an address; Ray itself would try for minutes."""
+    host, colon, port = settings.address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        return
+    try:
+        with socket.create_connection((host, int(port)), timeout=_REACHABLE):
+            pass
+    except (OSError, ValueError, OverflowError) as fault:
+        raise FederationError(_refused(settings, str(fault))) from fault
 
 
 def _refused(settings: RaySettings, text: str) -> str:
@@ -175,6 +192,4 @@ def nodes(settings: RaySettings) -> list[dict[str, Any]]:
 
 
 def _look() -> dict[str, str]:
-    import socket
-
     return {**versions(), "host": socket.gethostname(), "cpu": cpu()}

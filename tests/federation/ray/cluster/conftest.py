@@ -1,4 +1,4 @@
-"""A Ray instance of this machine for each module, with three cores, which is ended in any case."""
+"""A Ray instance of this machine for each module, with room for six workers, which is ended in any case."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def local_ray():
     from coterie.federation.ray.cluster import connect
     from coterie.federation.ray.settings import RaySettings
 
-    connect(RaySettings(workers=3))
+    connect(RaySettings(workers=6))
     yield ray
     ray.shutdown()

@@ -14,6 +14,7 @@ import pytest
 from coterie import codec, tree
 from coterie import data as datasets
 from coterie.clients import LocalSGD, fit
+from coterie.errors import FederationError
 from coterie.federation import Mean, Server, Vectorized
 from coterie.federation.ray.actor_pool import RayPool
 from coterie.federation.ray.cluster import nodes
@@ -97,6 +98,12 @@ def test_the_status_of_a_cluster_names_its_machines(machines):
     found = nodes(RaySettings("auto"))
     assert [node["cores"] for node in found] == [1, 1, 1]
     assert all(node["problem"] is None and node["versions"]["JAX"] for node in found)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:none"])
+def test_an_address_without_a_cluster_is_an_error_at_once(address):
+    with pytest.raises(FederationError, match=f"There is no Ray cluster at '{address}'.*Start one with ray start"):
+        nodes(RaySettings(address))
 
 
 SPEC = {
