@@ -11,6 +11,10 @@ DEPLOYMENT := tests/network/deployment
 # The tools that build the site have an environment of their own in the same way.
 DOCS := .venv-docs
 DOCS_READY := $(DOCS)/.ready
+# So has Ray.
+RAY := .venv-ray
+RAY_READY := $(RAY)/.ready
+RAY_TESTS := tests/federation/ray/cluster
 CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 WORKERS := $(if $(filter 1,$(CORES)),0,$(CORES))
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -59,6 +63,9 @@ $(NETWORK_READY): $(DEV_READY)
 $(DOCS_READY): $(DEV_READY)
 	$(call layered,$(DOCS),docs)
 
+$(RAY_READY): $(DEV_READY)
+	$(call layered,$(RAY),ray)
+
 setup: $(DEV_READY) ## create .venv with Coterie and the development tools
 
 run: $(RUN_READY) ## the demonstration: compare seven methods on 40 clients in four true clusters
@@ -76,12 +83,15 @@ quick: $(DEV_READY) ## unit tests only, about a minute
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network"
 
 test: check $(NETWORK_READY) ## check, then all tests but the exhaustive ones (about 9 minutes on two cores, longer the first time)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" --ignore=$(DEPLOYMENT)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
+		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS)
 	$(NETWORK)/bin/python -m pytest --durations=10 -m "not exhaustive" $(DEPLOYMENT)
 
-test-all: check $(NETWORK_READY) ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=30 --seeds 10 --campaign-full --ignore=$(DEPLOYMENT)
+test-all: check $(NETWORK_READY) $(RAY_READY) ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=30 --seeds 10 --campaign-full \
+		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS)
 	$(NETWORK)/bin/python -m pytest --durations=30 $(DEPLOYMENT)
+	$(RAY)/bin/python -m pytest --durations=30 $(RAY_TESTS)
 
 campaign: $(DEV_READY) ## the crash, fuzz and fault campaign (ten minutes); writes the table in docs/reliability.md
 	rm -rf build/campaign

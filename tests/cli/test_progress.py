@@ -90,3 +90,10 @@ def test_without_a_terminal_nothing_is_shown():
     with progress.ProgressDisplay(silent=True) as display:
         shown = JobsProgress(display, runs=1, rounds=4)
         shown.job(job("ifca"), "started")
+
+
+def test_a_step_on_a_ray_cluster_shows_workers_their_load_and_losses():
+    load = {"workers": 3, "busy": 0.934, "shares": 9, "up_bytes": 10, "lost_workers": 0}
+    assert progress.figures({**row(0), "ray": load}, 1000).endswith("2 clusters · 3 workers 93 % busy · 1.0 kB")
+    lost = {**load, "workers": 1, "lost_workers": 2}
+    assert "1 worker 93 % busy, 2 lost" in progress.figures({**row(0), "ray": lost}, 1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 
 import numpy as np
@@ -279,7 +280,7 @@ def test_distances_are_left_out_if_the_models_take_too_much_memory(wired, model,
 
 
 @given(
-    weights=st.lists(st.integers(0, 5000), min_size=1, max_size=9).filter(any),
+    weights=st.lists(st.integers(0, 5000), min_size=1, max_size=100).filter(any),
     seed=st.integers(0, 1000),
 )
 def test_a_reduction_equals_weighted_mean_to_the_bit(weights, seed):
@@ -288,3 +289,55 @@ def test_a_reduction_equals_weighted_mean_to_the_bit(weights, seed):
     for place, weight in enumerate(weights):
         sums.add((str(place),), {"params": tree.take(bank, [place])}, np.array([weight]))
     assert tree.same(tree.row(sums.result()[0], 0), weighted_mean(bank, weights))
+
+
+def test_models_are_summed_in_blocks_of_32_clients():
+    # 0.1 + 0.2 + 0.3 is 0.6000000000000001 and 0.1 + (0.2 + 0.3) is 0.6 in float64. Clients 31, 32 and 33 have these
+    # values, all others 0: client 31 is in the first block, the others in the second.
+    bank = {"w": np.zeros((34, 1))}
+    bank["w"][31:, 0] = 0.1, 0.2, 0.3
+    sums = reduce.Reduction(Mean(weights="uniform"), {"w": np.zeros(1)})
+    sums.add(tuple(map(str, range(34))), {"params": bank}, np.ones(34))
+    mean, weight, _ = sums.result()
+    assert (mean["w"][0, 0], weight[0]) == (0.6 / 34, 34)
+    assert weighted_mean(bank, np.ones(34))["w"][0] == 0.6 / 34
+
+
+def test_the_block_of_a_client_does_not_depend_on_lost_replies():
+    # Client 0 has not replied: client 31 is the 31st reply but still in the first block.
+    sums = reduce.Reduction(Mean(weights="uniform"), {"w": np.zeros(1)})
+    values = np.array([[0.1], [0.2], [0.3]])
+    sums.add(("31", "32", "33"), {"params": {"w": values}}, np.ones(3), [31, 32, 33])
+    assert sums.result().mean["w"][0, 0] == (0.1 + (0.2 + 0.3)) / 3
+
+
+@given(
+    cuts=st.lists(st.integers(0, 5), max_size=4),
+    groups=st.lists(st.integers(0, 2), min_size=1, max_size=150),
+    seed=st.integers(0, 1000),
+)
+def test_sums_of_whole_blocks_from_other_processes_give_the_bytes_of_one_reduction(cuts, groups, seed):
+    # Blocks between two cuts are summed elsewhere in turn: here, there, here, ...
+    n = len(groups)
+    draw = Seed(seed).generator()
+    template = {"a": np.zeros((2, 3), np.float32), "b": np.zeros((), np.float32)}
+    bank = {"a": draw.normal(size=(n, 2, 3)).astype(np.float32), "b": draw.normal(size=n).astype(np.float32)}
+    samples, clients = draw.integers(0, 50, n), tuple(f"{i:03}" for i in range(n))
+    how = Mean(groups=3, by=dict(zip(clients, groups, strict=True)), spread=True)
+
+    def add(sums, first, last):
+        part = slice(first, last)
+        sums.add(clients[part], {"params": tree.row(bank, part)}, samples[part], range(first, min(last, n)))
+
+    whole, joined = reduce.Reduction(how, template), reduce.Reduction(how, template)
+    add(whole, 0, n)
+    edges = [0, *sorted({32 * cut for cut in cuts if 32 * cut < n} - {0}), n]
+    for turn, (first, last) in enumerate(itertools.pairwise(edges)):
+        if turn % 2:
+            there = reduce.BlockReduction(how, template)
+            add(there, first, last)
+            joined.add_sums(there.sums())
+        else:
+            add(joined, first, last)
+    for one, other in zip(whole.result(), joined.result(), strict=True):
+        assert tree.same(one, other)

@@ -220,9 +220,9 @@ def contributions(name, options, norm, seed):
     found = []
     add = PrivateReduction._sum
 
-    def recorded(self, updates, groups, weights):
+    def recorded(self, updates, groups, weights, blocks):
         found.append(np.linalg.norm(tree.flatten_rows(updates), axis=1) * weights)
-        add(self, updates, groups, weights)
+        add(self, updates, groups, weights, blocks)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivateReduction, "_sum", recorded)

@@ -1,7 +1,9 @@
 """Means of a bank of models, and mixing between the models of clusters.
 
 A bank is a nested dict of arrays, or one plain array, with a leading axis of models. All functions are pure functions
-of NumPy arrays: sums are in float64, results have the dtype of the input, arguments are not changed.
+of NumPy arrays: sums are in float64, results have the dtype of the input, arguments are not changed. A weighted mean is
+the sum of the sums of fixed blocks of `BLOCK` models, added in order, so that machines that sum whole blocks give the
+same bytes as one machine.
 
     weighted mean, FedAvg      Σ_i p_i w_i / Σ_i p_i
     trimmed mean, SR-FCA       per coordinate: drop the b lowest and the b highest of J, b = ⌊β J⌋, average the rest
@@ -35,6 +37,9 @@ Tree = TypeVar("Tree", Bank, Array)
 #: Form of the mixing: divided by the sum of the weights, or as in the paper.
 MixForm = Literal["normalized", "paper"]
 
+#: Number of models that are summed before their sum is added to the total.
+BLOCK = 32
+
 # Values are sorted in blocks of this size, which fit into the cache of a core; two blocks at a time.
 _BLOCK_BYTES = 1 << 18
 _THREADS = 2
@@ -65,8 +70,13 @@ def weighted_mean(bank: Tree, weights: Sequence[float] | Array) -> Tree:
 
     def mean(leaf: Array) -> Array:
         total = np.zeros(leaf.shape[1:])
-        for i in np.flatnonzero(weight):
-            total += weight[i] * leaf[i]
+        for first in range(0, n_models, BLOCK):
+            used = first + np.flatnonzero(weight[first : first + BLOCK])
+            if len(used):
+                block = weight[used[0]] * leaf[used[0]].astype(np.float64)
+                for i in used[1:]:
+                    block += weight[i] * leaf[i]
+                total += block
         # Divided at the end, like the running sums of replies, so that both give the same bytes.
         total /= weight.sum()
         return total

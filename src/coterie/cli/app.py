@@ -22,6 +22,7 @@ from coterie.cli.listing import data, methods, models
 from coterie.cli.place import place
 from coterie.cli.pni import pni
 from coterie.cli.predict import predict
+from coterie.cli.ray import status as ray_status
 from coterie.cli.report import report
 from coterie.cli.run import resume, run
 from coterie.cli.runs import runs
@@ -96,6 +97,7 @@ app.command(
         ("coterie compare --methods fedavg,ifca --seeds 3 --jobs 2", "mean ± standard deviation, and paired tests"),
         ("coterie compare --methods fedavg,ifca,fedgroup --clusters 4 --lr 0.05", "settings for all methods"),
         ("coterie compare --set ifca.clusters=2", "a setting for one method"),
+        ("coterie compare --seeds 5 --jobs 16 --jobs-on ray --set ray.address=auto", "on a Ray cluster"),
         (
             "coterie compare --data my.csv --methods fedavg,ifca --out records",
             "your own data; keep the records; again: continue",
@@ -244,6 +246,37 @@ app.command(
         ("coterie suggest-threshold --json | jq .threshold", "in a script"),
     ),
 )(report_errors(suggest_threshold))
+
+
+ray_app = typer.Typer(
+    cls=Group,
+    help="Simulations on the machines of a Ray cluster (run.backend = 'ray').",
+    epilog=_examples(
+        ("coterie ray status", "the machines of the cluster, and whether they can take part"),
+        ("coterie run --set run.backend=ray --set ray.address=auto", "clients of one run on all of them"),
+        ("coterie compare --jobs 8 --jobs-on ray --set ray.address=auto", "whole runs on them"),
+    ),
+    rich_markup_mode="rich",
+    invoke_without_command=True,
+)
+
+
+@ray_app.callback()
+def _ray(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+ray_app.command(
+    "status",
+    cls=Command,
+    epilog=_examples(
+        ("coterie ray status", "the cluster that this machine belongs to"),
+        ("coterie ray status --address ray://head:10001", "another one"),
+        ("coterie ray status --json | jq '[.nodes[].cores] | add'", "in a script"),
+    ),
+)(report_errors(ray_status))
+app.add_typer(ray_app, name="ray")
 
 
 # ----------------------------------------------------------------------------------------------------- on real machines

@@ -38,6 +38,7 @@ def compare(
     seed: flags.Seed = None,
     seeds: Annotated[int, typer.Option(metavar="N", help="Number of seeds per method, counted up from --seed.")] = 1,
     jobs: Annotated[int, typer.Option(metavar="N", help="Number of runs at a time, each in its own process.")] = 1,
+    jobs_on: flags.JobsOn = "processes",
     settings: flags.SharedSettings = None,
     out: flags.RecordsFolder = None,
     report: flags.Report = False,
@@ -66,6 +67,7 @@ def compare(
         from coterie.runs.comparison_legend import legend
         from coterie.runs.comparison_tables import FORMATS
         from coterie.runs.conclusion import conclusion
+        from coterie.runs.spread import checked_jobs_on
 
         given = flags.values(
             data=data,
@@ -82,6 +84,7 @@ def compare(
         _check_counts(seeds=seeds, jobs=jobs)
         if report and out is None:
             raise SpecError("--report needs the records of the runs; give their folder: --out DIR")
+        on = checked_jobs_on(jobs_on)  # a missing extra is reported before the first run
         flags.trackers(track)  # a wrong name or a missing extra is reported before the first run
         total = sum(each.run.rounds for each in specs.values()) * seeds
         shown = JobsProgress(progress, len(specs) * seeds, total)
@@ -91,6 +94,7 @@ def compare(
                     specs,
                     seeds=seeds,
                     jobs=jobs,
+                    jobs_on=on,
                     out=out,
                     on_step=shown.step,
                     on_job=shown.job,

@@ -225,8 +225,8 @@ Settings = Annotated[
         metavar="SECTION.KEY=VALUE",
         show_default=False,
         help="Any setting of data, model, method, local, run, shift, faults, attack, aggregation, privacy, "
-        "compression, network; repeatable. `coterie methods NAME` lists the settings of a method and those that all "
-        "methods share.",
+        "compression, network, ray; repeatable. `coterie methods NAME` lists the settings of a method and those that "
+        "all methods share.",
     ),
 ]
 SharedSettings = Annotated[
@@ -236,7 +236,15 @@ SharedSettings = Annotated[
         metavar="SECTION.KEY=VALUE",
         show_default=False,
         help="Any setting of data, model, local, run, shift, faults, attack, aggregation, privacy, compression, "
-        "network, for all methods; METHOD.KEY=VALUE for one method; repeatable.",
+        "network, ray, for all methods; METHOD.KEY=VALUE for one method; repeatable.",
+    ),
+]
+
+JobsOn = Annotated[
+    str,
+    typer.Option(
+        metavar="WHERE",
+        help="Where these processes are: processes, on this machine; ray, on the Ray cluster of ray.address.",
     ),
 ]
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from coterie.cli.output import percent, size
+from coterie.cli.output import percent, plural, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID, TimeRemainingColumn
@@ -134,7 +134,7 @@ def traffic(row: Mapping[str, Any]) -> int:
 
 
 def figures(row: Mapping[str, Any], sent: int) -> str:
-    """The results of a step: accuracy or test loss, number of clusters, and bytes so far."""
+    """The results of a step: accuracy or test loss, number of clusters, Ray workers and their load, bytes so far."""
     parts = []
     if row.get("accuracy"):
         parts.append(f"accuracy {percent(row['accuracy']['weighted'])} %")
@@ -145,4 +145,7 @@ def figures(row: Mapping[str, Any], sent: int) -> str:
     if row.get("clusters"):
         count = row["clusters"]["count"]
         parts.append(f"{count} cluster{'' if count == 1 else 's'}")
+    if workers := row.get("ray"):
+        lost = f", {workers['lost_workers']} lost" if workers["lost_workers"] else ""
+        parts.append(f"{plural(workers['workers'], 'worker')} {100 * workers['busy']:.0f} % busy{lost}")
     return " · ".join([*parts, size(sent)])

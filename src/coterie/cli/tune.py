@@ -40,6 +40,7 @@ def tune(
     ] = None,
     trials: Annotated[int, typer.Option(metavar="N", help="Number of trials that the study has in the end.")] = 50,
     jobs: Annotated[int, typer.Option(metavar="N", help="Number of trials at a time, each in its own process.")] = 1,
+    jobs_on: flags.JobsOn = "processes",
     data: flags.Data = None,
     method: flags.Method = None,
     model: flags.Model = None,
@@ -82,6 +83,7 @@ def tune(
     training examples with another seed, and scored on the test examples.
     """
     with ProgressDisplay(silent=quiet) as progress:
+        from coterie.runs.spread import checked_jobs_on
         from coterie.runs.tuning import tune as search
 
         given = flags.values(
@@ -105,6 +107,7 @@ def tune(
                     over or (),
                     trials=trials,
                     jobs=jobs,
+                    jobs_on=checked_jobs_on(jobs_on),
                     seed=seed,
                     out=folder,
                     study=study,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,25 @@ class ClientStore:
             # A copy: a row of the bank would keep the whole bank in memory.
             own = memory[place] if isinstance(memory, list) else tree.map(np.copy, tree.row(memory, place))
             versions[request.id] = own
+
+    def lend(self, request: Request) -> dict[str, list[Params | None]]:
+        """The memories that a request uses, in the versions that it names: name → memory of each of its clients."""
+        return {step.memory: self._named(step) for step in request.steps if step.memory is not None}
+
+    def borrow(self, clients: Sequence[ClientId], lent: Mapping[str, list[Params | None]]) -> None:
+        """Replace all memories by those that another store has lent; their version is 0."""
+        self._memories = {
+            name: {client: {0: own} for client, own in zip(clients, memories, strict=True) if own is not None}
+            for name, memories in lent.items()
+        }
+
+    def written(self, request: Request) -> list[Params] | None:
+        """The memory of each client that a request has written; None if it writes none."""
+        if not request.writes_memory:
+            return None
+        assert request.memory is not None
+        stored = self._memories[request.memory]
+        return [stored[client][request.id] for client in request.clients]
 
     def forget(self, client: ClientId) -> None:
         """Delete everything that a client stored, as after a disk failure."""

@@ -9,12 +9,13 @@ import numpy as np
 
 from coterie import tree
 from coterie.clients.schema import Model, Schema, Values
-from coterie.federation.messages import Answer, ReplyBatch, Request, take
+from coterie.federation.messages import Answer, ReplyBatch, Request, Summed, take
 from coterie.federation.privacy import clip_answers
 from coterie.federation.protocol import Mean, means_of
-from coterie.federation.reduce import Reduction
+from coterie.federation.reduce import BlockReduction, Reduction
 from coterie.federation.replies import Replies
 from coterie.federation.schema_checks import check_mean, reply_problem
+from coterie.federation.traffic import Traffic
 from coterie.models import Task
 from coterie.types import Array, ClientId, Params
 
@@ -60,7 +61,7 @@ class ReplyCollector:
         self._reduced = {mean.of for mean in means}
         self._batches: list[ReplyBatch] = []
         self._seen: set[ClientId] = set()
-        self._asked = set(request.clients)
+        self._asked = {client: place for place, client in enumerate(request.clients)}
         self._dims = dict(request.dims)
         self._waits = False
 
@@ -69,12 +70,22 @@ class ReplyCollector:
         """Clients with a valid reply so far, in the order of arrival."""
         return tuple(client for batch in self._batches for client in batch.clients)
 
+    @property
+    def means(self) -> tuple[Mean, ...]:
+        """The means that another process may sum: all, or none if this process needs the models."""
+        means = tuple(each.how for each in self._reductions)
+        plain = all(type(each) is Reduction for each in self._reductions)
+        # With `first`, the weight of a client depends on the replies before it.
+        return means if plain and not self._waits and all(mean.weights != "first" for mean in means) else ()
+
     def wait(self) -> None:
         """Average only at the end, because some replies arrive out of order: models are added in the order of ids."""
         self._waits = bool(self._reductions)
 
     def take(self, batch: ReplyBatch) -> list[tuple[ClientId, str]]:
         """Keep the valid replies of a batch; returns the clients of rejected replies, with reasons."""
+        if batch.summed is not None:
+            return self._take_sums(batch, batch.summed)
         dims = {**self._dims, "replies": len(batch.clients)}
         rejected = self._rejected(batch, dims)
         for place, reason in rejected.items():
@@ -85,6 +96,32 @@ class ReplyCollector:
             self._dims = dims  # the first valid reply fixes the dimensions that the work leaves open
             self._keep(batch if not rejected else batch.take(valid))
         return [(batch.clients[place], reason) for place, reason in sorted(rejected.items())]
+
+    def _take_sums(self, batch: ReplyBatch, summed: Summed) -> list[tuple[ClientId, str]]:
+        self._dims |= summed.dims
+        self.lost |= summed.rejected
+        for each, sums in zip(self._reductions, summed.sums, strict=True):
+            each.add_sums(sums)
+        for client in batch.clients:
+            self._seen.add(client)
+            del self.lost[client]
+        self._batches.append(dataclasses.replace(batch, summed=None))
+        return sorted(summed.rejected.items())
+
+    def summed(self, traffic: Traffic) -> ReplyBatch:
+        """The replies with the sums of their models, for the process that adds them up.
+
+        The sums must be `BlockReduction`s.
+
+        Args:
+            traffic: Has counted the replies.
+        """
+        clients, samples, answers = self._joined()
+        up = {purpose: ways["up"] for purpose, ways in traffic.by_purpose().items()}
+        sums = tuple(each.sums() for each in self._reductions if isinstance(each, BlockReduction))
+        return ReplyBatch(
+            self._request.id, clients, samples, answers, summed=Summed(sums, dict(self.lost), up, self._dims)
+        )
 
     def _rejected(self, batch: ReplyBatch, dims: dict[str, int]) -> dict[int, str]:
         """Position in the batch → reason for rejection; `dims` collects the named dimensions."""
@@ -131,19 +168,13 @@ class ReplyCollector:
 
     def _reduce(self, clients: tuple[ClientId, ...], answers: Mapping[str, Answer], samples: Array) -> None:
         answers = clip_answers(self._request, clients, answers)  # again: a malicious client may not have clipped
+        places = [self._asked[client] for client in clients]
         for each in self._reductions:
-            each.add(clients, answers, samples)
+            each.add(clients, answers, samples, places)
 
     def replies(self) -> Replies:
         """All valid replies, in the order of client ids."""
-        clients, batches = self.clients, self._batches
-        samples = np.concatenate([np.zeros(0, np.int64), *(batch.samples for batch in batches)])
-        gives = self._request.work.gives
-        names = [name for name in gives if self._waits or name not in self._reduced]
-        answers = {
-            name: _join([batch.answers[name] for batch in batches]) if batches else self._empty(gives[name])
-            for name in names
-        }
+        clients, samples, answers = self._joined()
         order = sorted(range(len(clients)), key=clients.__getitem__)
         if order != list(range(len(clients))):
             assert not self._reductions or self._waits, "a transport must return replies in the order of client ids"
@@ -155,6 +186,17 @@ class ReplyCollector:
                 self._reduce(clients, answers, samples)
             answers = {name: value for name, value in answers.items() if name not in self._reduced}
         return Replies(clients, samples, answers, tuple(each.result() for each in self._reductions), dict(self.lost))
+
+    def _joined(self) -> tuple[tuple[ClientId, ...], Array, dict[str, Answer]]:
+        """The clients with a valid reply, in the order of arrival, their numbers of examples, and their answers."""
+        batches, gives = self._batches, self._request.work.gives
+        samples = np.concatenate([np.zeros(0, np.int64), *(batch.samples for batch in batches)])
+        names = [name for name in gives if self._waits or name not in self._reduced]
+        answers = {
+            name: _join([batch.answers[name] for batch in batches]) if batches else self._empty(gives[name])
+            for name in names
+        }
+        return self.clients, samples, answers
 
     def _empty(self, schema: Schema) -> Answer:
         """An answer with zero rows; dimensions that no sent value fixes are 0."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from coterie.federation.compression import Compression
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Part
+
+if TYPE_CHECKING:
+    from coterie.federation.reduce import BlockSums
 
 #: One answer of several clients: stacked values, or for ragged answers a list of arrays per client.
 Answer: TypeAlias = Bank | Array | list[list[Array]]
@@ -120,6 +123,17 @@ class Request:
             after=None if self.after is None else self.after.only(clients),
         )
 
+    def between(self, first: int, last: int) -> Request:
+        """Return the same request for its clients from position `first` to before `last`."""
+        clients = self.clients[first:last]
+        return replace(
+            self,
+            clients=clients,
+            per_client={name: (bank, row[first:last]) for name, (bank, row) in self.per_client.items()},
+            versions={client: self.versions[client] for client in clients if client in self.versions},
+            after=None if self.after is None else self.after.between(first, last),
+        )
+
     def attached(self) -> Request:
         """Return the same request with every cached value attached for every client."""
         return replace(
@@ -140,6 +154,23 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Summed:
+    """Models of replies that another process has checked and summed.
+
+    Attributes:
+        sums: The sums of each `Mean` of the request.
+        rejected: Client whose reply was rejected → reason.
+        up_bytes: Purpose → bytes of the replies, as if the clients had sent them one by one.
+        dims: Sizes of the named dimensions of the replies.
+    """
+
+    sums: tuple[BlockSums, ...]
+    rejected: Mapping[ClientId, str]
+    up_bytes: Mapping[str, int]
+    dims: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class ReplyBatch:
     """Replies of several clients.
 
@@ -151,6 +182,8 @@ class ReplyBatch:
         problem: Reason why there are no answers, or None. `MISSING`: the clients do not have a cached value.
         late: Whether the replies came after the deadline.
         coded: Name → the compressed form of an answer, which a client on another machine sends instead of the answer.
+        summed: The sums of the models, if another process has summed them; then they are not among the answers, and all
+            of `clients` have valid replies.
     """
 
     request: int
@@ -160,6 +193,7 @@ class ReplyBatch:
     problem: str | None = None
     late: bool = False
     coded: Mapping[str, Bank] = field(default_factory=dict)
+    summed: Summed | None = None
 
     def take(self, places: list[int]) -> ReplyBatch:
         """Return the replies at some positions of this batch, without compressed forms."""

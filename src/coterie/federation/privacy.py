@@ -25,7 +25,7 @@ from coterie.errors import SpecError
 from coterie.federation.cohort import Sampling
 from coterie.federation.messages import Answer, Request
 from coterie.federation.protocol import Mean
-from coterie.federation.reduce import Reduction
+from coterie.federation.reduce import LocalModels, Reduction
 from coterie.federation.replies import GroupMeans
 from coterie.federation.starts import repeated, reply_starts
 from coterie.seeds import Seed
@@ -96,14 +96,16 @@ class PrivateReduction(Reduction):
         self._denominators = np.asarray(denominators, np.float64)
         self._seed = seed
 
-    def _add(self, bank: Bank, groups: Array, samples: Array) -> None:
+    def _add(self, bank: Bank, groups: Array, samples: Array, blocks: Array) -> None:
         starts = None if self._starts is None else tree.take(self._starts, groups)
         updates = clipped_updates(bank, starts, self._privacy.max_update_norm)
-        self._sum(updates, groups, self._client_weights(groups, samples))
-        self._keep(bank, groups)
+        self._sum(updates, groups, self._client_weights(groups, samples), blocks)
+        if self._kept is not None:
+            self._keep(LocalModels(bank, groups), tree.nbytes(bank))
 
     def result(self) -> GroupMeans:
         """The noisy means. Every group that could have replies gets noise: that it has none is not revealed."""
+        self._end_block()
         draw = self._seed.generator()
         divisor = np.where(self._denominators > 0, self._denominators, 1.0)
         deviation = self._privacy.noise_deviation * (self._denominators > 0)

@@ -42,7 +42,9 @@ class Cached:
 
 @dataclass(frozen=True)
 class Mean:
-    """Average a model over the replies, per group. Replies are added in the order of client ids as they arrive.
+    """Average a model over the replies, per group.
+
+    Replies are added in the order of client ids as they arrive, in fixed blocks of 32 clients.
 
     Attributes:
         of: Name of the answer to average; it must be a model.

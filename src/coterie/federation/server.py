@@ -275,7 +275,9 @@ class Server:
         if second is not None and isinstance(self._transport, BatchTransport):
             received, early = self._transport.send_all([request, second])
         missing: list[ClientId] = []
-        for batch in self._counted(request, send(self._transport, request) if received is None else received):
+        if received is None:
+            received = send(self._transport, request, collector.means)
+        for batch in self._counted(request, received):
             if batch.problem == MISSING:
                 missing.extend(batch.clients)
                 collector.wait()

@@ -76,9 +76,13 @@ class SimulatedTransport(ABC):
         able, missing = self._store.receive(request)
         if missing:
             yield ReplyBatch(request.id, tuple(missing), np.zeros(len(missing), np.int64), problem=MISSING)
+        yield from self.compute(request.only(able))
+
+    def compute(self, request: Request) -> Iterator[ReplyBatch]:
+        """Run a request whose clients have all cached values, and return replies in batches."""
         size = self._batch_size(request)
-        for first in range(0, len(able), size):
-            yield self._reply(request.only(able[first : first + size]))
+        for first in range(0, len(request.clients), size):
+            yield self._reply(request.only(request.clients[first : first + size]))
 
     def _reply(self, request: Request) -> ReplyBatch:
         if request.after is not None:

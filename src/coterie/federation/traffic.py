@@ -98,6 +98,10 @@ class Traffic:
     def count_replies(self, request: Request, batch: ReplyBatch) -> None:
         """Add the bytes of replies; of compressed answers what is sent instead of them."""
         gives = request.work.gives
+        if batch.summed is not None:
+            for purpose, count in batch.summed.up_bytes.items():
+                self.add(request.t, "up", purpose, count)
+            return
         for name, value in batch.answers.items():
             if name in gives:
                 compressed = name in request.compressed

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from coterie.errors import ClientFailed
 from coterie.federation.messages import ReplyBatch, Request
+from coterie.federation.protocol import Mean
 from coterie.models import Task
 from coterie.types import ClientId
 
@@ -48,6 +49,14 @@ class Transport(Protocol):
         """Restore what `save` returned."""
 
 
+@runtime_checkable
+class SummingTransport(Transport, Protocol):
+    """A transport whose workers sum models (`ReplyBatch.summed`), so that these need not travel."""
+
+    def send_for_means(self, request: Request, means: Sequence[Mean]) -> Iterator[ReplyBatch]:
+        """Send a request and yield replies like `send`; where possible, with the sums of models that `means` need."""
+
+
 class TransportWrapper:
     """Base class of transports that change the replies of another one. Subclasses define `on` and `send`."""
 
@@ -83,15 +92,29 @@ class TransportWrapper:
         self._transport.load(saved)
 
 
-def send(transport: Transport, request: Request) -> Iterator[ReplyBatch]:
-    """Send a request and yield replies; an exception raised by the model in compiled code becomes `ClientFailed`."""
+def send(transport: Transport, request: Request, means: Sequence[Mean] = ()) -> Iterator[ReplyBatch]:
+    """Send a request and yield replies; an exception raised by the model in compiled code becomes `ClientFailed`.
+
+    Args:
+        transport: Sends the request.
+        request: The request.
+        means: The means that the transport may sum.
+    """
+    if means and isinstance(transport, SummingTransport):
+        yield from guarded(transport.task, request, transport.send_for_means(request, means))
+    else:
+        yield from guarded(transport.task, request, transport.send(request))
+
+
+def guarded(task: Task, request: Request, replies: Iterator[ReplyBatch]) -> Iterator[ReplyBatch]:
+    """Yield replies; an exception raised by the model in compiled code becomes `ClientFailed`."""
     try:
-        yield from transport.send(request)
+        yield from replies
     except Exception:  # JAX raises several types for it
-        fault = None if transport.task.fault is None else transport.task.fault()
+        fault = None if task.fault is None else task.fault()
         if fault is None:
             raise
         if not isinstance(fault, Exception):
             raise fault from None  # Ctrl-C
         text = f"{type(fault).__name__}: {fault}"
-        raise ClientFailed(f"Model {transport.task.name} failed in {request.work.name!r} with {text}") from fault
+        raise ClientFailed(f"Model {task.name} failed in {request.work.name!r} with {text}") from fault

@@ -18,6 +18,9 @@ from coterie.errors import SpecError
 from coterie.federation import AttackTransport, Averaging, FaultTransport, Sequential, Server, Vectorized
 from coterie.federation.merging import MergingTransport
 from coterie.federation.network.remote import Remote
+from coterie.federation.ray.actor_pool import RayPool
+from coterie.federation.ray.cluster import ray_package
+from coterie.federation.ray.transport import RayTransport
 from coterie.federation.transport import Transport
 from coterie.methods import METHODS
 from coterie.methods import build as build_method
@@ -56,6 +59,7 @@ class Built:
         merging: Lets the requests of evaluations travel with those of the next rounds; None: they travel alone.
         network: Returns what has been sent over the network so far; None in simulation.
         metrics: The metrics that evaluations compute.
+        workers: The Ray workers that run the clients; None: this process does.
     """
 
     spec: Spec
@@ -68,6 +72,7 @@ class Built:
     merging: MergingTransport | None = None
     network: Callable[[], Mapping[str, float]] | None = None
     metrics: MetricPlan = field(default_factory=MetricPlan)
+    workers: RayTransport | None = None
 
 
 def build(
@@ -104,14 +109,15 @@ def build(
         data = _with_flipped_labels(data, spec, attackers)
     drifting = DriftingData(data, spec.shift, seed)
     truth = CurrentTruth(drifting)
-    transport = _transport(run, drifting.data, task)
+    base = transport = _transport(spec, drifting.data, task)
     if spec.attack.name not in ("none", "label-flip"):
         transport = AttackTransport(transport, spec.attack, attackers, seed.fold("attack"))
     if any(dataclasses.asdict(spec.faults).values()):
         transport = FaultTransport(transport, spec.faults, seed.fold("faults"))
     drift = drifting if spec.shift.name != "none" else None
     session = _session(spec, about, task, method, transport, sampler, truth, plan, drift)
-    return Built(spec, about, task, session, truth, data, tuple(sorted(attackers)), metrics=plan)
+    workers = base if isinstance(base, RayTransport) else None
+    return Built(spec, about, task, session, truth, data, tuple(sorted(attackers)), metrics=plan, workers=workers)
 
 
 def _check_clusters(spec: Spec, clients: int) -> None:
@@ -340,7 +346,11 @@ def _newcomers(run: RunSettings, clients: Sequence[ClientId], seed: Seed) -> dic
     return {clients[place]: joins[i * len(joins) // count] for i, place in enumerate(drawn)}
 
 
-def _transport(run: RunSettings, data: FederatedData, task: Task) -> Transport:
+def _transport(spec: Spec, data: FederatedData, task: Task) -> Transport:
+    run = spec.run
+    if run.backend == "ray":
+        ray_package()  # a missing extra is reported before anything else is done
+        return RayTransport(data, task, RayPool(spec.ray))
     if run.backend == "sequential":
         return Sequential(data, task)
     return Vectorized(data, task, threads=run.threads or None)

@@ -23,7 +23,7 @@ from coterie.runs.observers import Observation, Observer, ending
 from coterie.runs.record import JsonObject, RunRecord
 from coterie.runs.resolve import fill_defaults
 from coterie.runs.spec import Spec, SpecLike
-from coterie.runs.worker_pool import run_in_processes
+from coterie.runs.spread import JobsOn, checked_jobs_on, run_spread
 
 #: Called after each step of each run: (the run, line of the record).
 OnStep = Callable[[Job, JsonObject], None]
@@ -61,6 +61,7 @@ def compare(
     *,
     seeds: int | Sequence[int] = 1,
     jobs: int = 1,
+    jobs_on: JobsOn = "processes",
     out: str | os.PathLike[str] | None = None,
     on_step: OnStep | None = None,
     on_job: OnJob | None = None,
@@ -75,6 +76,7 @@ def compare(
         specs: Specs to compare, or label → spec; without labels, the names of the methods are used.
         seeds: Number of seeds, counted up from the seed of each spec, or a list of seeds.
         jobs: Number of runs at a time, each in its own process.
+        jobs_on: Where these processes are: on this machine, or on those of a Ray cluster ([ray] of the first spec).
         out: Folder for the records of all runs. If it has records of an earlier call with the same specs, finished
             runs are read, unfinished ones are continued, and the others are run.
         on_step: Called after each step of each run, while it runs, with the run and its line of the record.
@@ -86,6 +88,7 @@ def compare(
         metrics: Metrics of your own, as in `run`.
     """
     objects = Objects.of(data, task, metrics, jobs=jobs)
+    where = checked_jobs_on(jobs_on)
     labeled = _labeled(specs)
     if len(primary := sorted({spec.run.primary_metric for spec in labeled.values()})) > 1:
         raise SpecError(f"Methods are compared by one metric; run.primary_metric is {' and '.join(primary)}")
@@ -98,7 +101,8 @@ def compare(
             report.job(job, "finished")
     missing = [job for job in planned if job not in records]
     try:
-        records |= _in_processes(missing, jobs, report) if jobs > 1 and missing else _here(missing, report)
+        elsewhere = (jobs > 1 or where == "ray") and missing
+        records |= _in_processes(missing, jobs, where, report) if elsewhere else _here(missing, report)
     except BaseException as fault:
         report.broken_off(fault)
         raise
@@ -153,13 +157,13 @@ def _here(missing: Sequence[Job], report: _Report) -> dict[Job, RunRecord]:
     return records
 
 
-def _in_processes(missing: Sequence[Job], workers: int, report: _Report) -> dict[Job, RunRecord]:
+def _in_processes(missing: Sequence[Job], workers: int, where: JobsOn, report: _Report) -> dict[Job, RunRecord]:
     """Do the runs in worker processes, several at a time."""
     # Load the data here first, so that downloads and generated data are done once and show their progress.
     for data in {repr(job.spec.data): job.spec.data for job in missing}.values():
         datasets.load(data.name, **data.options)
     records: dict[Job, RunRecord] = {}
-    with closing(run_in_processes(missing, workers)) as events:
+    with closing(run_spread(missing, workers, where, missing[0].spec.ray)) as events:
         for job, what, content in events:
             if what == "step":
                 report.step(job, content)

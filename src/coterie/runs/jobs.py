@@ -129,6 +129,8 @@ def _check_same_spec(job: Job) -> None:
 def _first_difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, str, str] | None:
     """The first setting that differs between two specs: `section.key` and both values."""
     for section in dict.fromkeys([*here, *there]):
+        if section == "ray":  # where clients run; results do not depend on it
+            continue
         old, new = there.get(section, {}), here.get(section, {})
         if old == new:
             continue

@@ -280,6 +280,8 @@ class _Loop:
         finally:
             if merging is not None:
                 merging.close()
+            if self._built.workers is not None:
+                self._built.workers.close()
 
     def _finished(self) -> bool:
         return self._stopping.stopped or self._built.session.finished(self._built.spec.run.rounds)
@@ -303,6 +305,8 @@ class _Loop:
             now = self._built.network()
             row["network"] = {key: round(now[key] - self._sent.get(key, 0), 4) for key in now}
             self._sent = now
+        if (workers := self._built.workers) is not None:
+            row["ray"] = workers.work_done.row()
         due = step.stage == "train" and session.t % settings.evaluate_every == 0
         evaluation = None
         if due or (step.round is not None and step.round.closes) or self._finished():

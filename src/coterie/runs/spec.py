@@ -22,6 +22,7 @@ from coterie.clients import LocalSGD
 from coterie.errors import SpecError, shown, unknown
 from coterie.federation import Attack, Compression, Faults, Privacy
 from coterie.federation.network.settings import NetworkSettings
+from coterie.federation.ray.settings import RaySettings
 from coterie.methods import METHODS, method_class, settings_of
 from coterie.models.library import model_options
 from coterie.runs.settings_conversion import convert, parse_setting
@@ -57,7 +58,8 @@ class RunSettings:
         evaluate_every: Rounds between evaluations of all clients; the last round is always evaluated.
         checkpoint_every: Rounds between checkpoints.
         threads: Threads of the simulator; 0: one per core. Results do not depend on it.
-        backend: Where clients run: vectorized (fast) or sequential (one client after another, for debugging).
+        backend: Where clients run: vectorized (fast), sequential (one client after another, for debugging), or ray
+            (vectorized on the machines of a Ray cluster, see [ray]).
         target: Target of the primary metric; rounds and bytes until it is reached are reported. 0: no target.
         newcomers: Fraction of clients that join later.
         newcomers_join: Numbers of rounds after which newcomers join, in equal parts; empty: half of the rounds.
@@ -87,7 +89,7 @@ class RunSettings:
     evaluate_every: Annotated[int, Bound(at_least=1)] = 1
     checkpoint_every: Annotated[int, Bound(at_least=1)] = 10
     threads: Annotated[int, Bound(at_least=0)] = 0
-    backend: Literal["vectorized", "sequential"] = "vectorized"
+    backend: Literal["vectorized", "sequential", "ray"] = "vectorized"
     target: Annotated[float, Bound(at_least=0)] = 0.0
     newcomers: Annotated[float, Bound(at_least=0, at_most=1)] = 0.0
     newcomers_join: tuple[int, ...] = ()
@@ -129,6 +131,7 @@ SECTIONS: dict[str, str] = {
     "privacy": "clipping of updates, noise on their sums, smallest cluster",
     "compression": "compression of the updates that clients send",
     "network": "clients on other machines (coterie serve): how many, deadlines, limits",
+    "ray": "simulated clients on the machines of a Ray cluster (run.backend = 'ray')",
 }
 
 _FIXED: dict[str, type] = {
@@ -141,6 +144,7 @@ _FIXED: dict[str, type] = {
     "privacy": Privacy,
     "compression": Compression,
     "network": NetworkSettings,
+    "ray": RaySettings,
 }
 
 
@@ -160,6 +164,7 @@ class Spec:
     privacy: Privacy = field(default_factory=Privacy)
     compression: Compression = field(default_factory=Compression)
     network: NetworkSettings = field(default_factory=NetworkSettings)
+    ray: RaySettings = field(default_factory=RaySettings)
 
     @classmethod
     def of(cls, source: SpecLike | None) -> Spec:

@@ -130,7 +130,7 @@ def _receive(worker: _Worker, catch: tuple[type[Exception], ...]) -> Event | Non
         logging.getLogger(message["name"]).log(message["level"], "%s", message["text"])
         return None
     if message["kind"] == "error":
-        fault = _error(message)
+        fault = error_of(message)
         if isinstance(fault, catch):
             return job, "failed", fault
         raise fault
@@ -160,7 +160,7 @@ def _ended(worker: _Worker, job: Job) -> Error:
     return Error(f"{job.label}, seed {job.seed}: the process of this run ended {how}. {advice}")
 
 
-def _error(message: JsonObject) -> Exception:
+def error_of(message: JsonObject) -> Exception:
     """The exception of a worker, with its traceback as a note."""
     kinds = {"MemoryError": MemoryError, "OSError": OSError}
     kind = getattr(errors, message["type"], kinds.get(message["type"]))

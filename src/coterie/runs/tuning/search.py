@@ -17,6 +17,7 @@ from coterie.runs.record import RunRecord
 from coterie.runs.record_files import write_whole
 from coterie.runs.resolve import with_absolute_paths
 from coterie.runs.spec import Spec, SpecLike
+from coterie.runs.spread import JobsOn, checked_jobs_on
 from coterie.runs.tuning.search_space import Dimension, check_space, search_space
 from coterie.runs.tuning.storage import opened, optuna_package
 from coterie.runs.tuning.study import Study
@@ -38,6 +39,7 @@ def tune(
     *,
     trials: int = 50,
     jobs: int = 1,
+    jobs_on: JobsOn = "processes",
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     study: str | os.PathLike[str] | None = None,
@@ -62,6 +64,7 @@ def tune(
         trials: Number of trials that the study has in the end.
         jobs: Number of trials at a time, each in its own process. With more than one, which settings are tried depends
             on the order in which trials finish.
+        jobs_on: Where these processes are: on this machine, or on those of a Ray cluster ([ray] of the spec).
         seed: Seed of all trials, below 100; it replaces run.seed. The test has the seed 100 + seed.
         out: Folder for the study, the best spec (`best.toml`) and the record of the test. If it has a study of the same
             search, that is continued. None: nothing is written. Paths in the best spec are absolute.
@@ -82,6 +85,7 @@ def tune(
     base = objects.named(Spec.of(spec))
     if objects.data is None:
         base = with_absolute_paths(base)
+    where = checked_jobs_on(jobs_on)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < FIRST_TEST_SEED:
         raise SpecError(f"seed must be at least 0 and below {FIRST_TEST_SEED}, got {shown(seed)}; tests have others")
     space = search_space(over)
@@ -93,7 +97,7 @@ def tune(
     file = Path(study) if study is not None else None if folder is None else folder / STUDY_FILE
     with opened(file, tried, space, direction, seed, base.run.rounds) as found:
         report = on_trial or (lambda job, what: None)
-        Trials(found, tried, space, scored.primary, trials, report, objects).run(jobs)
+        Trials(found, tried, space, scored.primary, trials, report, objects).run(jobs, where)
         rows = trial_rows(found, space)
         best = _best(found, rows)
         best_spec = base.with_values(best.params)

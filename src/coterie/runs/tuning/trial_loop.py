@@ -16,11 +16,11 @@ from coterie.runs.objects import NONE, Objects
 from coterie.runs.record import JsonObject
 from coterie.runs.resolve import fill_defaults
 from coterie.runs.spec import Spec
+from coterie.runs.spread import JobsOn, run_spread
 from coterie.runs.tuning.search_space import Choices, Dimension
 from coterie.runs.tuning.storage import optuna_package
 from coterie.runs.tuning.study import finite, score_of
 from coterie.runs.worker import StopRun
-from coterie.runs.worker_pool import run_in_processes
 
 #: Called with a trial's job and `started`, its line of a step, or its state at the end.
 OnTrial = Callable[[Job, str | JsonObject], None]
@@ -50,14 +50,14 @@ class Trials:
     _running: dict[Job, tuple[Any, float]] = field(default_factory=dict)
     _pruned: set[Job] = field(default_factory=set)
 
-    def run(self, workers: int) -> None:
+    def run(self, workers: int, jobs_on: JobsOn = "processes") -> None:
         """Run the missing trials. If the search is interrupted, those that are running are marked as failed."""
         missing = self.total - len(self.study.get_trials(deepcopy=False))
         if missing <= 0:
             return
         try:
-            if workers > 1:
-                self._in_processes(min(workers, missing))
+            if workers > 1 or jobs_on == "ray":
+                self._in_processes(min(workers, missing), jobs_on)
             else:
                 for job in self._asked():
                     self._here(job)
@@ -88,10 +88,10 @@ class Trials:
         except FederationError as fault:
             self._end(job, None, str(fault))
 
-    def _in_processes(self, workers: int) -> None:
+    def _in_processes(self, workers: int, where: JobsOn) -> None:
         part = fill_defaults(self.spec).data
         datasets.load(part.name, **part.options)  # downloads and generated data are done once, and here
-        events = run_in_processes(self._asked(), workers, stop=self._pruned, catch=(FederationError,))
+        events = run_spread(self._asked(), workers, where, self.spec.ray, stop=self._pruned, catch=(FederationError,))
         with closing(events):
             for job, what, content in events:
                 if what == "started":

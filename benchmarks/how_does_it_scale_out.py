@@ -1,0 +1,227 @@
+"""How does it scale out? Ray workers against threads of one process, what a request costs, and what travels.
+
+    python benchmarks/how_does_it_scale_out.py [--json] [--tiny] [--only rounds,overhead,million,projection]
+
+Needs the extra `ray`. Two workers with one thread each run on the machine on which `vectorized` has two threads; rounds
+of both alternate, after two rounds that compile. `ratio` is the time of vectorized divided by that of Ray: 1 is equal,
+less than 1 is slower. The best and the median of all rounds are given.
+
+    rounds      the CNN of the papers with 200 clients per round, logistic regression with 1,000 clients per round
+    overhead    a request whose work does nothing
+    million     a million synthetic clients, 2,000 per round
+    projection  rounds on up to 100 workers, computed from the figures above; a model, not a measurement
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+
+import numpy as np
+from common import arguments, cifar_clients, empty_index, finish, peak_bytes, power_law
+
+from coterie import models, tree
+from coterie.aggregation.means import BLOCK
+from coterie.clients import LocalSGD, Values, Work, fit
+from coterie.data import partition
+from coterie.data.federated import FederatedData, Index, aligned
+from coterie.federation import Mean, Server, Vectorized
+from coterie.federation.ray.actor_pool import RayPool
+from coterie.federation.ray.settings import RaySettings
+from coterie.federation.ray.transport import RayTransport
+from coterie.seeds import Seed
+
+WORKERS = 2
+
+#: Assumptions of the projection: bytes per second to the driver, and bytes per second that it adds up.
+NETWORK, ADDING = 1.25e9, 2e9
+
+
+def nothing(task, x, y, seed):
+    return {"nothing": np.float32(0)}
+
+
+EMPTY = Work("benchmark.nothing", takes={}, gives={"nothing": Values("float32")}, plain=nothing, trains=False)
+
+
+def in_turns(fed, other, ask, rounds):
+    """Seconds of the rounds of two federations, alternating, after two of each that compile."""
+    seconds = ([], [])
+    for t in range(rounds + 2):
+        for place, each in enumerate((fed, other)):
+            clock = time.perf_counter()
+            ask(each, t)
+            if t >= 2:
+                seconds[place].append(time.perf_counter() - clock)
+    return seconds
+
+
+def compare(name, data, task, cohort, local, rounds):
+    """One row of `rounds`: both backends, the ratio, and the bytes that travel."""
+    pool = RayPool(RaySettings(workers=WORKERS))
+    transport = RayTransport(data, task, pool)
+    here, there = Server(Vectorized(data, task, threads=WORKERS)), Server(transport)
+    start = task.init(Seed(0))
+
+    def ask(fed, t):
+        clients = [data.clients[place] for place in sorted(Seed(t).sample(len(data.clients), cohort))]
+        return fed.ask(sorted(clients), fit, Seed(t), start=start, local=local, reduce=Mean())
+
+    assert tree.same(ask(here, 0).mean, ask(there, 0).mean), "results must have the same bytes"
+    transport.work_done.row()
+    ours, ray = in_turns(here, there, ask, rounds)
+    load = transport.work_done.row()
+    pool.close()
+    return {
+        "what": name,
+        "clients": cohort,
+        "parameters": tree.size(start),
+        "vectorized_seconds": {"best": min(ours), "median": statistics.median(ours)},
+        "ray_seconds": {"best": min(ray), "median": statistics.median(ray)},
+        "ratio": {"best": min(ours) / min(ray), "median": statistics.median(ours) / statistics.median(ray)},
+        "busy": load["busy"],
+        "up_bytes_per_round": load["up_bytes"] / (rounds + 2),
+        "models_bytes": cohort * tree.nbytes(start),
+        "shares_per_round": load["shares"] / (rounds + 2),
+    }
+
+
+def rounds(tiny):
+    clients, count = (40, 1) if tiny else (200, 5)
+    images = cifar_clients(clients, 20 if tiny else 50)
+    task = models.build("cnn", images.shape, images.classes)
+    yield compare("CNN", images, task, clients, LocalSGD(epochs=1, batch_size=10, learning_rate=0.01), count)
+    clients = 100 if tiny else 1000
+    digits = power_law(clients)
+    task = models.build("mclr", digits.shape, digits.classes)
+    local = LocalSGD(epochs=1 if tiny else 20, batch_size=10, learning_rate=0.01)
+    yield compare("logistic regression", digits, task, clients, local, count)
+
+
+def synthetic(clients, samples=20, features=64):
+    x = aligned(np.empty((clients * samples, features), np.float32))
+    rng = np.random.default_rng(0)
+    for first in range(0, len(x), 65536):
+        x[first : first + 65536] = rng.random(x[first : first + 65536].shape, dtype=np.float32)
+    y = rng.integers(0, 10, len(x)).astype(np.int32)
+    index = Index.from_sizes(np.arange(len(x), dtype=np.int32), np.full(clients, samples))
+    return FederatedData("random", x, y, partition.numbered(clients), index, empty_index(clients), 10)
+
+
+def overhead(tiny):
+    """Seconds of a request that does nothing, with one share and with many clients."""
+    data = synthetic(100 if tiny else 1000)
+    task = models.build("mclr", data.shape, 10)
+    pool = RayPool(RaySettings(workers=WORKERS))
+    transport = RayTransport(data, task, pool)
+    here, there = Server(Vectorized(data, task, threads=WORKERS)), Server(transport)
+    found = {}
+    for cohort in (2, len(data.clients)):
+        ours, ray = in_turns(
+            here, there, lambda fed, t, cohort=cohort: fed.ask(data.clients[:cohort], EMPTY, Seed(t)), 5 if tiny else 50
+        )
+        row = transport.work_done.row()
+        shares = row["shares"] / (len(ray) + 2)
+        found[cohort] = {
+            "vectorized_ms": 1e3 * statistics.median(ours),
+            "ray_ms": 1e3 * statistics.median(ray),
+            "shares": shares,
+        }
+    pool.close()
+    return found
+
+
+def million(tiny):
+    clients, cohort = (10_000, 200) if tiny else (1_000_000, 2000)
+    data = synthetic(clients)
+    task = models.build("mclr", data.shape, 10)
+    pool = RayPool(RaySettings(workers=WORKERS))
+    transport = RayTransport(data, task, pool)
+    fed, start = Server(transport), task.init(Seed(0))
+    seconds = []
+    for t in range(2 if tiny else 6):
+        chosen = sorted(data.clients[place] for place in Seed(t).sample(clients, cohort))
+        began = time.perf_counter()
+        fed.ask(chosen, fit, Seed(t), start=start, local=LocalSGD(epochs=1), reduce=Mean())
+        seconds.append(time.perf_counter() - began)
+    pool.close()
+    return {
+        "clients": clients,
+        "cohort": cohort,
+        "first_round_seconds": seconds[0],
+        "round_seconds": min(seconds[1:]),
+        "data_bytes": data.x.nbytes,
+        "driver_peak_bytes": peak_bytes(),
+    }
+
+
+def projection(measured, empty):
+    """Seconds of a round on more workers: compute / workers, shares, and what travels to the driver.
+
+    Assumptions: clients are equal; the work divides among workers up to half of the smallest share; each share costs
+    what an empty one costs, one after another on the driver; whole blocks of 32 clients travel as sums of 8 bytes per
+    parameter, the last quarter of the cohort as models; the driver receives 10 Gbit/s and adds up 2 GB/s.
+    """
+    many = empty[max(empty)]
+    per_share = max(many["ray_ms"] - many["vectorized_ms"], 0.0) / 1e3 / max(many["shares"], 1)
+    table = []
+    for row in measured:
+        compute = WORKERS * row["ray_seconds"]["median"] * row["busy"]
+        for workers in (1, 2, 4, 10, 30, 100):
+            shares = min(row["clients"], max(1, round(2 * workers * (1 + math.log(8)))))
+            summed = 0.75 * row["clients"] if row["clients"] > 2 * workers * BLOCK else 0.0
+            floats = summed / BLOCK * 8 + (row["clients"] - summed) * 4
+            traveling = floats * row["parameters"]
+            seconds = compute / workers + compute / (32 * workers) + shares * per_share
+            seconds += traveling * (1 / NETWORK + 1 / ADDING)
+            table.append(
+                {
+                    "what": row["what"],
+                    "workers": workers,
+                    "seconds": seconds,
+                    "speedup": compute / seconds,
+                    "up_bytes": traveling,
+                }
+            )
+    return {"per_share_ms": 1e3 * per_share, "rows": table, "assumptions": projection.__doc__}
+
+
+def show(results):
+    for row in results.get("rounds", []):
+        ours, ray = row["vectorized_seconds"], row["ray_seconds"]
+        print(
+            f"{row['what']}, {row['clients']} clients: vectorized {ours['best']:.3f} s (median {ours['median']:.3f}), "
+            f"Ray {ray['best']:.3f} s ({ray['median']:.3f}), ratio {row['ratio']['best']:.2f} "
+            f"({row['ratio']['median']:.2f}); {row['up_bytes_per_round'] / 1e6:.1f} MB to the driver per round instead "
+            f"of {row['models_bytes'] / 1e6:.1f} MB"
+        )
+    for cohort, row in results.get("overhead", {}).items():
+        times = f"vectorized {row['vectorized_ms']:.1f} ms, Ray {row['ray_ms']:.1f} ms"
+        print(f"empty work, {cohort} clients: {times}, {row['shares']:.0f} shares")
+    if row := results.get("million"):
+        print(
+            f"{row['clients']:,} clients, {row['cohort']:,} per round: {row['round_seconds']:.2f} s per round, the "
+            f"first {row['first_round_seconds']:.1f} s; {row['data_bytes'] / 1e9:.2f} GB of examples"
+        )
+    for row in results.get("projection", {}).get("rows", []):
+        print(f"  {row['what']:20} {row['workers']:4} workers  {row['seconds']:8.3f} s  {row['speedup']:6.1f} ×")
+
+
+def main():
+    options = arguments(__doc__.splitlines()[0], only="rounds,overhead,million,projection")
+    wanted, results = options.only.split(","), {}
+    if "rounds" in wanted or "projection" in wanted:
+        results["rounds"] = list(rounds(options.tiny))
+    if "overhead" in wanted or "projection" in wanted:
+        results["overhead"] = overhead(options.tiny)
+    if "million" in wanted:
+        results["million"] = million(options.tiny)
+    if "projection" in wanted:
+        results["projection"] = projection(results["rounds"], results["overhead"])
+    show(results)
+    finish(results, options)
+
+
+if __name__ == "__main__":
+    main()

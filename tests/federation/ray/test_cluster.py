@@ -1,0 +1,40 @@
+"""What needs no cluster: versions, the missing extra, and settings."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import coterie
+from coterie.errors import SpecError
+from coterie.federation.ray.cluster import check_versions
+from coterie.federation.ray.settings import RaySettings
+from coterie.federation.ray.worker import versions
+
+
+@pytest.mark.parametrize("name", ["Coterie", "JAX", "NumPy", "Python"])
+def test_a_worker_with_another_version_is_refused_with_a_sentence(name):
+    check_versions({**versions(), "host": "b"})
+    text = f"The Ray worker on b has {name} 0.0, this process has .*; install the same version on all machines"
+    with pytest.raises(SpecError, match=text):
+        check_versions({**versions(), name: "0.0", "host": "b"})
+
+
+def test_a_missing_extra_is_named_before_the_run_begins(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(SpecError, match=r"needs an extra: pip install 'coterie\[ray\]'"):
+        coterie.run({"run": {"backend": "ray", "rounds": 1}}, out=tmp_path / "record")
+    assert not (tmp_path / "record").exists()
+
+
+@pytest.mark.parametrize("address", ["local", "auto", "ray://head:10001", "10.0.0.1:6379"])
+def test_addresses_that_ray_understands(address):
+    assert RaySettings(address).address == address
+
+
+def test_other_addresses_are_refused():
+    with pytest.raises(SpecError, match=r"ray\.address must be local, auto, ray://HOST:PORT or HOST:PORT, got 'here'"):
+        RaySettings("here")
+    with pytest.raises(SpecError, match=r"ray\.workers must be at least 0"):
+        RaySettings(workers=-1)
