@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
@@ -142,9 +143,13 @@ def gather(
     numbers = lax.max(index, ~index)  # padding is marked by the sign
     # One slice per row: XLA's gather computes an address for each number and takes three times as long on a CPU. With
     # ten thousand clients it also splits the few labels of a batch among threads, because the whole array is large.
+    # Slices of flat rows are copied as a whole; those of images line by line.
+    flat = examples.x.reshape(examples.x.shape[0], math.prod(examples.x.shape[1:]))
     inputs, labels = lax.map(
-        lambda number: tuple(lax.dynamic_index_in_dim(each, number, keepdims=False) for each in examples[:2]), numbers
+        lambda number: tuple(lax.dynamic_index_in_dim(each, number, keepdims=False) for each in (flat, examples.y)),
+        numbers,
     )
+    inputs = inputs.reshape(numbers.shape[0], *examples.x.shape[1:])
     if len(names) > 1:
         branches: list[Callable[[JaxArray], JaxArray]] = [transforms.TRANSFORMS[name] for name in names]
         inputs = lax.switch(transform, branches, inputs)

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from coterie.models.dense_product import dense_product
 from coterie.models.task import check_size
 from coterie.seeds import Seed
 from coterie.types import Array, Params
@@ -90,7 +91,7 @@ class Dense:
 
     def apply(self, params: Any, x: Any, context: Context, name: str, stats: Any) -> Any:
         """`x @ kernel.T + bias`."""
-        out = x.reshape(x.shape[0], -1) @ params["kernel"].T
+        out = dense_product(params["kernel"], x.reshape(x.shape[0], -1))
         return out + params["bias"] if self.bias else out
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from coterie import tree
 from coterie.errors import SpecError, shown, unknown
 from coterie.models import networks, recurrent
+from coterie.models.dense_product import dense_product
 from coterie.models.layers import Dense, Init, Layer, initial_bias, initial_kernel, relu
 from coterie.models.recipe import built, checked_recipe, factory
 from coterie.models.task import MAX_UNITS, Normalize, Task, check_size
@@ -53,7 +54,7 @@ def _dense(
 
         h = x.reshape(x.shape[0], -1)
         for layer in layers:
-            h = h @ params[layer]["kernel"].T + params[layer]["bias"]
+            h = dense_product(params[layer]["kernel"], h) + params[layer]["bias"]
             if layer != layers[-1]:
                 h = jnp.maximum(h, 0.0)
         return h
