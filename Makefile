@@ -3,6 +3,7 @@
 BIN := .venv/bin
 RUN_READY := .venv/.run-ready
 DEV_READY := .venv/.dev-ready
+BROWSER_READY := .venv/.browser-ready
 # Flower needs older versions of some packages than the default environment has. It gets an environment of its own, which
 # falls back on the packages of the default one, so that nothing else depends on it.
 NETWORK := .venv-network
@@ -47,6 +48,17 @@ $(DEV_READY): $(RUN_READY)
 		2>/dev/null || echo "axe-core is missing (npm install): the accessibility tests of pages are skipped" >&2
 	@touch $@
 
+# The browser of the tests of pages, where it is missing and can be installed: as root, with apt. Otherwise these tests are
+# skipped and say so.
+$(BROWSER_READY): $(DEV_READY)
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && found=yes; done; \
+	if [ -z "$$found" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing Chromium for the tests of pages" >&2; \
+		{ apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium; } >/dev/null 2>&1 || \
+			echo "Chromium could not be installed: the tests of pages are skipped" >&2; \
+	fi
+	@touch $@
+
 # An environment that falls back on the packages of the default one: $(call layered,FOLDER,EXTRA).
 define layered
 	@test -x $(1)/bin/python || $(BIN)/python -m venv $(1)
@@ -82,12 +94,12 @@ check: $(DEV_READY) ## format, lint, types, import contracts, wording
 quick: $(DEV_READY) ## unit tests only, about a minute
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network"
 
-test: check $(NETWORK_READY) ## check, then all tests but the exhaustive ones (about 9 minutes on two cores, longer the first time)
+test: check $(NETWORK_READY) $(BROWSER_READY) ## check, then all tests but the exhaustive ones (about 9 minutes on two cores, longer the first time)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
 		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS)
 	$(NETWORK)/bin/python -m pytest --durations=10 -m "not exhaustive" $(DEPLOYMENT)
 
-test-all: check $(NETWORK_READY) $(RAY_READY) ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
+test-all: check $(NETWORK_READY) $(RAY_READY) $(BROWSER_READY) docs ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=30 --seeds 10 --campaign-full \
 		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS)
 	$(NETWORK)/bin/python -m pytest --durations=30 $(DEPLOYMENT)

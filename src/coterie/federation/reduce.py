@@ -175,8 +175,9 @@ class Reduction:
                 self._block = _Block(int(blocks[place]))
             sums = self._block.sums.get(group)
             if sums is None:
+                # `out` keeps the sums of parameters without axes arrays, to which the next models are added in place.
                 self._block.sums[group] = [
-                    np.multiply(leaf[place], weights[place], dtype=np.float64) for leaf in leaves
+                    np.multiply(leaf[place], weights[place], out=np.empty(leaf.shape[1:])) for leaf in leaves
                 ]
             else:
                 for total, leaf, out in zip(sums, leaves, scaled, strict=True):
