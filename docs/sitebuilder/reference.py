@@ -27,6 +27,7 @@ SECTION_TITLES = {
     "attack": "Simulated malicious clients.",
     "aggregation": "How the server averages models.",
     "privacy": "Differential privacy ([how-to](../how-to/privacy.md)).",
+    "ray": "Workers of the backend `ray` ([how-to](../how-to/ray.md)).",
     "compression": "Compression of the updates that clients send ([how-to](../how-to/compression.md)).",
     "network": "Federations between machines ([guide](../deploy.md#settings)).",
 }

@@ -145,7 +145,7 @@ def _checked(command):
         skip = word in valued and word.startswith("-") and word != "--over"
     if unknown:
         return f"there is no option {unknown[0]}"
-    takes_several = any(place.nargs == -1 for place in places)
+    takes_several = any(place.nargs == -1 for place in places) or "--over" in arguments
     return "it has too many arguments" if plain > len(places) and not takes_several else None
 
 

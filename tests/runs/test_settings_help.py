@@ -20,6 +20,8 @@ SPECS = {
     "few clients": {"data": {"name": "blobs", "clients": 4}},
     "regression": {"data": {"name": "regression"}, "local": {"learning_rate": 0.001}},
     "model": {"model": {"name": "mlp", "widths": [4, 3]}, "local": {"momentum": 0.9}},
+    "early stopping": {"run": {"patience": 3}},
+    "early stopping with newcomers": {"run": {"patience": 3, "newcomers": 0.2}},
     "data seed": {"data": {"name": "blobs", "seed": 5}, "run": {"seed": 1}},
 }
 

@@ -62,5 +62,5 @@ def test_the_whole_run_takes_one_exchange_more_for_the_last_evaluation():
 
 
 def test_settings_that_need_simulated_clients_are_refused():
-    with pytest.raises(SpecError, match=r"faults is simulated"):
+    with pytest.raises(SpecError, match=r"faults needs simulated clients"):
         serve_in_process(spec("fedavg", faults={"drop": 0.5}), tiny_data())

@@ -130,10 +130,12 @@ def _defaults(
         if part is not None and not isinstance(part, Named)
     }
     run = plain["run"]
+    steady = plain.get("shift", {}).get("name", "none") == "none"
     fixed["run"] |= {
         "clients_per_round": min(DEFAULT_CLIENTS_PER_ROUND, clients or DEFAULT_CLIENTS_PER_ROUND),
         "primary_metric": "loss" if regression else "accuracy",
-        "score_with": "current" if plain.get("shift", {}).get("name", "none") == "none" else "assigned",
+        "score_with": "current" if steady else "assigned",
+        "final_model": "best" if run.get("patience") and steady and not run.get("newcomers") else "last",
     }
     if plain.get("privacy", {}).get("noise_multiplier") and clients:
         fixed["privacy"]["delta"] = default_delta(clients)
