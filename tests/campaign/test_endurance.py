@@ -39,6 +39,7 @@ def growth(sizes: list[int]) -> float:
     return float(np.polyfit(np.arange(len(kept)), kept, 1)[0]) * len(kept)
 
 
+@pytest.mark.exhaustive
 def test_memory_stays_flat_over_the_rounds_of_a_run(campaign, tally, tmp_path):
     counts = tally("endurance", "rounds of one run")
     sizes: list[int] = []
@@ -55,6 +56,7 @@ def test_memory_stays_flat_over_the_rounds_of_a_run(campaign, tally, tmp_path):
     counts.facts["bytes_each"] = round(grown / (campaign.rounds * 2 / 3))
 
 
+@pytest.mark.exhaustive
 def test_memory_stays_flat_over_many_runs_in_one_process(campaign, tally):
     counts = tally("endurance", "runs in one process")
     sizes: list[int] = []

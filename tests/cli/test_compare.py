@@ -85,6 +85,7 @@ def test_the_method_settings_of_a_spec_file_apply_to_that_method_only(coterie, t
     assert [len(run["clusters"]["sizes"]) for run in json.loads(done.stdout)["runs"]] == [3, 1]
 
 
+@pytest.mark.exhaustive
 def test_the_default_methods_for_other_data_do_not_include_the_oracle(coterie):
     done = coterie("compare", "--data", "synthetic", "--set", "data.clients=6", "--rounds", 1, "--json")
     assert done.exit_code == 0, done.stderr

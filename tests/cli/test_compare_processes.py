@@ -58,6 +58,7 @@ def without_times(text: str) -> dict:
     return {"table": rows, **{key: found[key] for key in ("reference", "significance", "conclusion")}}
 
 
+@pytest.mark.exhaustive
 def test_workers_end_with_their_parent_and_the_same_command_gives_the_table_of_an_uninterrupted_comparison(
     coterie, process
 ):

@@ -85,6 +85,7 @@ def test_the_list_of_data_says_which_files_are_on_disk(coterie):
     assert {"description", "clients", "samples", "classes", "source"} <= set(found["mnist-powerlaw"])
 
 
+@pytest.mark.exhaustive
 def test_every_listed_name_has_a_page(coterie):
     for what in ("methods", "data", "models"):
         for name in strict(coterie(what, "--json").stdout):

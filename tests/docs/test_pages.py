@@ -153,10 +153,8 @@ def test_the_program_of_the_home_page_prints_what_its_comments_say(capsys):
     assert re.findall(r"# ([\d.]+)", program) == [f"{float(accuracy):.2f}", clusters]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["first-run", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("your-method", "drift"))]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["first-run", "your-method", "drift"])
 def test_a_tutorial_runs_and_shows_what_its_text_says(name, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is an extra: pip install 'coterie[docs]'")
     tutorial = next(each for each in tutorials.TUTORIALS if each.name == name)

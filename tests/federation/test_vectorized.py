@@ -189,10 +189,10 @@ def digest(replies):
 @pytest.mark.parametrize(
     "limits",
     [
-        {"MAX_CLIENTS": 2},  # also fewer clients in a call than models in the bank
+        pytest.param({"MAX_CLIENTS": 2}, marks=pytest.mark.exhaustive),  # fewer clients in a call than models
         {"MAX_CLIENTS": 1, "BATCH_BYTES": 1},
-        {"BATCH_BYTES": 5 * 204},
-        {"BLOCKS": 2},
+        pytest.param({"BATCH_BYTES": 5 * 204}, marks=pytest.mark.exhaustive),
+        pytest.param({"BLOCKS": 2}, marks=pytest.mark.exhaustive),
         {"BLOCKS": 1, "BLOCK_ROWS": 32},
     ],
     ids=lambda limits: "-".join(f"{key}={value}" for key, value in limits.items()),

@@ -404,6 +404,7 @@ def digits(seed, **how):
     return images, TASK, truth
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_rotated_digits_are_recovered(run_rounds, seeds):
     scores = []
@@ -425,6 +426,7 @@ def test_rotated_digits_are_recovered_and_newcomers_placed_while_three_replies_i
     assert adjusted_rand(placed, truth) == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_identically_distributed_clients_are_never_split(run_rounds):
     for seed in range(3):

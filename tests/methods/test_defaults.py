@@ -52,8 +52,14 @@ def check_accuracy(method, data, seeds):
     assert mean >= statistics.fmean(lower) - math.sqrt(mean * (1 - mean) / images)
 
 
+#: Methods that `make test` trains; `make test-all` trains the others too.
+EACH_TIME = ("fedavg", "ifca", "fedgroup", "flexcfl", "srfca")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=() if name in EACH_TIME else pytest.mark.exhaustive) for name in METHODS]
+)
 def test_a_method_learns_with_its_default_settings(method):
     check_accuracy(method, "digits", [0])
 

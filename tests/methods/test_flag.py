@@ -366,6 +366,7 @@ def test_a_task_without_classes_is_rejected(quadratic):
 # Planted clusters ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_label_clusters_and_their_number_are_recovered(groups, run_rounds, seeds):
     scores = []
@@ -376,6 +377,7 @@ def test_label_clusters_and_their_number_are_recovered(groups, run_rounds, seeds
     assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize(("clients", "settings"), [(20, {}), (40, {"beta": 0.0})])
 def test_rotation_clusters_and_their_number_are_recovered(clients, settings, digits, run_rounds, seeds):

@@ -86,6 +86,7 @@ def test_hessian_free_is_the_exact_gradient_of_the_objective_on_quadratics(a, c,
         assert 5 - out.state["w"] == pytest.approx(factor * a * (1 - alpha * a) * (5 - c), abs=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_hessian_free_is_the_gradient_of_the_objective_on_images(blobs, cohort):
     # With all samples in each batch, a step of β = 1 is -∇ f(w - α ∇f(w)), which JAX differentiates exactly.
     fed, _ = blobs(backend="sequential")

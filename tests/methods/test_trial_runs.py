@@ -142,6 +142,7 @@ def test_a_trial_without_replies_raises_too_few_replies_and_no_spec_error(cohort
         TRIAL.validate([["a", "b"]], fed, cohort(fed, -1), Seed(0))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_lenet_validates_images(cohort):
     images = np.random.default_rng(0).integers(0, 256, (8, 28, 28)).astype(np.uint8)

@@ -32,8 +32,7 @@ def test_the_gradient_of_a_wide_kernel_is_the_sum_of_outer_products():
     np.testing.assert_array_equal(of_x, [[31 * 32 * 63 / 6, 0.0], [0.0, 0.0]])
 
 
-@pytest.mark.parametrize("examples", [1, 10, MAX_EXAMPLES, MAX_EXAMPLES + 1])
-@pytest.mark.parametrize("outputs", [MIN_OUTPUTS - 1, MIN_OUTPUTS, 128])
+@pytest.mark.parametrize(("examples", "outputs"), [(1, 128), (MAX_EXAMPLES, MIN_OUTPUTS), (MAX_EXAMPLES + 1, 128)])
 def test_product_and_gradients_are_those_of_a_matrix_product(examples, outputs):
     rng = np.random.default_rng(0)
     kernel = rng.normal(size=(outputs, 50)).astype(np.float32)

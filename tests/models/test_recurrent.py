@@ -112,7 +112,11 @@ LOCAL = LocalSGD(epochs=2, batch_size=4, learning_rate=0.1)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("data", "task"), [(spoken(), of_ids()), (spoken(table=VECTORS), of_vectors())], ids=["ids", "vectors"]
+    ("data", "task"),
+    [
+        pytest.param(spoken(), of_ids(), id="ids", marks=pytest.mark.exhaustive),
+        pytest.param(spoken(table=VECTORS), of_vectors(), id="vectors"),
+    ],
 )
 def test_backends_agree(data, task):
     start = task.init(Seed(0))

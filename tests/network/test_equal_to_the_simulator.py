@@ -39,7 +39,7 @@ def test_the_vectorized_backend_gives_the_bytes_of_the_simulator(pair, method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["fedavg", "flexcfl"])
+@pytest.mark.parametrize("method", ["fedavg", pytest.param("flexcfl", marks=pytest.mark.exhaustive)])
 def test_the_default_backend_gives_the_bytes_of_the_simulator(pair, method):
     both = pair(method, run={"backend": "vectorized", "threads": 1, "rounds": 2})
     while not both.simulated.finished(2):

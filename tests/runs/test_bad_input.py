@@ -195,7 +195,10 @@ def test_clients_without_training_or_test_examples_are_accepted(method, caplog):
     assert record.summary["coverage"] == 1.0
 
 
-@pytest.mark.parametrize("method", ["fedgroup", "fedgrouprox", "flexcfl", "flhc"])
+@pytest.mark.parametrize(
+    "method",
+    ["flhc", "fedgroup", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("fedgrouprox", "flexcfl"))],
+)
 @pytest.mark.parametrize(
     "data",
     [
@@ -241,7 +244,9 @@ def test_divergence_stops_the_run_and_keeps_the_record(tmp_path):
     assert record.models()
 
 
-@pytest.mark.parametrize("method", ["fedavg", "ifca", "local"])
+@pytest.mark.parametrize(
+    "method", ["fedavg", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("ifca", "local"))]
+)
 def test_a_huge_learning_rate_diverges(method):
     spec = {**TINY, "method": method, "model": {"name": "mlp"}, "local": {"learning_rate": 1e20}}
     assert "lower the learning rate" in error_of(Diverged, spec)

@@ -21,6 +21,7 @@ SPEC = {
 }
 
 
+@pytest.mark.exhaustive
 def test_compilation_is_counted_once_and_only_in_the_estimate_that_compiled():
     # All four rounds of the run are measured, so the estimated total cannot exceed the time of the call.
     begun = time.perf_counter()
@@ -56,6 +57,7 @@ def test_traffic_is_extrapolated_to_all_rounds():
     assert {key: 10 * count for key, count in short["traffic"].items()} == long["traffic"]
 
 
+@pytest.mark.exhaustive
 def test_traffic_is_that_of_the_number_of_groups_that_fedgroup_chooses():
     spec = {"data": "blobs", "method": "fedgroup", "run": {"rounds": 6, "evaluate_every": 6}}
     run = coterie.run(spec).summary

@@ -27,6 +27,7 @@ def texts(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_default_model_for_characters_is_a_character_lstm():
     data = {"name": "shakespeare", "clients": 0, "max_samples": 12}

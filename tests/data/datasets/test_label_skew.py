@@ -60,7 +60,7 @@ def test_an_unknown_protocol_is_rejected(tiny):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(("percent", "groups"), [(20, 5), (30, 4)])
+@pytest.mark.parametrize(("percent", "groups"), [pytest.param(20, 5, marks=pytest.mark.exhaustive), (30, 4)])
 def test_real_images_in_groups(real, percent, groups):
     data = real(f"cifar10-skew{percent}", alpha=0.25)
     train = len(data.fit.order)

@@ -57,8 +57,14 @@ def same_session(one, other, rounds=2):
     assert other.finished(rounds)
 
 
+#: Methods that `make test` runs; `make test-all` runs the others too.
+EACH_TIME = ("fedavg", "fedgroup", "ifca", "local", "srfca")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in EACH_TIME else pytest.mark.exhaustive) for name in methods.names()]
+)
 def test_every_method_gives_the_bytes_of_the_vectorized_transport_on_three_workers(data, task, spread, name):
     transport, pool = spread(data, task, 3, slow=(1,))
     same_session(session_of(name, data, Vectorized(data, task)), session_of(name, data, transport))

@@ -36,8 +36,19 @@ class Opened:
         self.page.evaluate("coterieReport.drawAll()")
 
     def download(self, name: str) -> Path:
-        """The file that a button gives, named by its accessible name."""
-        with self.page.expect_download() as caught:
+        """The file that a button gives, named by its accessible name.
+
+        On a busy machine Chromium now and then starts no download at a click, so a second click is allowed.
+        """
+        from playwright.sync_api import TimeoutError as TooLate
+
+        try:
+            return self._downloaded(name, seconds=10)
+        except TooLate:
+            return self._downloaded(name, seconds=30)
+
+    def _downloaded(self, name: str, seconds: int) -> Path:
+        with self.page.expect_download(timeout=1000 * seconds) as caught:
             self.page.get_by_role("button", name=name, exact=True).click()
         return Path(caught.value.path())
 
