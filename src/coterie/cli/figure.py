@@ -23,14 +23,7 @@ def _kinds(incomplete: str) -> list[str]:
 
 
 def figure(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN…",
-            show_default=False,
-            help="Folder of a record, folder of several records, or a pattern such as 'runs/digits-*'.",
-        ),
-    ],
+    runs: flags.Runs,
     kind: Annotated[
         str,
         typer.Option(

@@ -319,6 +319,14 @@ Examples = Annotated[
     ),
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", show_default=False, help="Folder of a record.")]
+Runs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUN",
+        show_default=False,
+        help="Folder of a record, folder of several records, or a pattern such as 'runs/digits-*'.",
+    ),
+]
 MethodName = Annotated[
     str | None,
     typer.Argument(

@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN",
-            show_default=False,
-            help="Folder of a record, folder of several records, or a pattern such as 'runs/digits-*'.",
-        ),
-    ],
+    runs: flags.Runs,
     out: Annotated[
         Path | None,
         typer.Option(
