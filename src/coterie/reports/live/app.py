@@ -93,7 +93,7 @@ class Site:
         return _no_run() if found is None else self._stream(found[1])
 
     async def _feed(self, key: str) -> tuple[RunFeed, Channel] | None:
-        """The feed of a run; those that nobody follows are dropped if there are many."""
+        """The feed of a run; those without followers are dropped if there are many."""
         if key not in self._runs:
             follower = await asyncio.to_thread(self._directory.get, key)
             if follower is None:
