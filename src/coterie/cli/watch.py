@@ -39,8 +39,9 @@ def watch(
 ) -> None:
     """Show the page of a run while it goes on, or the runs of a folder with their progress, in a browser.
 
-    Only records are read, of `coterie run` as of `coterie serve`; runs that are killed and resumed are followed. The
-    server answers on this machine only, and only to the printed address, which has a secret. Ctrl-C ends it.
+    Only records are read, of `coterie run` as of `coterie serve`; runs that
+    are killed and resumed are followed. The server answers on this machine
+    only, and only to the printed address, which has a secret. Ctrl-C ends it.
     """
     _check(path, wait=wait)
     require()

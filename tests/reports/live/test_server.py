@@ -149,7 +149,7 @@ def test_the_number_of_streams_is_bounded(client, monkeypatch):
     assert "close some" in text
 
 
-def test_pages_that_nobody_follows_are_dropped(growing, serve, tmp_path, monkeypatch):
+def test_pages_without_followers_are_dropped(growing, serve, tmp_path, monkeypatch):
     monkeypatch.setattr(app, "MAX_PAGES", 2)
     sites = []
     original = app.Site.__init__
