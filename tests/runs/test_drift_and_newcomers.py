@@ -218,7 +218,7 @@ def test_methods_that_do_not_choose_again_have_one_score():
     ("run", "text"),
     [
         ({"newcomers": 1.5}, "run.newcomers must be between 0 and 1, got 1.5"),
-        ({"newcomers": 0.2, "newcomers_join": [9]}, "run.newcomers_join must be rounds after 0 and before 6"),
+        ({"newcomers": 0.2, "newcomers_join": [9]}, "run.newcomers_join must be numbers of rounds from 1 to 5"),
         (
             {"newcomers": 0.8},
             "run.clients_per_round must be at most 2, the number of clients that have training examples and do not",
