@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coterie.reports.headline import figures, headline, notes, scores_of
 from coterie.reports.view import RunView
 
@@ -11,13 +13,13 @@ def said(folder):
 
 
 def test_clusters_with_known_truth_and_the_mean_of_the_last_rounds(write):
-    # Means over clients: round 1: (1.0 + 0.4) / 2 = 0.7, round 2: (0.9 + 0.7) / 2 = 0.8; mean 0.75. Worst: 0.4, 0.7.
+    # Means over clients: round 1: (1.0 + 0.4) / 2 = 0.7, round 2: (0.9 + 0.7) / 2 = 0.8; mean 0.75. Worst: 0.7.
     answers = [{"a": (0, 10), "b": (1, 4)}, {"a": (0, 9), "b": (1, 7)}]
     truth = {"truth": {"adjusted_rand": 1.0, "misclustering": 0.0, "clusters": 2}}
     assert said(write(answers, lines=[truth, truth])) == [
-        "2 clusters found, adjusted Rand 1.00; with the model of its cluster a client scores 75.0 % on average, "
-        "the worst tenth 55.0 %.",
-        "Accuracy on test examples, mean of the last 2 rounds.",
+        "2 clusters found, adjusted Rand 1.00; with the model of its cluster a client scores 80.0 % on average, "
+        "the worst tenth 70.0 %.",
+        "Accuracy on test examples after the last evaluated round; mean of all rounds: 75.0 %.",
     ]
 
 
@@ -31,7 +33,7 @@ def test_without_true_clusters_there_is_no_index(write):
 def test_one_model_for_all_is_no_cluster(write):
     first, second = said(write([{"a": (0, 10), "b": (0, 4)}]))
     assert first == "With one model for all a client scores 70.0 % on average, the worst tenth 40.0 %."
-    assert second == "Accuracy on test examples, after the last evaluated round."
+    assert second == "Accuracy on test examples after the last evaluated round."
 
 
 def test_one_of_two_models_is_one_cluster(write):
@@ -51,7 +53,7 @@ def test_a_single_client_has_no_worst_tenth(write):
 
 
 def test_a_regression_speaks_of_the_loss_after_the_last_round(write):
-    # Losses 1 - n / 10: in the last round 0.2 and 0.6, mean 0.4, the highest 0.6.
+    # Losses 1 - n / 10: in the last round 0.2 and 0.6, mean 0.4, the highest 0.6; in the first 0.9, (0.9 + 0.4) / 2.
     spec = {"run": {"primary_metric": "loss"}}
     answers = [{"a": (0, 1), "b": (1, 1)}, {"a": (0, 8), "b": (1, 4)}]
     first, second = said(write(answers, spec=spec))
@@ -59,7 +61,7 @@ def test_a_regression_speaks_of_the_loss_after_the_last_round(write):
         "2 clusters found; with the model of its cluster a client has a test loss of 0.4 on average, "
         "the worst tenth 0.6."
     )
-    assert second == "Test loss on test examples, after the last evaluated round."
+    assert second == "Test loss on test examples after the last evaluated round; mean of all rounds: 0.65."
 
 
 def test_a_failed_run_says_why_and_how_far_it_went(write):
@@ -77,9 +79,10 @@ def test_a_run_without_an_evaluation_has_no_scores(write):
 
 
 def test_only_the_last_ten_rounds_count(write):
-    # Eleven rounds; the first, with 0, does not count.
-    view = RunView.read(write([{"a": (0, 0)}, *[{"a": (0, 8)}] * 10]))
-    assert (scores_of(view).mean, scores_of(view).rounds) == (0.8, 10)
+    # Eleven rounds; the first, with 0, does not count: (9 · 0.8 + 0.9) / 10 = 0.81.
+    scores = scores_of(RunView.read(write([{"a": (0, 0)}, *[{"a": (0, 8)}] * 9, {"a": (0, 9)}])))
+    assert (scores.mean, scores.span) == (0.9, "the last ten rounds")
+    assert scores.recent == pytest.approx(0.81)
 
 
 def test_the_large_numbers(write):
@@ -101,6 +104,6 @@ def test_the_models_of_an_earlier_round_are_served_and_scored(write):
     folder = write([{"a": (0, 10), "b": (1, 4)}, {"a": (0, 9), "b": (1, 7)}], summary={"best_round": best})
     assert said(folder) == [
         "2 clusters found; with the model of its cluster a client scores 70.0 % on average, the worst tenth 40.0 %.",
-        "Accuracy on test examples after round 1, whose models are served.",
+        "Accuracy on test examples after round 1, whose models are served; mean of all rounds: 75.0 %.",
     ]
-    assert figures(RunView.read(folder))[0].note == "round 1, whose models are served"
+    assert figures(RunView.read(folder))[0].note == "round 1, whose models are served; mean of all rounds 75.0 %"

@@ -7,7 +7,7 @@ import pytest
 import coterie
 from coterie import data
 from coterie.metrics import adjusted_rand
-from coterie.runs.summary import cluster_agreement, final, trained_curve
+from coterie.runs.summary import cluster_agreement, final, loss_warning, trained_curve
 
 
 def line(t, accuracy=None, coverage=1.0, stage="train", down=0, **more):
@@ -119,3 +119,14 @@ def test_the_default_cohort_leaves_out_newcomers():
     spec = {"data": {"name": "blobs", "clients": 8}, "run": {"rounds": 2, "newcomers": 0.5}, "local": {"epochs": 1}}
     record = coterie.run(spec)
     assert record.rounds[0]["cohort_size"] == 4
+
+
+@pytest.mark.parametrize(
+    ("losses", "warns"),
+    [([2.0, 20.5], True), ([2.0, 20.0], False), ([2.0, None, 1.0], False), ([5.0], False), ([], False)],
+)
+def test_a_loss_that_grows_tenfold_is_a_warning(losses, warns):
+    warning = loss_warning([{"test_loss": loss} for loss in losses])
+    assert (warning is not None) is warns
+    if warns:
+        assert warning.startswith("The test loss grew from 2 to 20.5: the training diverges; lower local.learning_rate")

@@ -110,6 +110,11 @@ class ComparisonView:
             raise RecordError(
                 f"Runs are compared by one metric, and run.primary_metric of these is {' and '.join(names)}"
             )
+        if len(data := sorted({str(view.spec["data"]["name"]) for view in done})) > 1:
+            raise RecordError(
+                f"Runs are compared on the same data, and these have {' and '.join(data)}; choose some of them, for "
+                "example with a pattern: coterie report 'runs/digits-*'"
+            )
         groups = grouped(done)
         first = reference if reference is not None else _reference(groups)
         if first not in groups:
@@ -157,7 +162,12 @@ class ComparisonView:
     @cached_property
     def conclusion(self) -> str:
         """The result in words."""
-        return conclusion(self.comparison)
+        common = self.seeds
+        found = conclusion(self.comparison)
+        if common and any({seed_of(view) for view in group} != set(common) for group in self.groups.values()):
+            seeds = f"seed{'s' if len(common) > 1 else ''} {', '.join(map(str, common))}"
+            found += f" (For {seeds}, which all methods have.)"
+        return found
 
     @cached_property
     def curves(self) -> dict[str, SeedCurve]:

@@ -37,33 +37,33 @@ class Scores:
     """Scores of a run, as headlines state them.
 
     Attributes:
-        mean: Mean over clients of the primary metric.
+        mean: Mean over clients of the primary metric, of the models that are served.
         worst_tenth: Mean over the worst tenth of clients.
-        rounds: Number of rounds over which both are means; 1: after one round.
-        served: Round whose models are served, if it is not the last one (`run.final_model`); both are of this round.
+        served: Round whose models are served, if it is not the last one (`run.final_model`).
+        recent: Mean of `mean` over the evaluations of the last ten rounds, as in comparisons.
+        span: These rounds in words; empty if there is only one.
     """
 
     mean: float | None
     worst_tenth: float | None
-    rounds: int
     served: int | None = None
+    recent: float | None = None
+    span: str = ""
 
 
 def scores_of(view: RunView) -> Scores:
-    """Mean over the evaluations of the last ten rounds, as in comparisons; the loss is that after the last round.
-
-    If the models of the best round are served, the scores of that round.
-    """
+    """Scores after the last round, or after the round whose models are served, and their mean over the last rounds."""
     curves = view.curves
     known = np.flatnonzero(~np.isnan(curves.mean))
     if not len(known):
-        return Scores(None, None, 0)
+        return Scores(None, None)
+    last = known[curves.round[known] > curves.round[known[-1]] - 10]
+    span = "" if len(last) == 1 else "all rounds" if len(last) == len(known) else "the last ten rounds"
     best: Mapping[str, Any] = view.summary.get("best_round") or {}
-    if best.get("served") and len(place := known[curves.round[known] == best["t"] + 1]):
-        return Scores(float(curves.mean[place[-1]]), float(curves.worst_tenth[place[-1]]), 1, int(best["t"]) + 1)
-    last = known[-1:] if view.metric.name == "loss" else known[curves.round[known] > curves.round[known[-1]] - 10]
-    span = int(curves.round[last[-1]] - curves.round[last[0]]) + 1
-    return Scores(float(curves.mean[last].mean()), float(curves.worst_tenth[last].mean()), span)
+    served = best["t"] + 1 if best.get("served") and np.any(curves.round[known] == best["t"] + 1) else None
+    place = known[-1] if served is None else known[curves.round[known] == served][-1]
+    recent = float(curves.mean[last].mean())
+    return Scores(float(curves.mean[place]), float(curves.worst_tenth[place]), served, recent, span)
 
 
 def headline(view: RunView) -> list[str]:
@@ -85,12 +85,12 @@ def figures(view: RunView) -> list[Figure]:
     """The handful of large numbers."""
     scores, metric, summary = scores_of(view), view.metric, view.summary
     kind = "percent" if metric.percent else "number"
-    over = f"mean of {scores.rounds} rounds" if scores.rounds > 1 else "last evaluation"
-    over = over if scores.served is None else f"round {scores.served}, whose models are served"
+    when = "last evaluation" if scores.served is None else f"round {scores.served}, whose models are served"
+    recent = f"; mean of {scores.span} {metric.text(scores.recent)}" if scores.span else ""
     clusters = summary.get("clusters") or {}
     found = [
-        Figure(f"{metric.label}, mean over clients", scores.mean, kind, over),
-        Figure(f"{metric.label}, worst tenth of clients", scores.worst_tenth, kind, over),
+        Figure(f"{metric.label}, mean over clients", scores.mean, kind, f"{when}{recent}"),
+        Figure(f"{metric.label}, worst tenth of clients", scores.worst_tenth, kind, when),
     ]
     if clusters and not clusters.get("adapted"):
         agreement = number_at(summary, ("truth", "adjusted_rand"))
@@ -176,8 +176,8 @@ def _scores(metric: PrimaryMetric) -> str:
 
 def _about_scores(scores: Scores, metric: PrimaryMetric) -> list[str]:
     what = f"{metric.label[0].upper()}{metric.label[1:]}"
+    when = "after the last evaluated round"
     if scores.served is not None:
-        return [f"{what} on test examples after round {scores.served}, whose models are served."]
-    if scores.rounds > 1:
-        return [f"{what} on test examples, mean of the last {scores.rounds} rounds."]
-    return [f"{what} on test examples, after the last evaluated round."]
+        when = f"after round {scores.served}, whose models are served"
+    recent = f"; mean of {scores.span}: {metric.text(scores.recent)}" if scores.span else ""
+    return [f"{what} on test examples {when}{recent}."]

@@ -35,7 +35,9 @@ def table(runs: Runs, form: str = "latex", *, labels: Mapping[str, str] | None =
         raise SpecError(unknown("format", form, FORMATS))
     groups = renamed(groups_of(runs), labels or {})
     if len(panels := {group.panel for group in groups}) > 1:
-        raise SpecError(f"A table compares runs on the same data, with the same model and drift; got {len(panels)}")
+        raise SpecError(
+            f"A table compares runs on the same data, with the same model and drift; got {'; '.join(sorted(panels))}"
+        )
     for view in (view for group in groups for view in group.views):
         if view.status != "done":
             raise RecordError(f"{view.path} is not finished ({view.status}); continue it with: coterie resume")

@@ -68,7 +68,10 @@ def _structure(comparison: Comparison, label: str) -> str:
 
 def _found(comparison: Comparison, clustered: Sequence[str], shown: Mapping[str, str]) -> list[str]:
     """The methods that found the true clusters, and the best method if it did not. `clustered`: best first."""
-    index = {row["method"]: row["adjusted_rand"] or 0.0 for row in comparison.table}
+    index = {row["method"]: row["adjusted_rand"] for row in comparison.table if row["adjusted_rand"] is not None}
+    clustered = [label for label in clustered if label in index]
+    if not clustered:
+        return []
     sentences = []
     best = clustered[0]
     if index[best] < _FOUND:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import deque
@@ -36,6 +37,8 @@ from coterie.runs.spec import SpecLike, read_toml
 from coterie.runs.writer import Writer
 
 __all__ = ["OnRound", "continue_built", "resume", "run", "run_built"]
+
+log = logging.getLogger(__name__)
 
 
 def run(
@@ -402,6 +405,8 @@ class _Loop:
 
     def _finish(self, status: str, reason: str | None = None) -> RunRecord:
         built, spec = self._built, self._built.spec
+        if status == "done" and (warning := figures.loss_warning(self._rows)) is not None:
+            log.warning(warning)
         summary: JsonObject = {
             "format": FORMAT,
             "status": status,

@@ -261,4 +261,4 @@ def _notes(
     if fed.others:
         yield "The clients of the run were not asked; the method decided without their replies."
     if labeled and fed.asked:
-        yield f"{name} needs labels to place a newcomer."
+        yield f"{name} used the labels; it cannot place a newcomer without them."

@@ -246,6 +246,17 @@ def _metrics_over_rounds(rows: Sequence[JsonObject], last: JsonObject) -> JsonOb
     return found
 
 
+def loss_warning(rows: Sequence[JsonObject]) -> str | None:
+    """A warning if the test loss is more than ten times as large after the last evaluation as after the first one."""
+    losses = [float(row["test_loss"]) for row in rows if row.get("test_loss") is not None]
+    if len(losses) < 2 or not losses[-1] > 10 * losses[0] > 0:
+        return None
+    return (
+        f"The test loss grew from {losses[0]:.4g} to {losses[-1]:.4g}: the training diverges; lower "
+        "local.learning_rate (--lr)"
+    )
+
+
 def final(
     rows: Sequence[JsonObject],
     target: float,

@@ -153,7 +153,7 @@ def _command(view: RunView, clients: int | None, *, regression: bool) -> str | N
 def _sees(view: RunView) -> list[str] | None:
     """What the server sees of a client: the card of the method with default settings."""
     card = None if "class" in view.spec["method"] else shipped_card(view.method)
-    return None if card is None else card.sentences()
+    return None if card is None else [*card.sentences(), "These figures are for the default settings of the method."]
 
 
 def _started(view: RunView) -> str:

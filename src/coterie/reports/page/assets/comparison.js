@@ -177,10 +177,14 @@ function testsSection(data) {
       nothing("There are no tests: they need at least two methods with results of the same clients."),
     );
   const format = comparison.metric && comparison.metric.percent ? "points" : "number";
-  const significant = tests.filter((test) => test.significant).length;
+  const few = (test) => isNumber(test.n) && test.n < 5; // as the legend of the table says
+  const significant = tests.filter((test) => test.significant && !few(test)).length;
   const rows = tests.map((test) => ({
     ...test,
-    verdict: test.significant
+    significant: test.significant && !few(test),
+    verdict: few(test) && !test.why
+      ? "too few seeds"
+      : test.significant
       ? `${test.better === "b" ? test.b : test.a} is better`
       : test.why || "no clear difference",
   }));

@@ -170,7 +170,8 @@ function targetFigure(comparison) {
   const text = (row) => {
     if (!row.reached) return "not reached";
     const seeds = row.of > 1 && row.reached < row.of ? ` (${row.reached} of ${row.of} seeds)` : "";
-    return `${formatValue("count", row.rounds)}${row.bytes !== null ? `, ${formatValue("bytes", row.bytes)}` : ""}${seeds}`;
+    const unit = row.rounds === 1 ? "round" : "rounds";
+    return `${formatValue("count", row.rounds)} ${unit}${row.bytes !== null ? `, ${formatValue("bytes", row.bytes)}` : ""}${seeds}`;
   };
   return figure({
     id: "to-target",

@@ -19,6 +19,7 @@ function fixed(value, digits) {
 /** A number without unit: three or four significant digits, thousands separated. */
 function formatPlain(value) {
   const size = Math.abs(value);
+  if (size >= 1e9) return value.toExponential(2).replace("e+", "e").replace("-", "−");
   if (Number.isInteger(value)) return fixed(value, 0);
   if (size >= 1000) return fixed(value, 0);
   if (size >= 100) return fixed(value, 1);

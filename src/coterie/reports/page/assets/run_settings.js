@@ -115,7 +115,12 @@ function settingsPart(run, prefix) {
 
 function versionsPart(run, prefix) {
   const versions = Object.entries(run.versions || {});
-  if (!versions.length) return nothing("The record has no versions: the run did not reach its end.");
+  if (!versions.length) 
+    return nothing(
+      run.status === "running"
+        ? "Versions are recorded when the run ends."
+        : "The record has no versions: the run did not reach its end.",
+    );
   return h(
     "div",
     { class: "block" },
