@@ -79,8 +79,8 @@ random = accuracy(RandomClusters())
 
 # %% [markdown]
 # The method has no round loop, no sampling, no evaluation and no counting of bytes: the run does that for every
-# method. These clusters are unrelated to the data, so each model has to fit all four rotations, with a quarter of the clients to
-# learn from.
+# method. These clusters are unrelated to the data, so each model has to fit all four rotations, with a quarter of the
+# clients to learn from.
 #
 # ## Let the clients choose
 #

@@ -72,7 +72,7 @@ def test_a_run_without_an_evaluation_has_no_scores(write):
     found = said(write([], spec={"run": {"rounds": 9}}, status=None))
     assert found == [
         "The run was interrupted after 0 of 9 rounds.",
-        "No round was evaluated, so that there are no scores.",
+        "No round was evaluated, so there are no scores.",
     ]
 
 

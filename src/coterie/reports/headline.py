@@ -71,7 +71,7 @@ def headline(view: RunView) -> list[str]:
     scores, metric = scores_of(view), view.metric
     state = _state(view)
     if scores.mean is None:
-        return [*state, "No round was evaluated, so that there are no scores."]
+        return [*state, "No round was evaluated, so there are no scores."]
     found, whose = _clusters(view), _whose(view)
     rate = f"{whose} {_scores(metric)} {metric.text(scores.mean)} on average"
     single = view.n_clients == 1
@@ -107,7 +107,7 @@ def figures(view: RunView) -> list[Figure]:
 
 
 def notes(view: RunView) -> list[str]:
-    """What a reader must know beside the headline."""
+    """What a reader must know in addition to the headline."""
     summary, found = view.summary, []
     coverage = number_at(summary, ("coverage",))
     if coverage is not None and coverage < 1:

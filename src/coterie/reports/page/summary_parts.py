@@ -98,7 +98,7 @@ def _largest(view: RunView) -> list[int]:
 
 
 def traffic_part(view: RunView) -> JsonObject:
-    """Bytes by purpose and over rounds, and the score that they bought."""
+    """Bytes by purpose and over rounds, and the score against bytes."""
     traffic, curves = view.traffic, view.curves
     return {
         "by_purpose": {
