@@ -15,7 +15,7 @@ def test_clusters_with_known_truth_and_the_mean_of_the_last_rounds(write):
     answers = [{"a": (0, 10), "b": (1, 4)}, {"a": (0, 9), "b": (1, 7)}]
     truth = {"truth": {"adjusted_rand": 1.0, "misclustering": 0.0, "clusters": 2}}
     assert said(write(answers, lines=[truth, truth])) == [
-        "2 clusters found, adjusted Rand 1.00; with the model of its cluster a client scores 75.0 % on average, "
+        "2 clusters found, adjusted Rand index 1.00; with the model of its cluster a client scores 75.0 % on average, "
         "the worst tenth 55.0 %.",
         "Accuracy on test examples, mean of the last 2 rounds.",
     ]

@@ -112,8 +112,8 @@ def notes(view: RunView) -> list[str]:
     coverage = number_at(summary, ("coverage",))
     if coverage is not None and coverage < 1:
         found.append(
-            f"{100 * coverage:.1f} % of the clients have a model of their own; the others are scored with the fallback "
-            "model."
+            f"The method has assigned a model to {100 * coverage:.1f} % of the clients; the others are scored with the "
+            "fallback model."
         )
     if (summary.get("clusters") or {}).get("collapsed"):
         found.append("The method has several models, but all clients are served one of them.")
@@ -154,7 +154,7 @@ def _clusters(view: RunView) -> str:
         return ""
     count = int(entry.get("count") or 0)
     agreement = number_at(view.summary, ("truth", "adjusted_rand"))
-    index = "" if agreement is None else f", adjusted Rand {agreement:.2f}"
+    index = "" if agreement is None else f", adjusted Rand index {agreement:.2f}"
     return f"{count} {'cluster' if count == 1 else 'clusters'} found{index}; "
 
 

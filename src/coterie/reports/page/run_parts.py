@@ -62,7 +62,7 @@ def labels_part(view: RunView) -> JsonObject | None:
     return {
         "classes": names,
         "per_cluster": {str(cluster): each.tolist() for cluster, each in counts.items()},
-        "note": "Training examples at the start of the run; the data drifted since then." if drifted else None,
+        "note": "Training examples at the start of the run; the data have changed since then." if drifted else None,
     }
 
 

@@ -164,7 +164,7 @@ function mapLegend(run, points, truths, color, scores, rings) {
   } else {
     entries.push({
       mark: "",
-      name: `dark or bright: high; from ${formatValue(metricFormat(run.metric), scores[0])} to ${formatValue(metricFormat(run.metric), scores[1])}. Shapes are clusters.`,
+      name: `stronger contrast: higher score, from ${formatValue(metricFormat(run.metric), scores[0])} to ${formatValue(metricFormat(run.metric), scores[1])}. Shapes are clusters.`,
     });
   }
   if (rings) entries.push({ mark: ring, name: `misclustered (${formatValue("count", rings)})` });

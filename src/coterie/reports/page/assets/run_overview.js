@@ -273,7 +273,7 @@ function coverageCurve({ curves, prefix, x }) {
     id: `${prefix}coverage`,
     title: "Coverage",
     height: 260,
-    note: "Share of the clients that have a model of their own. The others are served the fallback model.",
+    note: "Share of the clients to which the method has assigned a model. The others are served the fallback model.",
     make: () => ({
       height: 260,
       series: [{ name: "", x, y: curves.coverage, index: 4 }],
