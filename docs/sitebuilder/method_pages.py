@@ -64,7 +64,7 @@ def traffic(card: Card) -> str:
         for ask in card.exchanges
     ]
     intro = (
-        f"Measured in a run of {ROUNDS} rounds with default settings: {CLIENTS - 1} clients in four planted clusters, "
+        f"Measured in a run of {ROUNDS} rounds with default settings: {CLIENTS - 1} clients in four true clusters, "
         f"{COHORT} clients per round, one newcomer, and a logistic regression with 104 parameters. "
         "The unit `models` is the size of its parameters."
     )

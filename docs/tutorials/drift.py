@@ -9,9 +9,9 @@
 # %% [markdown]
 # # Clients that change
 #
-# Clusters are not forever: a shop gets other customers, a sensor is turned around. In this tutorial the data of some
+# Data change over time: a shop gets other customers, a sensor is turned around. In this tutorial the data of some
 # clients change in the middle of a run. You see what that does to clusters that are found once, how
-# [FlexCFL](../methods/flexcfl.md) notices it and moves clients, and how to read the figures of drift.
+# [FlexCFL](../methods/flexcfl.md) detects it and moves clients, and how to read the numbers about drift in a record.
 
 # %%
 import matplotlib.pyplot as plt
@@ -39,11 +39,11 @@ axes.set(xlabel="round", ylabel="test accuracy (%)", ylim=(0, 100))
 axes.legend(loc="lower right")
 
 # %% [markdown]
-# Without migration, clients go on with the model of their old cluster.
+# Without migration, clients keep the model of their old cluster.
 #
-# ## What was noticed
+# ## What was detected
 #
-# The record compares what the method reported with what really happened.
+# The record compares the changes that the method detected with those that were simulated.
 
 # %%
 found = moving.summary["drift"]
@@ -52,8 +52,8 @@ for key in ("shifts", "detected", "missed", "delay", "false_alarms", "migrations
 
 # %% [markdown]
 # `delay` counts the rounds between a change and its detection. FlexCFL's clients compare the labels that they have
-# now with those that they had when they joined their cluster, before every round, so a change is noticed at once.
-# Where labels stay the same and only the inputs change, this detector sees nothing:
+# now with those that they had when they joined their cluster, before every round, so a change is detected at once.
+# If the labels stay the same and only the inputs change, this detector detects nothing:
 
 # %%
 turned = coterie.run({**spec, "method": "flexcfl", "shift": {**drift, "name": "rotate"}})
@@ -61,9 +61,9 @@ found = turned.summary["drift"]
 print(f"{found['shifts']} clients had their images rotated; {found['detected']} of these changes were detected")
 
 # %% [markdown]
-# ## Who moved
+# ## Which clients moved
 #
-# The lines of the record have the assignment of the clients that took part or changed their cluster.
+# Each line of the record (one per round) has the cluster of every client that took part or changed its cluster.
 
 # %%
 before: dict[str, int] = {}
@@ -79,5 +79,5 @@ print(moves)
 # ## Where next
 #
 # - All kinds of simulated drift: [settings of `shift`](../reference/settings.md#shift)
-# - The figures of drift, defined: [record format](../record-format.md)
+# - Definitions of the numbers about drift: [record format](../record-format.md)
 # - A method of your own that reacts to drift: [write a method](your-method.md)

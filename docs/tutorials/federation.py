@@ -64,8 +64,8 @@ for hospital, client in {"hospital-a": "00", "hospital-b": "04", "hospital-c": "
 # ## The run
 #
 # The server waits until three clients have joined, and then runs IFCA for three rounds. Each client connects to the
-# server; it needs no open port. Without `--yes` a client shows what the method reveals and asks its owner. `--once`
-# ends it when it has received its model.
+# server and needs no open port. Without `--yes`, a client shows what the method reveals and asks for consent. `--once`
+# ends the client when it has received its model.
 
 # %% language="bash"
 # (cd server && coterie serve --method ifca --clusters 2 --set method.restarts=3 --rounds 3 --clients 3 \

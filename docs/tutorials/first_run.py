@@ -38,8 +38,8 @@ for row, client in zip(axes, ["00", "01", "02", "03"], strict=True):
 # %% [markdown]
 # ## One model for all
 #
-# [FedAvg](../methods/fedavg.md) trains one model. A run is described by a spec: data, method and settings. What is
-# not named has a [default](../reference/settings.md).
+# [FedAvg](../methods/fedavg.md) trains one model. A run is described by a spec: data, method and settings. Settings
+# that are not given have a [default](../reference/settings.md).
 
 # %%
 one = coterie.run({"data": "digits", "method": "fedavg", "run": {"rounds": 40}})
@@ -51,8 +51,8 @@ print(f"the worst tenth of clients: {one.summary['accuracy']['worst_tenth']:.1%}
 #
 # ## One model per cluster
 #
-# [FedGroup](../methods/fedgroup.md) looks at how the model moves when a client trains it. It clusters the clients by
-# these directions, and chooses the number of clusters itself.
+# [FedGroup](../methods/fedgroup.md) looks at how the parameters of the model change when a client trains it. It
+# clusters the clients by the directions of these changes, and chooses the number of clusters itself.
 
 # %%
 clustered = coterie.run({"data": "digits", "method": "fedgroup", "run": {"rounds": 40}})
@@ -63,9 +63,9 @@ print(f"clusters found: {summary['clusters']['count']}, of {summary['clusters'][
 print(f"agreement with the rotations (adjusted Rand index): {summary['truth']['adjusted_rand']:.2f}")
 
 # %% [markdown]
-# An adjusted Rand index of 1 means that the clusters are exactly the four rotations; 0 would be chance. The method
-# never saw an image: in the first step clients sent how they had changed the model, and in later rounds only sums per
-# cluster were needed. [What each method reveals](../explanation/methods-compared.md) has the details.
+# An adjusted Rand index of 1 means that the clusters are exactly the four rotations; 0 would be chance. The server
+# never saw an image: in the first step clients sent their changes of the model, and later rounds needed only sums per
+# cluster. [Methods compared](../explanation/methods-compared.md) says what each method reveals.
 #
 # ## Over the rounds
 
@@ -88,7 +88,7 @@ print("predicted:", clustered.predict(images, client="07").tolist())
 print("labels:   ", labels.tolist())
 
 # %% [markdown]
-# Who is in which cluster, and how well it is served:
+# The cluster of each client, and the accuracy of its model:
 
 # %%
 for each in clustered.inspect()[:6]:

@@ -9,9 +9,9 @@
 # %% [markdown]
 # # Write a method
 #
-# A method is one object with four functions. In this tutorial you write a simple one, see that it is not good,
-# improve it by one function, and check that it keeps the rules that let it run in the simulator and between machines
-# alike.
+# A method is one object with four functions. In this tutorial you write a simple one, see that it performs poorly,
+# improve it by changing one function, and check that it follows the rules that let it run in the simulator and between
+# machines.
 
 # %%
 import logging
@@ -26,7 +26,7 @@ from coterie.methods.protocol import Placement, Round
 from coterie.testing import CHECKS, Harness
 
 # %% [markdown]
-# ## A method with random clusters
+# ## A method with arbitrary clusters
 #
 # The fields of the class are its settings. What the method knows is its *state*: here the models of all clusters,
 # stacked (a *bank*). The state goes into every function and comes out of `round`; the object itself never changes.
@@ -36,7 +36,7 @@ from coterie.testing import CHECKS, Harness
 # - `round` does one round. The only way to the clients is `fed.ask`: a named computation (a *work*), here `fit`, goes
 #   to a cohort with what each client needs, and replies come back. `Mean` asks the federation to average them per
 #   cluster.
-# - `place` says which model each client is served, and which one clients get that have none of their own.
+# - `place` says which model each client is served, and the fallback model for clients without a cluster.
 
 
 # %%
@@ -78,9 +78,9 @@ def accuracy(method):
 random = accuracy(RandomClusters())
 
 # %% [markdown]
-# There is no round loop, no sampling, no evaluation and no counting of bytes in it: the run does that for every
-# method. The clusters mean nothing, so each model has to fit all four rotations, with a quarter of the clients to
-# learn from.
+# The method has no round loop, no sampling, no evaluation and no counting of bytes: the run does that for every
+# method. These clusters are unrelated to the data, so each model has to fit all four rotations, with a quarter of the
+# clients to learn from.
 #
 # ## Let the clients choose
 #
@@ -114,7 +114,7 @@ for name, record in {"random": random, "lowest loss": better}.items():
     print(name, {purpose: sum(way.values()) for purpose, way in record.summary["traffic"]["by_purpose"].items()})
 
 # %% [markdown]
-# ## Does it keep the rules?
+# ## Check the method
 #
 # The contract suite runs the method on small clients: on another backend, with lost and damaged replies, stopped and
 # resumed after every step, with newcomers. A check that fails says what the method did.
@@ -130,4 +130,4 @@ for check in CHECKS:
 #
 # - Settings with bounds, tests by hand, registration: [add a method](../how-to/add-a-method.md)
 # - A computation that clients do not know yet: [add a work](../how-to/add-a-work.md)
-# - Why the interface is as it is: [the seam](../explanation/the-seam.md)
+# - Why there is this interface: [one interface to clients](../explanation/the-seam.md)

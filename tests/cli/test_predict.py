@@ -62,7 +62,7 @@ def test_probabilities_are_shown_without_a_file(coterie, run):
     for line, (client, prediction, *shares) in zip(table, listed, strict=False):
         assert line[1:3] == [client, prediction]
         assert [float(cell) for cell in line[3:]] == pytest.approx(shares, abs=5e-5)
-    assert "And 220 examples more; all of them: -o FILE.csv, or --json" in shown
+    assert "Not shown: 220 examples; for all of them: -o FILE.csv, or --json" in shown
 
 
 def test_an_npz_file_without_labels_is_predicted(coterie, run):

@@ -24,7 +24,9 @@ def test_a_page_is_written_beside_nothing_else(coterie, records):
     done = coterie("report", records / "oracle-0")
     assert done.exit_code == 0, done.stderr
     first, *_, last = done.stdout.splitlines()
-    assert first.startswith("4 clusters found, adjusted Rand 1.00; with the model of its cluster a client scores ")
+    assert first.startswith(
+        "4 clusters found, adjusted Rand index 1.00; with the model of its cluster a client scores "
+    )
     assert last.startswith("oracle-0.html (1 run, ")
     assert [path.name for path in Path().iterdir()] == ["oracle-0.html"]
 

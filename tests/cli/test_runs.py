@@ -69,4 +69,6 @@ def test_both_accuracies_are_shown_and_the_second_is_that_of_a_comparison(coteri
     assert header.index("accuracy %") < header.index("last ten %")
     first, second = (values.index(f" {100 * row[column]:.1f} ") for column in ("accuracy", "last_ten"))
     assert first < second
-    assert "last ten: mean of the last ten rounds, or of all if there are fewer, as in coterie compare." in shown
+    assert (
+        "last ten: mean accuracy over the last ten rounds, or all if there are fewer, as in coterie compare." in shown
+    )

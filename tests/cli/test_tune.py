@@ -56,7 +56,7 @@ def test_pruned_trials_are_in_the_table_with_their_state_and_the_reason(coterie,
     assert set(states.values()) == {"complete", "pruned"}  # a rate of 3e38 diverges
     lines = [line.split() for line in shown.stdout.splitlines()]
     assert {int(line[0]): line[1] for line in lines if line and line[0].isdecimal() and line[1] != "trials:"} == states
-    assert "Last reason: trial" in shown.stdout
+    assert "Reason for the last pruned or failed trial: trial" in shown.stdout
 
 
 def test_a_search_over_nothing_is_an_error(coterie, tiny):

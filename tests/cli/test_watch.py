@@ -52,7 +52,7 @@ def wait_until(condition, seconds=20):
 def test_a_folder_that_does_not_exist_is_an_error_that_says_what_to_do(coterie):
     result = coterie("watch", "nowhere")
     assert result.exit_code == 2
-    assert "There is no run and no folder nowhere" in result.stderr
+    assert "The folder nowhere does not exist" in result.stderr
     assert "--wait" in result.stderr
 
 

@@ -17,7 +17,7 @@ def test_clusters_with_known_truth_and_the_mean_of_the_last_rounds(write):
     answers = [{"a": (0, 10), "b": (1, 4)}, {"a": (0, 9), "b": (1, 7)}]
     truth = {"truth": {"adjusted_rand": 1.0, "misclustering": 0.0, "clusters": 2}}
     assert said(write(answers, lines=[truth, truth])) == [
-        "2 clusters found, adjusted Rand 1.00; with the model of its cluster a client scores 80.0 % on average, "
+        "2 clusters found, adjusted Rand index 1.00; with the model of its cluster a client scores 80.0 % on average, "
         "the worst tenth 70.0 %.",
         "Accuracy on test examples after the last evaluated round; mean of all rounds: 75.0 %.",
     ]
@@ -74,7 +74,7 @@ def test_a_run_without_an_evaluation_has_no_scores(write):
     found = said(write([], spec={"run": {"rounds": 9}}, status=None))
     assert found == [
         "The run was interrupted after 0 of 9 rounds.",
-        "No round was evaluated, so that there are no scores.",
+        "No round was evaluated, so there are no scores.",
     ]
 
 

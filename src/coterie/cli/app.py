@@ -171,7 +171,7 @@ app.command(
 app.command(
     cls=Command,
     epilog=_examples(
-        ("coterie report runs/digits-ifca-0", "a page about one run: digits-ifca-0.html"),
+        ("coterie report runs/digits-ifca-0", "a page about one run, digits-ifca-0.html"),
         ("coterie report records -o comparison.html --open", "all runs in a folder side by side, in a browser"),
         ("coterie report 'runs/digits-*' --reference ifca", "a pattern; the others are tested against ifca"),
         ("coterie report runs/digits-ifca-0 --json | jq '.runs[0].clients'", "in a script"),
@@ -180,7 +180,7 @@ app.command(
 app.command(
     cls=Command,
     epilog=_examples(
-        ("coterie watch runs/digits-ifca-0", "the page of a run while it goes on"),
+        ("coterie watch runs/digits-ifca-0", "the live page of one run"),
         ("coterie watch", "the runs in the folder runs, with their progress"),
         ("coterie run --method ifca --rounds 500 --watch", "start a run together with its page"),
         ("coterie watch runs --port 8765", "on a server; on your machine: ssh -N -L 8765:localhost:8765 SERVER"),
@@ -253,8 +253,8 @@ ray_app = typer.Typer(
     help="Simulations on the machines of a Ray cluster (run.backend = 'ray').",
     epilog=_examples(
         ("coterie ray status", "the machines of the cluster, and whether they can take part"),
-        ("coterie run --set run.backend=ray --set ray.address=auto", "clients of one run on all of them"),
-        ("coterie compare --jobs 8 --jobs-on ray --set ray.address=auto", "whole runs on them"),
+        ("coterie run --set run.backend=ray --set ray.address=auto", "one run, with its clients on all machines"),
+        ("coterie compare --jobs 8 --jobs-on ray --set ray.address=auto", "several runs, each on one machine"),
     ),
     rich_markup_mode="rich",
     invoke_without_command=True,

@@ -40,40 +40,42 @@ def figure(
             "-o",
             metavar="FILE",
             show_default=False,
-            help="Output file: .pdf, .svg or .png, of a table .tex, .md or .csv; default: KIND.pdf or table.tex.",
+            help="Output file: .pdf, .svg or .png; for a table .tex, .md or .csv; default: KIND.pdf or table.tex.",
         ),
     ] = None,
     metric: Annotated[
         str,
         typer.Option(
             metavar="NAMES",
-            help="For curves, separated by commas, a row of panels each: primary, mean, worst_tenth, test_loss, "
-            "train_loss, discrepancy, coverage, adjusted_rand, validation, or a metric of run.metrics.",
+            help="Metrics of curves, separated by commas, one row of panels each: primary, mean, worst_tenth, "
+            "test_loss, train_loss, discrepancy, coverage, adjusted_rand, validation, or a metric of run.metrics.",
         ),
     ] = "primary",
     against: Annotated[
-        str, typer.Option(metavar="AXIS", help="Horizontal axis of curves: round, or megabytes that were sent.")
+        str, typer.Option(metavar="AXIS", help="Horizontal axis of curves: round, or megabytes (traffic so far).")
     ] = "round",
-    width: Annotated[str, typer.Option(metavar="one|two", help="Columns of a paper: 3.5 or 7.16 inches.")] = "one",
+    width: Annotated[
+        str, typer.Option(metavar="one|two", help="Width in columns of a paper: 3.5 or 7.16 inches.")
+    ] = "one",
     height: Annotated[
-        float | None, typer.Option(metavar="INCHES", show_default=False, help="Height; default: chosen.")
+        float | None, typer.Option(metavar="INCHES", show_default=False, help="Height; default: automatic.")
     ] = None,
     columns: Annotated[
-        int | None, typer.Option(metavar="N", show_default=False, help="Panels side by side; default: chosen.")
+        int | None, typer.Option(metavar="N", show_default=False, help="Panels side by side; default: automatic.")
     ] = None,
     label: Annotated[
         list[str] | None,
         typer.Option(
             metavar="METHOD=LABEL",
             show_default=False,
-            help="Name of a method in the figure; $...$ is a formula. Repeat it for more methods.",
+            help="Name of a method in the figure; $...$ is a formula; repeatable.",
         ),
     ] = None,
     font: Annotated[
-        str, typer.Option(metavar="sans|serif", help="DejaVu Sans, or STIX, which is like Times.")
+        str, typer.Option(metavar="sans|serif", help="DejaVu Sans, or STIX, which looks like Times.")
     ] = "sans",
     svg_text: Annotated[
-        bool, typer.Option("--svg-text", help="SVG: text as text, in the reader's fonts, instead of outlines.")
+        bool, typer.Option("--svg-text", help="SVG: keep text as text, in the reader's fonts, instead of outlines.")
     ] = False,
     dpi: Annotated[int, typer.Option(metavar="N", min=50, max=1200, help="PNG: dots per inch.")] = 300,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
@@ -83,10 +85,10 @@ def figure(
 ) -> None:
     """Draw records as a figure for a paper. Nothing is run again.
 
-    Runs that differ in their seed only are one method: its mean, with a band of
-    one standard deviation. Runs on other data, with another model or another
-    drift get a panel of their own. PDF files have embedded fonts, and the same
-    records give the same file. docs/how-to/figures.md shows every kind.
+    Runs that differ only in their seed are drawn as one line: their mean, with a
+    band of one standard deviation. Runs with different data, model or drift get
+    separate panels. PDF files have embedded fonts, and the same records give the
+    same file. docs/how-to/figures.md describes every kind.
     """
     import os
 

@@ -244,7 +244,7 @@ JobsOn = Annotated[
     str,
     typer.Option(
         metavar="WHERE",
-        help="Where these processes are: processes, on this machine; ray, on the Ray cluster of ray.address.",
+        help="Where the processes of --jobs run; processes: on this machine; ray: on the Ray cluster of ray.address.",
     ),
 ]
 
@@ -269,14 +269,14 @@ Track = Annotated[
 Report = Annotated[
     bool,
     typer.Option(
-        "--report", rich_help_panel=_PANEL, help="Also write a page about the results, report.html, into the folder."
+        "--report",
+        rich_help_panel=_PANEL,
+        help="Also write a page about the results, report.html, into the folder of the records.",
     ),
 ]
 Watch = Annotated[
     bool,
-    typer.Option(
-        "--watch", rich_help_panel=_PANEL, help="Serve the page of the run while it goes on (needs the extra watch)."
-    ),
+    typer.Option("--watch", rich_help_panel=_PANEL, help="Serve a live page of the run (needs the extra watch)."),
 ]
 RecordFolder = Annotated[
     Path | None,

@@ -33,7 +33,10 @@ def predict(
         typer.Option("--out", "-o", metavar="FILE.csv", show_default=False, help="Write one line per example."),
     ] = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Also give the probability of each class; without -o of the first examples.")
+        bool,
+        typer.Option(
+            "--proba", help="Also give the probability of each class; without -o, only for the first examples."
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     as_json: flags.Json = False,
@@ -95,4 +98,4 @@ def _probabilities(found: Predictions) -> list[str | Table]:
     more = [plural(len(rows) - _ROWS_SHOWN, "example")] if len(rows) > _ROWS_SHOWN else []
     classes = len(found.class_names) - _CLASSES_SHOWN
     more += [f"{classes} class{'es' if classes > 1 else ''}"] if classes > 0 else []
-    return [made, *([f"And {' and '.join(more)} more; all of them: -o FILE.csv, or --json"] if more else [])]
+    return [made, *([f"Not shown: {' and '.join(more)}; for all of them: -o FILE.csv, or --json"] if more else [])]

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 def status(
     address: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The cluster: auto, ray://HOST:PORT or HOST:PORT.")
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="Address of the cluster: auto (that of this machine), ray://HOST:PORT or HOST:PORT."
+        ),
     ] = "auto",
     as_json: flags.Json = False,
     debug: flags.Debug = False,

@@ -27,7 +27,7 @@ def report(
             "-o",
             metavar="FILE",
             show_default=False,
-            help="The page; default: the name of RUN, or report, with the ending .html.",
+            help="File of the page; default: the name of RUN, or `report` for several, with the ending .html.",
         ),
     ] = None,
     reference: Annotated[
@@ -35,7 +35,7 @@ def report(
         typer.Option(
             metavar="NAME",
             show_default=False,
-            help="Method that the others are tested against; default: fedavg, or another with one model for all.",
+            help="Method that the others are tested against; default: fedavg, or a method with one model for all.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
@@ -44,11 +44,11 @@ def report(
     quiet: flags.Quiet = False,
     debug: flags.Debug = False,
 ) -> None:
-    """Write a page about a run, or about several side by side: one HTML file that needs nothing else.
+    """Write a page about a run, or about several side by side, as one HTML file that works offline.
 
-    It is made from records alone; nothing is run again. Runs that are going on,
-    that failed or were interrupted are shown as far as they went. With --json,
-    the data of the page are printed, and a page is written only with -o.
+    It is made from records alone; nothing is run again. Running, failed and
+    interrupted runs are shown up to their last recorded round. With --json, the
+    data of the page are printed, and a page is written only with -o.
     """
     from coterie.errors import SpecError
     from coterie.reports.page_report import write_page

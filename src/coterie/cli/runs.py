@@ -111,8 +111,8 @@ def _legend(listed: Sequence[RecordEntry]) -> list[str]:
     if all(each.values.get("accuracy") is None for each in listed):
         return []
     return [
-        "accuracy: of the models that are served, by default those of the last round; last ten: mean of the last ten "
-        "rounds, or of all if there are fewer, as in coterie compare."
+        "accuracy: of the served models, by default those of the last round; last ten: mean accuracy over the last ten "
+        "rounds, or all if there are fewer, as in coterie compare."
     ]
 
 

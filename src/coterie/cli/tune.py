@@ -206,7 +206,7 @@ def _sentences(found: Study, folder: Path) -> list[str]:
     hidden = f" {left_out} of them are not shown; --json has all." if left_out else ""
     lines = [f"{plural(len(states), 'trial')}: {counts}.{hidden}"]
     reasons = [row["reason"] for row in found.rows if row["reason"]]
-    lines += [f"Last reason: {reasons[-1]}"] if reasons else []
+    lines += [f"Reason for the last pruned or failed trial: {reasons[-1]}"] if reasons else []
     if found.importance:
         shares = ", ".join(f"{name} {percent(share)} %" for name, share in found.importance.items())
         lines.append(f"Importance: {shares}.")

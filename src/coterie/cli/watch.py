@@ -26,22 +26,24 @@ _LAST = 12.0
 def watch(
     path: Annotated[
         Path,
-        typer.Argument(metavar="RUN|DIR", help="Folder of a record, or a folder with records, also in subfolders."),
+        typer.Argument(
+            metavar="RUN|DIR", help="Folder of a record, or folder with records; subfolders are searched, too."
+        ),
     ] = Path("runs"),
     port: Annotated[int, typer.Option(metavar="PORT", help="Port on this machine; 0: a free one.")] = 0,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="The folder need not exist yet.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the folder, if it does not exist yet.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the address as one JSON document; then serve until Ctrl-C.")
     ] = False,
     quiet: flags.Quiet = False,
     debug: flags.Debug = False,
 ) -> None:
-    """Show the page of a run while it goes on, or the runs of a folder with their progress, in a browser.
+    """Watch a run, or all runs in a folder, in a browser: a page that is updated as runs progress.
 
-    Only records are read, of `coterie run` as of `coterie serve`; runs that
-    are killed and resumed are followed. The server answers on this machine
-    only, and only to the printed address, which has a secret. Ctrl-C ends it.
+    It reads records of `coterie run` and `coterie serve`, and also follows runs
+    that are killed and resumed. The server listens on this machine only, and the
+    printed address has a secret token. Ctrl-C ends the server, not the run.
     """
     _check(path, wait=wait)
     require()
@@ -110,7 +112,7 @@ def beside(folder: Path, *, quiet: bool) -> Iterator[None]:
 
 
 def _report(server: subprocess.Popen[bytes], folder: Path, ending: threading.Event, quiet: bool) -> None:
-    """Print the address of the server, and once that it has failed."""
+    """Print the address of the server; if the server fails, print that once."""
     said = "no message"
     with server.stdout or contextlib.nullcontext(()) as lines:
         for each in lines:
@@ -134,8 +136,8 @@ def _check(path: Path, *, wait: bool) -> None:
         raise RecordError(f"{path} is a file; give the folder of a record, or a folder with records")
     if not path.exists() and not wait:
         raise RecordError(
-            f"There is no run and no folder {path}; `coterie run` writes records to runs. "
-            "To wait for one that has not begun: --wait"
+            f"The folder {path} does not exist; `coterie run` writes records to runs. "
+            "To wait for a run that has not started: --wait"
         )
 
 

@@ -71,7 +71,7 @@ def headline(view: RunView) -> list[str]:
     scores, metric = scores_of(view), view.metric
     state = _state(view)
     if scores.mean is None:
-        return [*state, "No round was evaluated, so that there are no scores."]
+        return [*state, "No round was evaluated, so there are no scores."]
     found, whose = _clusters(view), _whose(view)
     rate = f"{whose} {_scores(metric)} {metric.text(scores.mean)} on average"
     single = view.n_clients == 1
@@ -107,13 +107,13 @@ def figures(view: RunView) -> list[Figure]:
 
 
 def notes(view: RunView) -> list[str]:
-    """What a reader must know beside the headline."""
+    """What a reader must know in addition to the headline."""
     summary, found = view.summary, []
     coverage = number_at(summary, ("coverage",))
     if coverage is not None and coverage < 1:
         found.append(
-            f"{100 * coverage:.1f} % of the clients have a model of their own; the others are scored with the fallback "
-            "model."
+            f"The method has assigned a model to {100 * coverage:.1f} % of the clients; the others are scored with the "
+            "fallback model."
         )
     if (summary.get("clusters") or {}).get("collapsed"):
         found.append("The method has several models, but all clients are served one of them.")
@@ -154,7 +154,7 @@ def _clusters(view: RunView) -> str:
         return ""
     count = int(entry.get("count") or 0)
     agreement = number_at(view.summary, ("truth", "adjusted_rand"))
-    index = "" if agreement is None else f", adjusted Rand {agreement:.2f}"
+    index = "" if agreement is None else f", adjusted Rand index {agreement:.2f}"
     return f"{count} {'cluster' if count == 1 else 'clusters'} found{index}; "
 
 

@@ -1,4 +1,4 @@
-"""Who moved where: the clusters of clients over rounds, and each change of a cluster.
+"""Moves between clusters: the clusters of clients over rounds, and each change of a client's cluster.
 
 Columns of the diagram are evaluations, in which every client has a cluster. Migrations come from the lines of the
 record, round by round, as in `coterie.drift`.

@@ -62,7 +62,7 @@ def _of_pairs(pairs: Pairs) -> Projection:
     points, explained = classical_scaling(pairs.distances())
     how = f"Classical multidimensional scaling: nearby clients have a small distance ({pairs.what})."
     if pairs.alike:
-        how = f"Classical multidimensional scaling: nearby clients are alike ({pairs.what})."
+        how = f"Classical multidimensional scaling: nearby clients are similar ({pairs.what})."
     return Projection(pairs.clients, points[:, 0], points[:, 1], how, ("first axis", "second axis"), explained)
 
 

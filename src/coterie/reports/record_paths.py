@@ -1,4 +1,4 @@
-"""`find_runs`: the records that a path, a folder of records or a pattern means."""
+"""`find_runs`: the records that a path, a folder of records or a pattern stands for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def find_runs(runs: Paths) -> list[Path]:
-    """The folders of records that are meant, each once.
+    """The folders of the records that were given, each once.
 
     Raises:
         RecordError: If there is no such folder, or no record in it.

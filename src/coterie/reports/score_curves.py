@@ -1,4 +1,4 @@
-"""Scores over rounds: of all clients, the band of clients, each cluster; and the sizes of clusters."""
+"""Scores over rounds: of all clients, quantiles over clients, of each cluster; and the sizes of clusters."""
 
 from __future__ import annotations
 

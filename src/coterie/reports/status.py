@@ -1,4 +1,4 @@
-"""How far a run is, as its files say it: finished, going on, or interrupted."""
+"""Status of a run, from its files: finished, running, or interrupted."""
 
 from __future__ import annotations
 

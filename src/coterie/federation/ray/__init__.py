@@ -2,12 +2,12 @@
 
     settings.py    the [ray] section
     shares.py      how a cohort is cut into shares
-    shipping.py    data and requests, as they travel to workers
+    shipping.py    data and requests in the form in which they are sent to workers
     worker.py      a worker: the vectorized transport on shares of a cohort
-    scheduling.py  shares to workers; shares of lost workers again
+    scheduling.py  gives shares to workers, and shares of lost workers to others
     transport.py   `RayTransport`
     actor_pool.py  workers in actors of a Ray cluster
     cluster.py     Ray: connection, processes, machines; the only module that imports it
 
-None but the last two knows Ray, so tests run the rest with workers in one process.
+Only the last two depend on Ray, so tests run the rest with workers in one process.
 """

@@ -29,7 +29,7 @@ _LOOK = 1.0
 
 
 class WorkerActor:
-    """A worker in a Ray actor. `Worker` itself knows nothing of Ray."""
+    """A worker in a Ray actor. `Worker` itself does not depend on Ray."""
 
     def __init__(self, threads: int, arrays: Mapping[str, MappedArray | Handle]) -> None:
         """Start the worker."""
@@ -56,7 +56,7 @@ class RayPool:
     """Workers in actors of a Ray cluster."""
 
     def __init__(self, settings: RaySettings) -> None:
-        """Prepare; the connection is made when workers are needed first."""
+        """Prepare; the connection is made when workers are first needed."""
         self._settings = settings
         self._connected: Actors | None = None
         self._ready: list[Any] = []

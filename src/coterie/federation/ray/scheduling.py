@@ -1,4 +1,4 @@
-"""Shares to workers: the next one to each that is free, and those of lost workers again."""
+"""Scheduling: each free worker gets the next share, and shares of lost workers are computed again."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ def cut(costs: Array, workers: int, max_clients: int, min_cost: float = 0.0) -> 
     """Cut a cohort into shares of consecutive clients, (first, last + 1).
 
     Workers take the next share when they are free. The first shares are large and the last ones small: half of an equal
-    part of the remaining work each. So few shares are needed, and a slow worker is not waited for long. Shares of half
-    a block of clients and more end with a block, which can then be summed by the worker.
+    part of the remaining work each. So few shares are needed, and the end of a request does not wait long for a slow
+    worker. Shares of half a block of clients and more end with a block, which can then be summed by the worker.
 
     Args:
         costs: Planned work of each client.

@@ -85,7 +85,7 @@ class Worker:
         return {**versions(), "missing": self._missing, "host": socket.gethostname(), "pid": os.getpid(), "cpu": cpu()}
 
     def supply(self, name: str, array: Handle) -> None:
-        """Take an array of which this machine has no file."""
+        """Receive an array whose file this machine does not have."""
         self._arrays[name] = self._fetch_ref(array.ref)
 
     def run(
@@ -218,7 +218,7 @@ class Groups:
     groups: Array
 
     def distances(self, reference: Bank) -> Array:
-        """Not here: `Worker.distances` measures."""
+        """Not used: `Worker.distances` measures the distances."""
         raise NotImplementedError("the models are kept by a worker")
 
 

@@ -1,4 +1,4 @@
-"""Traffic of each method, with the score that it buys (FlexCFL fig. 6)."""
+"""Traffic of each method, with its score (FlexCFL fig. 6)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: How traffic is split.
 By = Literal["direction", "purpose"]
 
-#: More purposes than this are not told apart; the smaller ones are drawn together.
+#: Maximum number of purposes that are drawn separately; the smaller ones are drawn together.
 _MAX_PURPOSES = 6
 
 

@@ -1,4 +1,4 @@
-"""Scores while the data of clients change (FlexCFL fig. 4), and what methods noticed of it."""
+"""Scores while the data of clients change (FlexCFL fig. 4), and which changes the methods detected."""
 
 from __future__ import annotations
 

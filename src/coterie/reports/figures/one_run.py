@@ -15,7 +15,7 @@ def one_view(run: Runs) -> RunView:
     """
     views = views_of(run)
     if len(views) > 1:
-        raise SpecError(f"This figure shows one run, got {len(views)}; draw them on axes of their own")
+        raise SpecError(f"This figure shows one run, got {len(views)}; draw each on its own axes")
     return views[0]
 
 

@@ -71,7 +71,7 @@ def quantity_label(view: RunView, quantity: str) -> str:
     unit = " (%)" if metric.percent else ""
     own = {
         "primary": f"{name}{unit}",
-        "mean": f"{name}, mean of clients{unit}",
+        "mean": f"{name}, mean over clients{unit}",
         "worst_tenth": f"{name}, worst tenth{unit}",
         "validation": f"validation {metric.label}{unit}",
     }

@@ -1,4 +1,4 @@
-"""How figures look: sizes of columns in papers, fonts, and colors, lines and markers that stay apart in gray print.
+"""How figures look: sizes of columns in papers, fonts, and colors, lines and markers that differ in gray print.
 
 Figures are `matplotlib.figure.Figure` objects; pyplot, which keeps global state, is not used. Settings of matplotlib
 apply only while a figure is created or written, so that those of the user stay as they are.

@@ -1,4 +1,4 @@
-"""Reports of runs that go on: `coterie watch`. Everything is read from records; runs do not know that they are watched.
+"""Live reports of runs: `coterie watch`. Everything is read from records; runs need no change to be watched.
 
     tail.py        the lines of a file that grows, is cut back or is replaced
     following.py   `Follower`: how far a run is; `Directory`: the runs below a folder

@@ -1,4 +1,4 @@
-"""The pages and streams over HTTP. Only who has the token, and asks this machine by its own name, gets an answer.
+"""The pages and streams over HTTP. Requests need the token and the name of this machine as host.
 
 /                    the list of runs; the page of the run, if the watched folder is the record of one
 /events              stream of the list

@@ -16,7 +16,7 @@ INTERVAL, ALIVE = 1.0, 10.0
 
 
 class Channel:
-    """Asks a feed while someone listens, and gives each listener what is new to it.
+    """Asks a feed while there are listeners, and sends each listener what it does not have yet.
 
     A listener that is slow gets the latest state when it is ready; nothing is queued for it.
     """
@@ -58,7 +58,7 @@ class Channel:
                 self._task = None
 
     async def _news(self) -> list[tuple[str, int, bytes]]:
-        """Wait for a change; a sign of life if there is none for a while."""
+        """Wait for a change; a comment that keeps the connection open if there is none for a while."""
         try:
             await asyncio.wait_for(self._changed.wait(), ALIVE)
         except TimeoutError:

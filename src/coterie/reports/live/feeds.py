@@ -1,8 +1,8 @@
-"""What browsers are sent: event → JSON, for the page of a run and for the list of runs.
+"""Data for browsers: event → JSON, for the page of a run and for the list of runs.
 
-A feed only says what is there now; it is asked again and again, and nothing is queued. Making the page of a run costs
-processor time that a run on the same machine lacks, so that a feed rests after each page for twenty times as long; the
-same holds for lists of many runs.
+A feed returns the current state each time it is asked; nothing is queued. Making the page of a run takes processor time
+from runs on the same machine, so a feed waits after each page for twenty times as long; the same holds for lists of
+many runs.
 """
 
 from __future__ import annotations

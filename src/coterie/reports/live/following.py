@@ -1,4 +1,4 @@
-"""`Follower`: how far a run is, from its record, again and again; `Directory`: the runs below a folder."""
+"""`Follower`: the current progress of a run, from its record; `Directory`: the runs below a folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PATIENCE_SECONDS, _PATIENCE_ROUNDS = 60.0, 5.0
 
 @dataclass(frozen=True)
 class RunState:
-    """How far a run is.
+    """Progress of a run.
 
     Attributes:
         status: `done`, `failed`, `diverged`, `running`, `interrupted`; `missing`: there is no record; `unreadable`.

@@ -115,7 +115,7 @@ def _columns(view: ComparisonView) -> list[JsonObject]:
         (quantity, metric.label, kind, better, over),
         *([(worst, "worst tenth of clients", kind, better, over)] if worst else []),
         ("best", "best round", "percent", "high", "Highest accuracy of a round on test examples."),
-        ("coverage", "coverage", "percent", "high", "Fraction of clients that have a model of their own."),
+        ("coverage", "coverage", "percent", "high", "Fraction of clients to which the method has assigned a model."),
         ("test_loss", "test loss", "number", "low", "After the last round."),
         ("clusters", "clusters", "count", None, "Number of clusters that have clients."),
         ("adjusted_rand", "adjusted Rand index", "number", "high", "Agreement with the true clusters; 1: the same."),
@@ -204,7 +204,7 @@ def _curve(each: SeedCurve) -> JsonObject:
 def _target_note(view: ComparisonView) -> str:
     if any(float(each.spec["run"].get("target") or 0.0) for each in view.views):
         return "The target of the runs (run.target)."
-    return f"No target was set; this is what {view.reference} reaches."
+    return f"No target was set (run.target); this is the score that {view.reference} reaches."
 
 
 def _wins(view: ComparisonView) -> JsonObject | None:

@@ -62,12 +62,12 @@ def labels_part(view: RunView) -> JsonObject | None:
     return {
         "classes": names,
         "per_cluster": {str(cluster): each.tolist() for cluster, each in counts.items()},
-        "note": "Training examples at the start of the run; the data drifted since then." if drifted else None,
+        "note": "Training examples at the start of the run; the data have changed since then." if drifted else None,
     }
 
 
 def movements_part(view: RunView) -> JsonObject | None:
-    """Who moved where."""
+    """Moves between clusters."""
     moves = view.movements
     if not len(moves.round):
         return None
@@ -120,7 +120,7 @@ def _movements_note(view: RunView, kept: int, present: int) -> str:
     moves = view.movements
     text = "Clusters of all clients at evaluations"
     if len(moves.shown) < len(moves.round):
-        text += "; of those, the first, the last and those before which most clients moved"
+        text += "; only the first, the last and those before which most clients moved are drawn"
     text += "."
     if kept < present:
         text += f" The {kept} largest of {present} clusters are drawn one by one."

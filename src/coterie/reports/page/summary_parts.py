@@ -98,7 +98,7 @@ def _largest(view: RunView) -> list[int]:
 
 
 def traffic_part(view: RunView) -> JsonObject:
-    """Bytes by purpose and over rounds, and the score that they bought."""
+    """Bytes by purpose and over rounds, and the score against bytes."""
     traffic, curves = view.traffic, view.curves
     return {
         "by_purpose": {
@@ -110,7 +110,7 @@ def traffic_part(view: RunView) -> JsonObject:
             "megabytes": numbers(traffic.until(curves.round) / 1e6),
             "score": numbers(curves.primary),
         },
-        "note": "Totals do not include evaluation, which is part of the experiment, not of the method.",
+        "note": "Totals do not include evaluation, which is not part of the method.",
     }
 
 

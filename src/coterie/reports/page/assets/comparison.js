@@ -41,7 +41,7 @@ function comparisonOverview(data) {
       ? h(
           "p",
           { class: "notice", role: "note" },
-          h("strong", null, `${plural(bad.length, "run")} not compared, because not finished: `),
+          h("strong", null, `${plural(bad.length, "run")} left out because unfinished: `),
           bad.map((run) => `${run.name || run.id} (${run.status})`).join(", "),
         )
       : null,
@@ -174,7 +174,7 @@ function testsSection(data) {
   if (!tests || !tests.length)
     return section(
       head,
-      nothing("There are no tests: they need at least two methods with results of the same clients."),
+      nothing("There are no tests: they need at least two methods with results for the same clients."),
     );
   const format = comparison.metric && comparison.metric.percent ? "points" : "number";
   const few = (test) => isNumber(test.n) && test.n < 5; // as the legend of the table says

@@ -6,7 +6,7 @@ function winsSection(data) {
   const head = { id: "wins", title: "Client by client" };
   const methods = wins ? comparison.methods.filter((method) => wins.scores[method]) : [];
   if (methods.length < 2)
-    return section(head, nothing("Clients cannot be compared: fewer than two methods have results of single clients."));
+    return section(head, nothing("Clients cannot be compared: fewer than two methods have results for single clients."));
   const best = ranked(comparison, (method) => finalScore(comparison, method)).filter((method) =>
     methods.includes(method),
   );
@@ -69,7 +69,7 @@ function countWins(comparison, wins, a, b) {
 function winsOfPair(comparison, wins, a, b) {
   if (a === b) return [nothing("Choose two different methods.")];
   const { rows, outcome, won, lost, even } = countWins(comparison, wins, a, b);
-  if (!rows.length) return [nothing(`No client has results of both ${a} and ${b}.`)];
+  if (!rows.length) return [nothing(`No client has results with both ${a} and ${b}.`)];
   const format = metricFormat(comparison.metric);
   const difference = format === "percent" ? "points" : "number";
   const kind = wins.seeds && new Set(wins.seeds).size > 1 ? "pair of client and seed" : "client";
@@ -92,7 +92,7 @@ function winsOfPair(comparison, wins, a, b) {
       height: 420,
       legend,
       file: `${slug(a)}-against-${slug(b)}`,
-      note: `Above the line: better with ${comparison.metric && comparison.metric.greater_is_better === false ? b : a}. Larger marks are several clients with the same two scores.`,
+      note: `Above the line: better with ${comparison.metric && comparison.metric.greater_is_better === false ? b : a}. Larger marks stand for several clients with the same two scores.`,
       draw: (width, context) => scatterChart(width, winsChart({ rows, outcome, a, b, format, difference }), context),
       table: () => ({
         columns: [
@@ -162,7 +162,7 @@ function driftTableSection(data) {
     {
       id: "drift",
       title: "Drift",
-      lead: table.note || "Changes of clients' data during the runs, and what the methods noticed.",
+      lead: table.note || "Changes of clients' data during the runs, and what the methods detected.",
     },
     dataTable({ caption: "Drift", columns, rows, size: 50, state: "drift", file: "drift" }),
   );

@@ -159,8 +159,8 @@ function show() {
   empty.textContent = data.runs.length
     ? "No run matches."
     : data.exists
-      ? `No runs in ${data.folder} yet. New ones appear here by themselves.`
-      : `The folder ${data.folder} does not exist yet. Its runs appear here when it does.`;
+      ? `No runs in ${data.folder} yet. New runs appear here automatically.`
+      : `The folder ${data.folder} does not exist yet. Its runs will appear here.`;
   state.textContent = {
     open: "live",
     connecting: "connecting",

@@ -79,7 +79,7 @@ function liveWords(status, { state, connection, at }) {
     return [strong("The server has ended."), ` The page shows the run as it was at ${time}, ${progressText(state)}.`];
   const problem = state.problem || state.reason ? ` ${state.problem || state.reason}` : "";
   if (status === "missing")
-    return [strong("There is no record."), " The page waits until the run begins, or its folder appears again."];
+    return [strong("There is no record."), " The page waits until there is one."];
   if (status === "running") return [strong("Running"), `: ${progressText(state)}${problem ? `.${problem}` : ""}`];
   if (status === "done") return [strong("Finished"), `: ${plural(state.round, "round")}.${problem}${last}`];
   const parts = [strong(STATUS_WORD[status] || status), ` ${progressText(state)}.${problem}`];

@@ -150,7 +150,7 @@ function render() {
         null,
         `Made by Coterie ${data.version || ""} from records`,
         data.created ? `, ${startedText(data.created)}.` : ".",
-        data.live ? " The page follows the run." : " The file is complete: it loads nothing.",
+        data.live ? " The page is updated while the run continues." : " The file is self-contained and works offline.",
       ),
     );
   showContents();

@@ -72,7 +72,7 @@ function clientsSection(run, { prefix, level }) {
   if (!clients || !clients.name || !clients.name.length) {
     return section(
       head,
-      nothing((run.missing && run.missing.clients) || "The record has no results of single clients."),
+      nothing((run.missing && run.missing.clients) || "The record has no results for single clients."),
     );
   }
   const format = metricFormat(run.metric);
@@ -115,7 +115,7 @@ function clientsSection(run, { prefix, level }) {
       key: "margin",
       label: "Margin",
       format: "number",
-      help: "How much better its cluster fits than the nearest other one",
+      help: "How much better its own cluster fits than the nearest other cluster",
     },
     { key: "moved", label: "Moves", format: "count" },
     { key: "joined", label: "Joined", format: "round" },

@@ -45,7 +45,7 @@ function movementsPart(run, prefix) {
   }
   const parts = [];
   if (movements.steps.length > 1) parts.push(movementsFigure(movements, prefix));
-  else parts.push(nothing("Clients were assigned once, and there is nothing to compare this with."));
+  else parts.push(nothing("Clients were assigned only once, so there are no moves to show."));
   parts.push(migrationsTable(movements, prefix));
   return parts;
 }
@@ -59,10 +59,10 @@ function movementsFigure(movements, prefix) {
   );
   return figure({
     id: `${prefix}movements`,
-    title: "Who moved where",
+    title: "Moves between clusters",
     height: 380,
     note: paragraph(
-      "Each column is the state after a step; a ribbon's height is its number of clients. Strong ribbons changed their cluster.",
+      "Each column is the state after a step; a ribbon's height is its number of clients. Ribbons in strong colors are clients that changed their cluster.",
       movements.note,
     ),
     legend: drifted ? legendOf([{ mark: diamond, name: "with clients whose data had changed" }]) : null,
@@ -139,7 +139,7 @@ function labelsSection(run, { prefix, level }) {
       head,
       nothing(
         (run.missing && run.missing.labels) ||
-          "The record has no counts of classes. Only simulations know them; on real machines they stay with the clients.",
+          "The record has no class counts. Only simulations record them; on real machines they stay with the clients.",
       ),
     );
   }

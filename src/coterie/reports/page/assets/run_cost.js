@@ -46,7 +46,7 @@ function perMegabyteFigure(run, prefix) {
     id: `${prefix}per-megabyte`,
     title: `${name} against traffic`,
     height: 300,
-    note: "Bytes in both directions until the round that was evaluated.",
+    note: "Bytes in both directions up to the evaluated round.",
     make: () => ({
       height: 300,
       series: [{ name: "", x: found.megabytes, y: found.score, index: 0 }],
@@ -99,7 +99,7 @@ function faultsSection(run, { prefix, level }) {
     return section(
       head,
       nothing(
-        (run.missing && run.missing.faults) || "The record says nothing about faults: the run did not reach its end.",
+        (run.missing && run.missing.faults) || "The record has no counts of faults, because the run did not finish.",
       ),
     );
   const rejected = Object.entries(faults.rejected || {}).filter(([, count]) => count > 0);
@@ -169,7 +169,7 @@ function driftSection(run, { prefix, level }) {
       id: `${prefix}drift`,
       title: "Drift",
       level,
-      lead: "Clients whose data changed during the run, and what the method noticed.",
+      lead: "Clients whose data changed during the run, and what the method detected.",
     },
     keyFigures(run.drift.figures),
     driftFigure(run, prefix),

@@ -106,7 +106,7 @@ function axisName(map, i) {
 function mapNote(map, clients) {
   const ring =
     clients && clients.truth_matches
-      ? "A ring marks clients that are not in the cluster of most clients of their true cluster."
+      ? "A ring marks misclustered clients: most clients of their cluster have another true cluster."
       : null;
   return paragraph(map.method || "What the method clustered on, in two dimensions", ring, map.note);
 }
@@ -164,10 +164,10 @@ function mapLegend(run, points, truths, color, scores, rings) {
   } else {
     entries.push({
       mark: "",
-      name: `dark or bright: high; from ${formatValue(metricFormat(run.metric), scores[0])} to ${formatValue(metricFormat(run.metric), scores[1])}. Shapes are clusters.`,
+      name: `stronger contrast: higher score, from ${formatValue(metricFormat(run.metric), scores[0])} to ${formatValue(metricFormat(run.metric), scores[1])}. Shapes are clusters.`,
     });
   }
-  if (rings) entries.push({ mark: ring, name: `not with its true cluster (${formatValue("count", rings)})` });
+  if (rings) entries.push({ mark: ring, name: `misclustered (${formatValue("count", rings)})` });
   return legendOf(entries);
 }
 

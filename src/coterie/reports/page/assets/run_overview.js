@@ -14,7 +14,7 @@ function section({ id, title, lead = null, level = 2 }, ...content) {
 const STATUS = {
   running: "This run is still going on.",
   failed: "This run failed.",
-  diverged: "This run diverged: models or replies were not finite.",
+  diverged: "This run diverged: models or replies contain NaN or infinity.",
   interrupted: "This run was interrupted.",
 };
 
@@ -176,7 +176,7 @@ function scoreCurve({ run, curves, prefix, x }) {
     title: `${capitalized(metric.label || metric.name)} over rounds`,
     height: 340,
     note: paragraph(
-      bands.length ? "Bands: the middle half of the clients, and all but the lowest and the highest tenth." : null,
+      bands.length ? "Bands: the middle half of the clients, and all clients except the lowest and the highest tenth." : null,
       eventsNote(run),
     ),
     make: () => ({
@@ -240,7 +240,7 @@ function agreementCurve({ curves, prefix, x }) {
     id: `${prefix}agreement`,
     title: "Agreement with the true clusters",
     height: 260,
-    note: "Adjusted Rand index: 1 is the same partition, 0 is chance.",
+    note: "Adjusted Rand index: 1 means the same partition, 0 is expected by chance.",
     make: () => ({
       height: 260,
       series: [{ name: "", x, y: curves.adjusted_rand, index: 2 }],
@@ -273,7 +273,7 @@ function coverageCurve({ curves, prefix, x }) {
     id: `${prefix}coverage`,
     title: "Coverage",
     height: 260,
-    note: "Share of the clients that have a model of their own. The others are served the fallback model.",
+    note: "Share of the clients to which the method has assigned a model. The others are served the fallback model.",
     make: () => ({
       height: 260,
       series: [{ name: "", x, y: curves.coverage, index: 4 }],

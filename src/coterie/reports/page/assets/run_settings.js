@@ -107,7 +107,7 @@ function settingsPart(run, prefix) {
       { class: "note" },
       changed.length
         ? `${plural(changed.length, "setting")} of ${rows.length} ${changed.length === 1 ? "differs" : "differ"} from the default.`
-        : "All settings have their default.",
+        : "All settings have their default values.",
     ),
     place,
   );
@@ -115,11 +115,11 @@ function settingsPart(run, prefix) {
 
 function versionsPart(run, prefix) {
   const versions = Object.entries(run.versions || {});
-  if (!versions.length) 
+  if (!versions.length)
     return nothing(
       run.status === "running"
         ? "Versions are recorded when the run ends."
-        : "The record has no versions: the run did not reach its end.",
+        : "The record has no versions, because the run did not finish.",
     );
   return h(
     "div",
