@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--disable-sync",
+]
 
 #: Count of the campaign (`tests/campaign`) → its share in `make test`, all of it in `make test-all`, meaning.
 CAMPAIGN = {
@@ -43,3 +55,17 @@ def campaign(request: pytest.FixtureRequest) -> SimpleNamespace:
     usual = {name: row[full] for name, row in CAMPAIGN.items()}
     chosen = {name: usual[name] if count is None else count for name, count in counts.items()}
     return SimpleNamespace(full=full, seed=option("--campaign-seed"), **chosen)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium. There is one per process: playwright cannot be started twice."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install 'coterie[dev]'")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = os.environ.get("COTERIE_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        pytest.skip("Chromium is missing: install it (apt-get install chromium) or set COTERIE_CHROMIUM")
+    with api.sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=found, args=CHROMIUM_FLAGS)
+        yield chromium
+        chromium.close()

@@ -74,6 +74,7 @@ def test_an_unfinished_run_is_shown(coterie, records, tmp_path):
         (["."], ". has no record of a run; `coterie run --out DIR` writes one"),
         (["RECORDS", "--reference", "ifca"], "No method of this comparison 'ifca'"),
         (["RECORDS", "-o", "RECORDS"], "is a folder; give a file with -o"),
+        (["RECORDS", "-o", "page.pdf"], "The page is HTML: -o must end with .html, got page.pdf"),
         (["RECORDS/oracle-0", "-o", "RECORDS/oracle-0/spec.toml"], "is a file of a record; choose another file"),
     ],
 )

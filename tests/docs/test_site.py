@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import shutil
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +11,6 @@ import pytest
 from sitebuilder import links
 from sitebuilder.paths import DOCS, SITE
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not (SITE / "index.html").exists(), reason="the site is not built: make docs"),
@@ -33,18 +30,6 @@ def server():
         threading.Thread(target=listening.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{listening.server_port}"
         listening.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed: apt-get install chromium")
-    with (
-        playwright.sync_playwright() as started,
-        contextlib.closing(started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])) as launched,
-    ):
-        yield launched
 
 
 @pytest.fixture

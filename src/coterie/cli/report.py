@@ -109,13 +109,13 @@ def _file(runs: Sequence[str], out: Path | None) -> Path:
 
     if out is not None and out.is_dir():
         raise SpecError(f"{out} is a folder; give a file with -o, such as {out / 'report.html'}")
-    if out is not None and out.suffix not in ("", ".html", ".htm"):
-        raise SpecError(f"The page is HTML: -o must end with .html, got {out.name}; figures: coterie figure")
     one = Path(runs[0])
     name = one.resolve().name if len(runs) == 1 and one.is_dir() else "report"
     file = Path(f"{name or 'report'}.html") if out is None else out if out.suffix else Path(f"{out}.html")
     if (file.resolve().parent / SPEC).is_file() and file.name in RECORD_FILES:
         raise SpecError(f"{file} is a file of a record; choose another file with -o")
+    if file.suffix not in (".html", ".htm"):
+        raise SpecError(f"The page is HTML: -o must end with .html, got {file.name}; for figures: coterie figure")
     return file
 
 

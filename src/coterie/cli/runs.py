@@ -71,7 +71,7 @@ def runs(
     elif to_csv is not None:
         result(f"{plural(len(listed), 'run')} written to {to_csv}")
     elif not listed:
-        filtered = any(each is not None for each in (method, data, status))
+        filtered = any(each is not None for each in (method, data, status, where or None))
         result(f"No runs in {folder} match." if filtered else f"There are no runs in {folder}.")
     else:
         reasons = [_plain(f"{each.path}: {each.reason}") for each in listed if each.reason]

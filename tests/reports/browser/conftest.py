@@ -7,8 +7,6 @@ nothing is downloaded. Without Chromium or playwright the tests are skipped.
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +18,6 @@ import pytest
 from coterie.reports.page.build import build_page
 
 AXE = Path(__file__).parents[3] / "build" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--disable-sync"]
 
 
 @dataclass
@@ -70,20 +67,6 @@ def axe() -> str:
     if not AXE.exists():
         pytest.skip("axe-core is missing: `make setup` installs it with npm into build/browser")
     return AXE.read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """A headless Chromium."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install 'coterie[dev]'")
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = os.environ.get("COTERIE_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-    if found is None:
-        pytest.skip("Chromium is missing: install it (apt-get install chromium) or set COTERIE_CHROMIUM")
-    with api.sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=found, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

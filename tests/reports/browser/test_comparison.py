@@ -54,7 +54,7 @@ def test_a_method_that_did_not_reach_the_target_in_every_seed_says_so(open_page,
     opened.draw_all()
     values = opened.page.locator("#figure-to-target svg .value").all_text_contents()
     assert sum("2 of 3 seeds" in value for value in values) == 1
-    assert values[0].startswith("14, ")  # mean of 13, 14 and 15
+    assert values[0].startswith("14 rounds, ")  # mean of 13, 14 and 15
 
 
 def test_a_run_of_the_comparison_is_opened_from_its_row(open_page, samples):
