@@ -72,6 +72,13 @@ def test_movements_have_nodes_for_every_column(run):
     assert {"step": 0, "from": 1, "to": 1, "clients": 2, "drifted": 0, "flagged": 0} in moves["links"]
 
 
+def test_with_drift_map_and_matrix_say_that_their_values_may_be_older_than_the_clusters(write):
+    evidence = {0: {"clients": list("abcd"), "labels": np.array([0, 1, 0, 1]), "distances": DISTANCES}}
+    lines = [{}, {"shifted": ["a"]}]
+    found = run_data(RunView.read(write([FOUR, FOUR], lines=lines, facts=facts(), evidence=evidence)))
+    assert all("when a client was last clustered" in found[part]["note"] for part in ("map", "matrix"))
+
+
 def test_the_map_points_to_the_rows_of_the_table(run):
     assert run["map"]["client"] == [0, 1, 2, 3]
     assert run["map"]["note"] is None

@@ -144,7 +144,8 @@ def map_part(view: RunView) -> JsonObject | None:
         "explained": None if found.explained is None else [number(each, 3) for each in found.explained],
     }
     missing = len(position) - int(known.sum())
-    note = f"{missing} clients are not on the map: the method recorded nothing for them." if missing else None
+    absent = f"{missing} clients are not on the map: the method recorded nothing for them." if missing else None
+    note = _joined(absent, _drift_note(view))
     if known.sum() > MAX_POINTS:
         return {**base, **_binned(view, found, places, known), "aggregated": True, "note": _grid_note(known, note)}
     return {
@@ -155,6 +156,19 @@ def map_part(view: RunView) -> JsonObject | None:
         "aggregated": False,
         "note": note,
     }
+
+
+def _drift_note(view: RunView) -> str | None:
+    """What evidence from before a drift does not show."""
+    if not view.movements.shifts:
+        return None
+    return (
+        "Values are from when a client was last clustered, colors from the end: data of clients have changed between."
+    )
+
+
+def _joined(*notes: str | None) -> str | None:
+    return " ".join(note for note in notes if note) or None
 
 
 def _grid_note(known: Array, note: str | None) -> str:
@@ -217,7 +231,9 @@ def matrix_part(view: RunView) -> JsonObject | None:
             "height": number(ordered.height, 4),
         },
         "aggregated": cut,
-        "note": f"A sample of {len(rows):,} of {total:,} clients, from every cluster." if cut else None,
+        "note": _joined(
+            f"A sample of {len(rows):,} of {total:,} clients, from every cluster." if cut else None, _drift_note(view)
+        ),
     }
 
 
