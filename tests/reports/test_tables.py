@@ -41,7 +41,7 @@ def test_markdown_and_csv_have_the_labels_that_are_given(write):
 def test_runs_that_cannot_be_compared_are_refused(write):
     folders = runs(write)
     other = write([{"a": (0, 5)}], name="other", spec={"data": {"name": "digits"}})
-    with pytest.raises(SpecError, match="A table compares runs on the same data, with the same model and drift; got "):
+    with pytest.raises(SpecError, match="same model and drift; got blobs; digits"):
         table([*folders, other])
     going = write([{"a": (0, 5)}], name="going", spec={"method": {"name": "local"}}, status=None)
     with pytest.raises(RecordError, match=r"is not finished .*; continue it with: coterie resume"):
