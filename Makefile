@@ -97,7 +97,7 @@ quick: $(DEV_READY) ## unit tests only, about a minute
 test: check $(NETWORK_READY) $(BROWSER_READY) ## check, then all tests but the exhaustive ones (about 10 minutes on two cores, 15 the first time)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
 		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS)
-	$(NETWORK)/bin/python -m pytest --durations=10 -m "not exhaustive" $(DEPLOYMENT)
+	$(NETWORK)/bin/python -m pytest -n $(WORKERS) --dist loadfile --durations=10 -m "not exhaustive" $(DEPLOYMENT)
 
 test-all: check $(NETWORK_READY) $(RAY_READY) $(BROWSER_READY) docs ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=30 --seeds 10 --campaign-full \

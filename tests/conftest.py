@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import hypothesis
 import pytest
+
+# An example that takes long on a loaded machine is not a failure.
+hypothesis.settings.register_profile("coterie", deadline=None)
+hypothesis.settings.load_profile("coterie")
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",

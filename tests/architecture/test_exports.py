@@ -1,6 +1,7 @@
 """The public interface is what `__all__` reaches: it is complete, documented, and importable from `coterie`."""
 
 import ast
+import functools
 import importlib
 import inspect
 import itertools
@@ -37,6 +38,7 @@ def is_export(module: ModuleType, name: str) -> bool:
     return f"{where}.".startswith(f"{module.__name__}.")
 
 
+@functools.cache
 def explained_constants() -> set[str]:
     """Names with a `#:` comment directly above their assignment, anywhere in the package."""
     names = set()

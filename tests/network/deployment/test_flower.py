@@ -134,7 +134,7 @@ def simulated(method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["fedavg", "flexcfl", "local"])
+@pytest.mark.parametrize("method", ["fedavg", "local", pytest.param("flexcfl", marks=pytest.mark.exhaustive)])
 def test_a_run_on_a_grid_gives_the_result_of_the_simulator(method):
     record, expected = run(spec_of(method), Grid(nodes())), simulated(method)
     assert record.summary["accuracy"] == expected.summary["accuracy"]
