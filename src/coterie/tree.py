@@ -144,6 +144,19 @@ def row(bank: T, index: Any) -> T:
     return model
 
 
+def unstack(bank: T) -> list[T]:
+    """All models of a bank, as copies: a view of a row would keep the whole bank in memory."""
+    models: list[Any]
+    if isinstance(bank, dict):
+        parts = [unstack(bank[key]) for key in sorted(bank)]
+        models = [dict(zip(sorted(bank), values, strict=True)) for values in zip(*parts, strict=True)]
+    elif np.ndim(bank) > 1:
+        models = [row.copy() for row in np.asarray(bank)]
+    else:
+        models = [np.array(number) for number in np.asarray(bank)]
+    return models
+
+
 def take(bank: T, indices: Any) -> T:
     """A bank with these rows of another bank, in this order."""
     return row(bank, np.asarray(indices, np.int64))

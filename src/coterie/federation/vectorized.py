@@ -19,6 +19,7 @@ import numpy as np
 
 from coterie import tree
 from coterie.clients import traced_settings as setting
+from coterie.clients.schema import Model
 from coterie.clients.work import CHUNK
 from coterie.data import transforms
 from coterie.data.federated import FederatedData
@@ -48,7 +49,7 @@ from coterie.federation.simulated import Result, SimulatedTransport
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.threads import one_thread
-from coterie.types import Array, Bank, Params
+from coterie.types import Array, Bank, ClientId, Params, Part
 
 #: Number of examples in one block of a per-example function.
 BLOCK_ROWS = 128
@@ -59,6 +60,10 @@ LARGE_BYTES = 8 * 2**20
 #: Maximum number of clients in one call, and maximum number of bytes of their models.
 MAX_CLIENTS = 32
 MAX_BYTES = 32 * 2**20
+#: Maximum number of clients in one call of a work that neither takes nor gives models.
+MAX_CLIENTS_WITHOUT_MODELS = 1024
+#: Number of clients whose rows are remembered between requests.
+MAX_KNOWN = 100_000
 #: Maximum number of bytes of the models in one batch of replies.
 BATCH_BYTES = 48 * 2**20
 
@@ -96,6 +101,7 @@ class Vectorized(SimulatedTransport):
         self._examples = Examples(x, y, table, weights)
         self._model_bytes = tree.nbytes(task.init(Seed(0)))
         self._plan_rows: dict[Hashable, tuple[int, dict[str, int]]] = {}
+        self._rows_of: dict[Part, tuple[int, dict[ClientId, tuple[Array, int]]]] = {}
 
     def on(self, task: Task) -> Vectorized:
         """Return a transport to the same clients and storage with another task."""
@@ -122,13 +128,26 @@ class Vectorized(SimulatedTransport):
         return self._body(request, clients, sums, memories), samples
 
     def _members(self, request: Request) -> list[Member]:
-        data, members = self._data, []
+        known = self._known_rows(request.part)
+        members, data = [], self._data
         for place, client in enumerate(request.clients):
-            position = data.position(client)
-            rows = data.rows(position, request.part)
-            transform = 0 if data.transform is None else int(data.transform[position])
+            found = known.get(client)
+            if found is None:
+                position = data.position(client)
+                transform = 0 if data.transform is None else int(data.transform[position])
+                found = (data.rows(position, request.part), transform)
+                if len(known) < MAX_KNOWN:
+                    known[client] = found
+            rows, transform = found
             members.append(Member(client, place, rows, len(rows), transform))
         return members
+
+    def _known_rows(self, part: Part) -> dict[ClientId, tuple[Array, int]]:
+        """Rows and transform of the clients that were asked before, for all clients are asked in every round."""
+        version = self._store.data_version
+        if self._rows_of.get(part, (-1, {}))[0] != version:
+            self._rows_of[part] = (version, {})
+        return self._rows_of[part][1]
 
     def _plain(self, request: Request, clients: list[Member], memories: list[Params] | None) -> dict[str, Result]:
         """Run a NumPy work for one client at a time, in threads."""
@@ -218,6 +237,10 @@ class Vectorized(SimulatedTransport):
         """Size of one call: the same for every cohort of this federation."""
         work, part = request.work, request.part
         clients = max(1, min(MAX_CLIENTS, power_of_two(MAX_BYTES // self._model_bytes + 1) // 2))
+        if work.lengths is None and not any(
+            isinstance(each, Model) for each in (*work.takes.values(), *work.gives.values())
+        ):
+            clients = min(MAX_CLIENTS_WITHOUT_MODELS, power_of_two(len(self._clients)))
         if work.lengths is None:
             return Capacity(clients, {})
         # The key has no numbers of the settings, because a decaying learning rate differs in every round.
