@@ -148,8 +148,9 @@ def unstack(bank: T) -> list[T]:
     """All models of a bank, as copies: a view of a row would keep the whole bank in memory."""
     models: list[Any]
     if isinstance(bank, dict):
-        parts = [unstack(bank[key]) for key in sorted(bank)]
-        models = [dict(zip(sorted(bank), values, strict=True)) for values in zip(*parts, strict=True)]
+        names = sorted(bank)
+        parts = [unstack(bank[name]) for name in names]
+        models = [dict(zip(names, values, strict=True)) for values in zip(*parts, strict=True)]
     elif np.ndim(bank) > 1:
         models = [row.copy() for row in np.asarray(bank)]
     else:

@@ -25,6 +25,7 @@ class Member(NamedTuple):
         rows: Row numbers of its examples in the flat array.
         n: Number of examples.
         transform: Index of its transform.
+        position: Position among all clients of the data.
     """
 
     id: ClientId
@@ -32,6 +33,7 @@ class Member(NamedTuple):
     rows: Array
     n: int
     transform: int
+    position: int = -1
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,11 @@ class ClientStore:
             self._blanks[key] = tree.host(work.blank(task, **request.settings))
         blank = self._blanks[key]
         # A client that does not have the version, because it lost its storage, starts from a blank memory.
-        return [{name: (memory or blank)[name] for name in blank} for memory in self._named(request)]
+        names = blank.keys()
+        return [
+            memory if memory and memory.keys() == names else {name: (memory or blank)[name] for name in names}
+            for memory in self._named(request)
+        ]
 
     def residuals(self, request: Request) -> list[Params | None]:
         """What each client of a request has lost in compression so far; None: nothing, or it lost its storage."""
@@ -155,7 +159,7 @@ def _structure(memory: Any) -> Any:
     """Names, shapes and dtypes of the arrays of a memory, as tuples that can be compared and sorted."""
     if isinstance(memory, dict):
         return tuple([(key, _structure(memory[key])) for key in sorted(memory)])
-    return str(memory.dtype), memory.shape
+    return memory.dtype.str, memory.shape
 
 
 def _unstacked(saved: list[dict[str, Any]] | Mapping[ClientId, Any]) -> dict[ClientId, dict[int, Params]]:

@@ -20,7 +20,7 @@ import numpy as np
 from coterie import tree
 from coterie.clients import traced_settings as setting
 from coterie.clients.schema import Model
-from coterie.clients.work import CHUNK
+from coterie.clients.work import CHUNK, Work
 from coterie.data import transforms
 from coterie.data.federated import FederatedData
 from coterie.federation import compilation
@@ -42,7 +42,9 @@ from coterie.federation.batching import (
     split_calls,
 )
 from coterie.federation.client_store import ClientStore
+from coterie.federation.device import CPU, Device
 from coterie.federation.kernels import BodyCall, EachCall, Examples, Sent, compiled_body, compiled_each
+from coterie.federation.known_sums import KnownSums
 from coterie.federation.messages import Request
 from coterie.federation.sample_weights import class_weights, wants_balanced_classes
 from coterie.federation.simulated import Result, SimulatedTransport
@@ -79,33 +81,41 @@ class Vectorized(SimulatedTransport):
         threads: int | None = None,
         store: ClientStore | None = None,
         pool: ThreadPoolExecutor | None = None,
+        device: Device = CPU,
     ) -> None:
         """Create clients with these examples.
 
         Args:
             data: The examples.
             task: The task that the clients learn.
-            threads: Number of calls that run at a time; by default the number of cores.
+            threads: Number of calls that run at a time; by default the number of cores, and 1 on a GPU.
             store: Storage of the clients; None: empty.
             pool: Thread pool for the calls.
+            device: Where the clients run.
         """
         import jax
 
         compilation.prepare()
         super().__init__(task, store or ClientStore(data))
-        self._threads = threads or compilation.cores()
+        self._device = device
+        self._threads = threads or (compilation.cores() if device.platform == "cpu" else 1)
         self._pool = pool or ThreadPoolExecutor(self._threads, thread_name_prefix="coterie")
-        table = None if data.table is None else jax.device_put(data.table, may_alias=True)
-        x, y = (jax.device_put(array, may_alias=True) for array in (data.x, data.y))
-        weights = None if data.weights is None else jax.device_put(data.weights, may_alias=True)
+        place = device.place()  # calls run where their examples are
+        x, y, table, weights = (
+            None if array is None else jax.device_put(array, place, may_alias=True)
+            for array in (data.x, data.y, data.table, data.weights)
+        )
         self._examples = Examples(x, y, table, weights)
         self._model_bytes = tree.nbytes(task.init(Seed(0)))
         self._plan_rows: dict[Hashable, tuple[int, dict[str, int]]] = {}
-        self._rows_of: dict[Part, tuple[int, dict[ClientId, tuple[Array, int]]]] = {}
+        self._rows_of: dict[Part, tuple[int, dict[ClientId, tuple[Array, int, int]]]] = {}
+        self._known_sums: dict[tuple[Work, Part], KnownSums] = {}
 
     def on(self, task: Task) -> Vectorized:
         """Return a transport to the same clients and storage with another task."""
-        return Vectorized(self._data, task, threads=self._threads, store=self._store, pool=self._pool)
+        return Vectorized(
+            self._data, task, threads=self._threads, store=self._store, pool=self._pool, device=self._device
+        )
 
     def _batch_size(self, request: Request) -> int:
         work = request.work
@@ -122,7 +132,7 @@ class Vectorized(SimulatedTransport):
         samples = np.array([member.n for member in clients], np.int64)
         if request.work.plain is not None:
             return self._plain(request, clients, memories), samples
-        sums = self._each(request, clients) if request.work.each is not None else {}
+        sums = self._sums(request, clients) if request.work.each is not None else {}
         if request.work.body is None:
             return dict(sums), samples
         return self._body(request, clients, sums, memories), samples
@@ -135,15 +145,15 @@ class Vectorized(SimulatedTransport):
             if found is None:
                 position = data.position(client)
                 transform = 0 if data.transform is None else int(data.transform[position])
-                found = (data.rows(position, request.part), transform)
+                found = (data.rows(position, request.part), transform, position)
                 if len(known) < MAX_KNOWN:
                     known[client] = found
-            rows, transform = found
-            members.append(Member(client, place, rows, len(rows), transform))
+            rows, transform, position = found
+            members.append(Member(client, place, rows, len(rows), transform, position))
         return members
 
-    def _known_rows(self, part: Part) -> dict[ClientId, tuple[Array, int]]:
-        """Rows and transform of the clients that were asked before, for all clients are asked in every round."""
+    def _known_rows(self, part: Part) -> dict[ClientId, tuple[Array, int, int]]:
+        """Rows, transform and position of clients that were asked before: all clients are asked in every round."""
         version = self._store.data_version
         if self._rows_of.get(part, (-1, {}))[0] != version:
             self._rows_of[part] = (version, {})
@@ -169,6 +179,21 @@ class Vectorized(SimulatedTransport):
         names = [*request.work.gives, *(["memory"] if "memory" in answers[0] else [])]
         return {name: _stacked([answer[name] for answer in answers], name == "memory") for name in names}
 
+    def _sums(self, request: Request, clients: list[Member]) -> dict[str, Array]:
+        """The sums of a per-example function. Those that depend on the examples only are computed once per client."""
+        if not request.work.of_examples:
+            return self._each(request, clients)
+        key, version = (request.work, request.part), self._store.data_version
+        known = self._known_sums.get(key)
+        if known is None or known.version != version:
+            known = self._known_sums[key] = KnownSums(version, np.zeros(len(self._data.clients), bool))
+        positions = np.array([member.position for member in clients], np.int64)
+        missing = ~known.computed[positions]
+        if missing.any() or not known.sums:
+            only = request.only([member.id for member, new in zip(clients, missing, strict=True) if new])
+            known.add(positions[missing], self._each(only, self._members(only)))
+        return {name: sums[positions] for name, sums in known.sums.items()}
+
     def _each(self, request: Request, clients: list[Member]) -> dict[str, Array]:
         """Sum a per-example function per client, in blocks of examples of clients with the same sent values."""
         structure, numbers = setting.split_all(request.settings)
@@ -177,7 +202,7 @@ class Vectorized(SimulatedTransport):
         count = BLOCKS * BLOCK_ROWS // width
         groups = group_clients(request, clients)
         blocks = split_blocks(groups, width)
-        run = compiled_each(request.work, self._task, structure, self._data.transforms)
+        run = compiled_each(request.work, self._task, structure, self._data.transforms, batched=self._device.batched)
 
         def call(some: list[ExampleBlock]) -> dict[str, Array]:
             index = np.full((count, width), -1, np.int32)
@@ -206,7 +231,7 @@ class Vectorized(SimulatedTransport):
         capacity = self._capacity(request)
         calls = split_calls(clients, plan_costs(request, clients), capacity, self._threads)
         structure, numbers = setting.split_all(request.settings)
-        run = compiled_body(request.work, self._task, structure, self._data.transforms)
+        run = compiled_body(request.work, self._task, structure, self._data.transforms, batched=self._device.batched)
         count, small = capacity.clients, small_banks(request, capacity)
         data, balanced = self._data, wants_balanced_classes(request.settings)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from coterie.data.description import DataDescription
 from coterie.errors import Diverged, FederationError, SpecError
+from coterie.federation import device
 from coterie.federation.compilation import compilations
 from coterie.federation.merging import Background
 from coterie.methods.protocol import Method
@@ -432,6 +433,7 @@ class _Loop:
             "clients_without_examples": len(built.about.idle),
             "attackers": len(built.attackers),
             "parameters": built.session.parameters,
+            "device": device.described(spec.run.device),
             "score_with": spec.run.score_with,
             **figures.final(
                 self._rows,
