@@ -146,16 +146,20 @@ def row(bank: T, index: Any) -> T:
 
 def unstack(bank: T) -> list[T]:
     """All models of a bank, as copies: a view of a row would keep the whole bank in memory."""
-    models: list[Any]
+    return _unstacked(bank, rows(bank))
+
+
+def _unstacked(bank: Any, count: int) -> list[Any]:
     if isinstance(bank, dict):
         names = sorted(bank)
-        parts = [unstack(bank[name]) for name in names]
-        models = [dict(zip(names, values, strict=True)) for values in zip(*parts, strict=True)]
-    elif np.ndim(bank) > 1:
-        models = [row.copy() for row in np.asarray(bank)]
-    else:
-        models = [np.array(number) for number in np.asarray(bank)]
-    return models
+        parts = [_unstacked(bank[name], count) for name in names]
+        # A branch may be empty, as the state of an optimizer without one.
+        return [dict(zip(names, values, strict=True)) for values in zip(*parts, strict=True)] or [
+            {} for _ in range(count)
+        ]
+    if np.ndim(bank) > 1:
+        return [row.copy() for row in np.asarray(bank)]
+    return [np.array(number) for number in np.asarray(bank)]
 
 
 def take(bank: T, indices: Any) -> T:

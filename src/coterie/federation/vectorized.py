@@ -212,7 +212,8 @@ class Vectorized(SimulatedTransport):
             sent = Sent(numbers, dict(request.shared), *block_values(request, some, count, BLOCKS))
             return tree.host(run(EachCall(self._examples, index, transform, np.int32(len(some)), sent)))
 
-        calls = [blocks[first : first + count] for first in range(0, len(blocks), count)] or [[]]
+        per_call = min(count, max(1, -(-len(blocks) // self._threads)))  # all threads have work
+        calls = [blocks[first : first + per_call] for first in range(0, len(blocks), per_call)] or [[]]
         results = list(self._pool.map(call, calls))
         values = {
             name: [leaf for result, some in zip(results, calls, strict=True) for leaf in result[name][: len(some)]]
