@@ -144,7 +144,7 @@ def row(bank: T, index: Any) -> T:
     return model
 
 
-def unstack(bank: T) -> list[T]:
+def unstack(bank: Bank | Array) -> list[Any]:
     """All models of a bank, as copies: a view of a row would keep the whole bank in memory."""
     return _unstacked(bank, rows(bank))
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -100,12 +101,9 @@ class Vectorized(SimulatedTransport):
         self._device = device
         self._threads = threads or (compilation.cores() if device.platform == "cpu" else 1)
         self._pool = pool or ThreadPoolExecutor(self._threads, thread_name_prefix="coterie")
-        place = device.place()  # calls run where their examples are
-        x, y, table, weights = (
-            None if array is None else jax.device_put(array, place, may_alias=True)
-            for array in (data.x, data.y, data.table, data.weights)
-        )
-        self._examples = Examples(x, y, table, weights)
+        put = partial(jax.device_put, device=device.place(), may_alias=True)  # calls run where their examples are
+        table, weights = (None if array is None else put(array) for array in (data.table, data.weights))
+        self._examples = Examples(put(data.x), put(data.y), table, weights)
         self._model_bytes = tree.nbytes(task.init(Seed(0)))
         self._plan_rows: dict[Hashable, tuple[int, dict[str, int]]] = {}
         self._rows_of: dict[Part, tuple[int, dict[ClientId, tuple[Array, int, int]]]] = {}
