@@ -14,7 +14,6 @@ separately. Ratios above 1 mean that Coterie is faster.
 from __future__ import annotations
 
 import time
-from itertools import pairwise
 
 import numpy as np
 from common import arguments, cifar_clients, finish, power_law, shakespeare_clients, tweet_clients
@@ -27,7 +26,7 @@ from coterie.seeds import Seed
 
 try:
     import torch
-    from torch import nn
+    from peers import pytorch_loops
 except ImportError:
     torch = None
 
@@ -45,86 +44,8 @@ MODELS = {
 }
 
 
-def torch_recurrent(name):
-    """The recurrent networks in PyTorch."""
-
-    class CharLSTM(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding, self.dense = nn.Embedding(80, 8), nn.Linear(256, 80)
-            self.lstm = nn.LSTM(8, 256, num_layers=2, batch_first=True)
-
-        def forward(self, ids):
-            return self.dense(self.lstm(self.embedding(ids))[0][:, -1])
-
-    class BiGRU(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first = nn.GRU(300, 64, batch_first=True, bidirectional=True)
-            self.second = nn.GRU(128, 32, batch_first=True, bidirectional=True)
-            self.dense = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 2))
-
-        def forward(self, words):
-            forth, back = self.second(self.first(words)[0])[1]
-            return self.dense(torch.cat([forth, back], dim=1))
-
-    return CharLSTM() if name == "charlstm" else BiGRU()
-
-
-def torch_module(name):
-    """The same network in PyTorch; initial parameters differ, which does not affect the time."""
-    if name in ("charlstm", "bigru"):
-        return torch_recurrent(name)
-    if name in ("mclr", "mlp"):
-        sizes = (784, 128, 10) if name == "mlp" else (784, 10)
-        dense = [layer for inputs, outputs in pairwise(sizes) for layer in (nn.Linear(inputs, outputs), nn.ReLU())]
-        return nn.Sequential(nn.Flatten(), *dense[:-1])
-
-    def conv_block(inputs, outputs, padding):
-        return [nn.Conv2d(inputs, outputs, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)]
-
-    if name == "cnn":
-        return nn.Sequential(*conv_block(1, 32, 2), *conv_block(32, 64, 2), nn.Flatten(), nn.Linear(3136, 10))
-    dense = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
-    return nn.Sequential(*conv_block(3, 6, 0), *conv_block(6, 16, 0), nn.Flatten(), *dense)
-
-
-def torch_round(kind, name, clients, epochs):
-    """One round in PyTorch: `dataloader` as most libraries do it, `tight` as a minimal loop."""
-    from torch.nn.functional import cross_entropy
-    from torch.utils.data import DataLoader, TensorDataset
-
-    for x, y in clients:
-        model = torch_module(name)
-        optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-        if kind == "dataloader":
-            loader = DataLoader(TensorDataset(x, y), batch_size=BATCH_SIZE, shuffle=True)
-        for _ in range(epochs):
-            if kind == "dataloader":
-                batches = loader
-            else:
-                order = torch.randperm(len(y))
-                batches = (
-                    (x[order[i : i + BATCH_SIZE]], y[order[i : i + BATCH_SIZE]]) for i in range(0, len(y), BATCH_SIZE)
-                )
-            for images, labels in batches:
-                optimizer.zero_grad(set_to_none=True)
-                cross_entropy(model(images), labels).backward()
-                optimizer.step()
-
-
 def torch_examples(data, cohort):
-    if torch is None:
-        return []
-    tensors = []
-    for client in cohort:
-        x, y = data.examples(client)
-        if data.tokens is None:
-            inputs = torch.from_numpy(np.ascontiguousarray(np.moveaxis(x, -1, 1) if x.ndim == 4 else x[:, None]))
-        else:
-            inputs = torch.from_numpy(x) if data.ids is None else torch.from_numpy(x).long()
-        tensors.append((inputs, torch.from_numpy(y).long()))
-    return tensors
+    return [] if torch is None else [pytorch_loops.tensors(*data.examples(client)) for client in cohort]
 
 
 def seconds(fn, *args, **kwargs):
@@ -168,7 +89,7 @@ def compare(name, data, cohort, epochs, repeats):
 
     def by_torch(kind, threads):
         torch.set_num_threads(threads)
-        torch_round(kind, name, tensors, epochs)
+        pytorch_loops.one_round(kind, name, tensors, epochs, BATCH_SIZE, LEARNING_RATE)
 
     implementations = {"product": (by_numpy,)} | {f"ours_{threads}": (by_coterie, threads) for threads in (1, 2)}
     if torch is not None:

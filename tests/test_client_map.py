@@ -93,3 +93,18 @@ def test_it_supports_equality_and_repr_but_not_assignment_or_hashing():
         clients["a"] = 2
     with pytest.raises(TypeError, match="unhashable"):
         hash(clients)
+
+
+def test_entries_keys_and_values_have_the_same_order_and_later_values_win():
+    clients = ClientMap({"a": 1, "b": 2, "c": 3, "d": 4}).set({"b": 9}).set({"e": 5})
+    assert len(clients._layers) > 1
+    assert list(clients.items()) == [(client, clients[client]) for client in clients]
+    assert list(clients.values()) == [clients[client] for client in clients]
+    assert clients.to_dict() == {"a": 1, "b": 9, "c": 3, "d": 4, "e": 5}
+
+
+def test_among_gives_the_values_of_the_clients_that_have_one():
+    clients = ClientMap({"a": 1, "b": 2, "c": 3, "d": 4}).set({"b": 9})
+    assert clients.among(["d", "x", "b"]) == {"d": 4, "b": 9}
+    assert "x" not in clients
+    assert "b" in clients

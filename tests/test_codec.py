@@ -350,3 +350,12 @@ def test_every_flipped_bit_is_detected_in_data_with_a_checksum():
 
 def test_data_without_a_checksum_are_read():
     assert codec.decode(codec.encode({"a": 1})) == {"a": 1}
+
+
+def test_a_lazy_value_is_computed_when_it_is_encoded():
+    calls = []
+    lazy = codec.Lazy(lambda: calls.append(1) or {"a": 1})
+    assert not calls
+    assert codec.encode({"value": lazy}) == codec.encode({"value": {"a": 1}})
+    assert codec.plain(lazy) == {"a": 1}
+    assert codec.plain(7) == 7

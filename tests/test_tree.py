@@ -163,3 +163,12 @@ def test_finite_checks_every_float():
 
 def test_host_returns_numpy_arrays():
     assert isinstance(tree.host({"a": jax.numpy.ones(2)})["a"], np.ndarray)
+
+
+def test_unstack_is_the_inverse_of_stack_and_copies():
+    models = [{"a": {"b": np.full(2, i, np.float32)}, "n": np.array(i, np.int32)} for i in range(3)]
+    bank = tree.stack(models)
+    again = tree.unstack(bank)
+    assert all(tree.same(one, other) for one, other in zip(models, again, strict=True))
+    bank["a"]["b"][:] = 9
+    assert again[1]["a"]["b"].tolist() == [1, 1]

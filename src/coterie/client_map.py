@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from typing import Any, Generic, TypeVar
 
 from coterie.types import ClientId
@@ -43,6 +43,37 @@ class ClientMap(Mapping[ClientId, V], Generic[V]):
             if key in layer:
                 return layer[key]
         raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        for layer in self._layers:  # noqa: SIM110  # a loop takes half of the time of any()
+            if key in layer:
+                return True
+        return False
+
+    def among(self, clients: Iterable[ClientId]) -> dict[ClientId, V]:
+        """The values of those of these clients that have one."""
+        found: dict[ClientId, V] = {}
+        for client in clients:
+            for layer in self._layers:
+                if client in layer:
+                    found[client] = layer[client]
+                    break
+        return found
+
+    def to_dict(self) -> dict[ClientId, V]:
+        """All entries, in the order of iteration."""
+        merged: dict[ClientId, V] = {}
+        for layer in self._layers:
+            merged.update(layer if not merged else {key: layer[key] for key in layer if key not in merged})
+        return merged
+
+    def items(self) -> ItemsView[ClientId, V]:
+        """Pairs of client and value."""
+        return self.to_dict().items()
+
+    def values(self) -> ValuesView[V]:
+        """The values, in the order of iteration."""
+        return self.to_dict().values()
 
     def __iter__(self) -> Iterator[ClientId]:
         seen: set[ClientId] = set()

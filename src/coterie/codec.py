@@ -2,7 +2,8 @@
 
 Arrays are stored as safetensors, everything else in a JSON header. Supported types: None, bool, int, float, str, NumPy
 arrays and scalars, lists, tuples, dicts with string or integer keys, `ClientMap`, `Seed`, and frozen dataclasses marked
-with `@state`, which are stored by name. Floats in the header are exact.
+with `@state`, which are stored by name. Floats in the header are exact. The value of a `Lazy` is computed when it is
+encoded.
 
 Files get a checksum, which `decode` verifies: the BLAKE2b hash of the file with zeros in place of its 64 digits. It is
 the first entry of the safetensors metadata.
@@ -14,7 +15,7 @@ import dataclasses
 import hashlib
 import json
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,6 +28,9 @@ C = TypeVar("C", bound=type)
 
 _STATES: dict[str, type] = {}
 _FORMAT = "coterie-1"
+
+#: Types that are stored in the header as they are.
+_ATOMS = frozenset({type(None), bool, str, int})
 
 #: Metadata entry of the checksum, its digits before they are known, and what comes before them in a file.
 _CHECKSUM = "checksum"
@@ -48,6 +52,22 @@ def state(kind: C) -> C:
         raise TypeError(f"{kind.__qualname__} must be a frozen dataclass: states are never changed in place")
     _STATES[f"{kind.__module__}:{kind.__qualname__}"] = kind
     return kind
+
+
+@dataclasses.dataclass(frozen=True)
+class Lazy:
+    """A value that is computed when it is encoded, for snapshots of which few are stored.
+
+    Attributes:
+        compute: Returns the value; it must not change any more.
+    """
+
+    compute: Callable[[], Any]
+
+
+def plain(value: Any) -> Any:
+    """The value of a `Lazy`; other values are returned unchanged."""
+    return value.compute() if isinstance(value, Lazy) else value
 
 
 def encode(value: Any, *, checksum: bool = False) -> bytes:
@@ -118,7 +138,7 @@ def _checksum(*pieces: bytes | memoryview) -> bytes:
 
 
 def _pack(value: Any, arrays: dict[str, Any], where: str) -> Any:
-    if value is None or isinstance(value, bool | str):
+    if type(value) in _ATOMS or isinstance(value, str):
         return value
     if isinstance(value, np.ndarray | np.generic):
         return _pack_array(np.asarray(value), arrays, where)
@@ -126,6 +146,8 @@ def _pack(value: Any, arrays: dict[str, Any], where: str) -> Any:
         return value
     if isinstance(value, float):
         return {"@": "float", "bits": struct.pack(">d", value).hex()}  # exact, including the payload of a NaN
+    if isinstance(value, Lazy):
+        return _pack(value.compute(), arrays, where)
     if isinstance(value, Seed):
         return {"@": "seed", "value": str(value.value)}
     if type(value) in (list, tuple):  # no subclasses: the type of a named tuple would be lost
@@ -135,15 +157,22 @@ def _pack(value: Any, arrays: dict[str, Any], where: str) -> Any:
         for key in value:
             if isinstance(key, bool) or not isinstance(key, str | int):
                 raise TypeError(f"Keys in plain data must be strings or integers, got {key!r} in {where}")
-        items = sorted(value.items(), key=lambda item: (isinstance(item[0], str), item[0]))
-        kind = "kept" if isinstance(value, ClientMap) else "dict"
-        return {"@": kind, "items": [[key, _pack(item, arrays, f"{where}.{key}")] for key, item in items]}
+        items = [  # most entries of large mappings are numbers
+            [key, item if type(item) in _ATOMS else _pack(item, arrays, f"{where}.{key}")]
+            for key, item in sorted(value.items(), key=_key_order)
+        ]
+        return {"@": "kept" if isinstance(value, ClientMap) else "dict", "items": items}
     name = f"{type(value).__module__}:{type(value).__qualname__}"
     if _STATES.get(name) is type(value) and dataclasses.is_dataclass(value):
         fields = {f.name: _pack(getattr(value, f.name), arrays, f"{where}.{f.name}") for f in dataclasses.fields(value)}
         return {"@": "state", "kind": name, "fields": fields}
     hint = "mark the dataclass with @state" if dataclasses.is_dataclass(value) else "turn it into arrays or numbers"
     raise TypeError(f"{where} is a {type(value).__qualname__}, which cannot be encoded; {hint}")
+
+
+def _key_order(item: tuple[Any, Any]) -> tuple[bool, Any]:
+    """Integer keys come before strings."""
+    return isinstance(item[0], str), item[0]
 
 
 def _pack_array(array: np.ndarray[Any, Any], arrays: dict[str, Any], where: str) -> Any:
@@ -196,4 +225,13 @@ def arrays(value: Any, *, floats: bool = True) -> list[np.ndarray[Any, Any]]:
 
 def finite(value: Any) -> bool:
     """Whether all arrays in a value are finite. Python floats are ignored: infinity may be a valid bound."""
-    return all(bool(np.isfinite(a).all()) for a in arrays(value, floats=False) if a.dtype.kind == "f")
+    if isinstance(value, np.ndarray | np.generic):
+        return value.dtype.kind != "f" or bool(np.isfinite(value).all())
+    inside: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        inside = value.values()
+    elif isinstance(value, list | tuple):
+        inside = value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        inside = (getattr(value, field.name) for field in dataclasses.fields(value))
+    return all(type(item) in _ATOMS or finite(item) for item in inside)

@@ -144,6 +144,24 @@ def row(bank: T, index: Any) -> T:
     return model
 
 
+def unstack(bank: Bank | Array) -> list[Any]:
+    """All models of a bank, as copies: a view of a row would keep the whole bank in memory."""
+    return _unstacked(bank, rows(bank))
+
+
+def _unstacked(bank: Any, count: int) -> list[Any]:
+    if isinstance(bank, dict):
+        names = sorted(bank)
+        parts = [_unstacked(bank[name], count) for name in names]
+        # A branch may be empty, as the state of an optimizer without one.
+        return [dict(zip(names, values, strict=True)) for values in zip(*parts, strict=True)] or [
+            {} for _ in range(count)
+        ]
+    if np.ndim(bank) > 1:
+        return [row.copy() for row in np.asarray(bank)]
+    return [np.array(number) for number in np.asarray(bank)]
+
+
 def take(bank: T, indices: Any) -> T:
     """A bank with these rows of another bank, in this order."""
     return row(bank, np.asarray(indices, np.int64))

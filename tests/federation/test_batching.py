@@ -45,4 +45,4 @@ def test_clients_are_balanced_by_their_work_within_the_capacity(cohort, max_clie
 def test_without_plans_calls_are_balanced_by_the_number_of_clients():
     members = [Member(str(place), place, np.arange(1), 1, 0) for place in range(5)]
     calls = [[member.place for member in call] for call in split_calls(members, [{}] * 5, Capacity(2, {}), 2)]
-    assert calls == [[0, 2], [1, 3], [4]]
+    assert calls == [[0, 3], [1, 4], [2]]

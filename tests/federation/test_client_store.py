@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coterie import codec, tree
-from coterie.clients import LocalSGD, fit, losses_of, score
+from coterie.clients import LocalSGD, fit, label_counts, losses_of, score
 from coterie.clients.schema import Model, Values
 from coterie.clients.work import Work
 from coterie.data.federated import Index
@@ -189,8 +189,8 @@ def test_a_client_stores_only_versions_that_may_be_named_again(wired, count, bac
         fed.ask(SOME, count, Seed(0))
         fed.ask(SOME, count, Seed(0))
     # The new version, the one accepted before it, and the one before the round.
-    kept = wire.store.save()["memories"]["tests.count"]
-    assert {client: len(versions) for client, versions in kept.items()} == dict.fromkeys(SOME, 3)
+    (kept,) = codec.plain(wire.store.save()["memories"]["tests.count"])
+    assert kept["clients"] == ["0", "0", "0", "1", "1", "1", "2", "2", "2"]
 
 
 def test_a_client_that_lost_its_storage_starts_from_a_blank_memory(wired, count):
@@ -307,3 +307,62 @@ def test_a_checkpoint_does_not_change_while_the_run_continues(wired, count):
     before = codec.encode(saved)
     fed.ask(SOME, count, Seed(0))
     assert codec.encode(saved) == before
+
+
+# ----------------------------------------------------------------------------------------------------------- snapshots
+
+
+def test_a_snapshot_has_one_bank_for_the_memories_of_all_clients_and_is_not_changed_by_later_requests(wired, model):
+    fed, wire = wired()
+    fed.ask(SOME, fit_own, Seed(0), start=model, local=LOCAL)
+    snapshot = wire.store.save()
+    before = codec.encode(snapshot)
+    fed.ask(SOME, fit_own, Seed(1), start=model, local=LOCAL)
+    assert codec.encode(snapshot) == before
+    (table,) = codec.decode(before)["memories"]["local.own"]
+    assert table["clients"] == list(SOME)
+    assert tree.rows(table["memories"]) == 3
+
+
+def test_a_restored_store_saves_the_same_bytes(wired, model):
+    fed, wire = wired()
+    fed.ask(SOME, fit_own, Seed(0), start=model, local=LOCAL)
+    saved = codec.encode(wire.store.save())
+    for snapshot in (wire.store.save(), codec.decode(saved)):
+        other = ClientStore(tiny_data())
+        other.load(snapshot)
+        assert codec.encode(other.save()) == saved
+
+
+def test_memories_of_checkpoints_of_earlier_versions_are_read(wired, model):
+    # They had client → version → memory.
+    fed, wire = wired()
+    fed.ask(SOME, fit_own, Seed(0), start=model, local=LOCAL)
+    other = ClientStore(tiny_data())
+    other.load({"memories": {name: dict(each) for name, each in wire.store._memories.items()}, "holders": {}})
+    assert codec.encode(other.save()["memories"]) == codec.encode(wire.store.save()["memories"])
+
+
+# ----------------------------------------------------------------------------------- sums that depend on examples only
+
+
+def test_label_counts_are_computed_once_until_the_examples_change(wired, monkeypatch):
+    fed, wire = wired("vectorized")
+    computed = []
+    original = type(wire.transport)._each
+
+    def counting(self, request, clients):
+        computed.append([member.id for member in clients])
+        return original(self, request, clients)
+
+    monkeypatch.setattr(type(wire.transport), "_each", counting)
+    first = fed.ask(SOME, label_counts, Seed(0))["counts"]
+    more = fed.ask(("0", "1", "2", "3"), label_counts, Seed(1))["counts"]
+    np.testing.assert_array_equal(more[:3], first)
+    assert computed == [["0", "1", "2"], ["3"]]
+    # Clients 0 and 1 swap their examples, and so their counts.
+    data = tiny_data()
+    lists = [data.fit.of(position) for position in range(len(data.clients))]
+    lists[0], lists[1] = lists[1], lists[0]
+    fed.set_data(data.rearranged(fit=Index.from_lists(lists)))
+    np.testing.assert_array_equal(fed.ask(SOME, label_counts, Seed(2))["counts"], first[[1, 0, 2]])

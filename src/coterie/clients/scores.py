@@ -98,6 +98,7 @@ label_counts = Work(
     purpose="labels",
     each=_count,
     trains=False,
+    of_examples=True,
 )
 
 

@@ -172,6 +172,8 @@ class Work:
             `plain` gets `sample_weight`, which is None if the data have no weights. Batches of a `body` always have
             the weights.
         simulation_only: Whether only simulated clients run it, because its reply shows single examples.
+        of_examples: Whether `each` depends on the examples only, not on sent values or the seed. Its sums are then
+            computed once, and again when the examples of a client change.
     """
 
     name: str
@@ -190,6 +192,7 @@ class Work:
     trains: bool = field(kw_only=True)
     weighted: bool = field(default=False, kw_only=True)
     simulation_only: bool = field(default=False, kw_only=True)
+    of_examples: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check that the functions fit together, and register the work."""

@@ -16,8 +16,7 @@ from coterie.types import Array, Bank, ClientId
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """A client of the current request.
 
     Attributes:
@@ -26,6 +25,7 @@ class Member:
         rows: Row numbers of its examples in the flat array.
         n: Number of examples.
         transform: Index of its transform.
+        position: Position among all clients of the data.
     """
 
     id: ClientId
@@ -33,6 +33,7 @@ class Member:
     rows: Array
     n: int
     transform: int
+    position: int = -1
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,10 @@ def split_calls(
         capacity: Size of one call.
         threads: Number of calls that run at a time.
     """
-    work = [max(cost.values(), default=1) for cost in costs]
+    if not capacity.steps:  # no plans: all clients have the same work
+        calls = max(-(-len(clients) // capacity.clients), min(threads, len(clients)))
+        return [clients[call::calls] for call in range(calls)] or [[]]
+    work = [max(cost.values()) for cost in costs]
     bins: list[list[int]] = [[] for _ in range(min(threads, max(len(clients), 1)))]
     loads = [dict.fromkeys(capacity.steps, 0) for _ in bins]
     open_bins = [(0, b) for b in range(len(bins))]  # a heap by load, of the calls that have room for more clients
@@ -115,7 +119,7 @@ def split_calls(
         for entry in full:
             heapq.heappush(open_bins, entry)
         if len(bins[b]) < capacity.clients:
-            heapq.heappush(open_bins, (max(loads[b].values(), default=len(bins[b])), b))
+            heapq.heappush(open_bins, (max(loads[b].values()), b))
     return [[clients[i] for i in sorted(each)] for each in bins if each] or [[]]
 
 
@@ -202,9 +206,10 @@ def call_values(
 def group_clients(request: Request, clients: list[Member]) -> dict[tuple[int, ...], list[Member]]:
     """Group clients with the same transform and the same sent values, by `ExampleBlock.key`."""
     groups: dict[tuple[int, ...], list[Member]] = {}
-    for member in clients:
-        rows = (int(row[member.place]) for _, row in request.per_client.values())
-        groups.setdefault((member.transform, *rows), []).append(member)
+    places = [member.place for member in clients]
+    rows = [row[places].tolist() for _, row in request.per_client.values()]
+    for key, member in zip(zip([member.transform for member in clients], *rows, strict=True), clients, strict=True):
+        groups.setdefault(key, []).append(member)
     return groups
 
 

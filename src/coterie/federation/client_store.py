@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from coterie import tree
 from coterie.clients import traced_settings as setting
 from coterie.clients.work import Work
+from coterie.codec import Lazy, plain
 from coterie.data.federated import FederatedData
 from coterie.federation.messages import Request
 from coterie.models import Task
@@ -66,7 +68,11 @@ class ClientStore:
             self._blanks[key] = tree.host(work.blank(task, **request.settings))
         blank = self._blanks[key]
         # A client that does not have the version, because it lost its storage, starts from a blank memory.
-        return [{name: (memory or blank)[name] for name in blank} for memory in self._named(request)]
+        names = blank.keys()
+        return [
+            memory if memory and memory.keys() == names else {name: (memory or blank)[name] for name in names}
+            for memory in self._named(request)
+        ]
 
     def residuals(self, request: Request) -> list[Params | None]:
         """What each client of a request has lost in compression so far; None: nothing, or it lost its storage."""
@@ -87,16 +93,15 @@ class ClientStore:
         if not request.writes_memory:
             return
         stored = self._memories.setdefault(request.memory, {})
+        memories = memory if isinstance(memory, list) else tree.unstack(memory)
         for place, client in enumerate(request.clients):
-            versions = stored.setdefault(client, {})
             wanted = {request.versions.get(client), request.versions_before_round.get(client)}
             if self.keeps_checkpoints:
                 wanted.update(request.versions_in_checkpoints.get(client, ()))
-            for version in [version for version in versions if version not in wanted]:
-                del versions[version]
-            # A copy: a row of the bank would keep the whole bank in memory.
-            own = memory[place] if isinstance(memory, list) else tree.map(np.copy, tree.row(memory, place))
-            versions[request.id] = own
+            # A new dict: snapshots share the old one.
+            versions = {version: own for version, own in stored.get(client, {}).items() if version in wanted}
+            versions[request.id] = memories[place]
+            stored[client] = versions
 
     def lend(self, request: Request) -> dict[str, list[Params | None]]:
         """The memories that a request uses, in the versions that it names: name → memory of each of its clients."""
@@ -125,19 +130,45 @@ class ClientStore:
             holders.discard(client)
 
     def save(self) -> dict[str, Any]:
-        """Memories and cached values as plain data."""
+        """Memories and cached values as plain data, which is computed when it is encoded."""
         return {
-            "memories": {
-                name: {client: dict(versions) for client, versions in clients.items()}
-                for name, clients in self._memories.items()
-            },
-            "holders": {key: sorted(clients) for key, clients in self._holders.items()},
+            "memories": {name: Lazy(partial(_stacked, dict(clients))) for name, clients in self._memories.items()},
+            "holders": {key: Lazy(partial(sorted, set(clients))) for key, clients in self._holders.items()},
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Restore what `save` returned."""
-        self._memories = {
-            name: {client: dict(versions) for client, versions in clients.items()}
-            for name, clients in saved["memories"].items()
-        }
-        self._holders = {key: set(clients) for key, clients in saved["holders"].items()}
+        self._memories = {name: _unstacked(plain(memories)) for name, memories in saved["memories"].items()}
+        self._holders = {key: set(plain(clients)) for key, clients in saved["holders"].items()}
+
+
+def _stacked(memories: Mapping[ClientId, Mapping[int, Params]]) -> list[dict[str, Any]]:
+    """Memories as banks, each with its clients and versions: one bank for all memories of the same structure."""
+    alike: dict[Hashable, list[tuple[ClientId, int, Params]]] = {}
+    for client in sorted(memories):
+        for version, memory in sorted(memories[client].items()):
+            alike.setdefault(_structure(memory), []).append((client, version, memory))
+    tables = []
+    for _, entries in sorted(alike.items()):
+        clients, versions, own = zip(*entries, strict=True)
+        tables.append({"clients": list(clients), "versions": np.array(versions), "memories": tree.stack(own)})
+    return tables
+
+
+def _structure(memory: Any) -> Any:
+    """Names, shapes and dtypes of the arrays of a memory, as tuples that can be compared and sorted."""
+    if isinstance(memory, dict):
+        return tuple([(key, _structure(memory[key])) for key in sorted(memory)])
+    return memory.dtype.str, memory.shape
+
+
+def _unstacked(saved: list[dict[str, Any]] | Mapping[ClientId, Any]) -> dict[ClientId, dict[int, Params]]:
+    """The inverse of `_stacked`; also reads checkpoints of earlier versions: client → version → memory."""
+    if isinstance(saved, Mapping):
+        return {client: dict(versions) for client, versions in saved.items()}
+    memories: dict[ClientId, dict[int, Params]] = {}
+    for table in saved:
+        rows = zip(table["clients"], table["versions"].tolist(), tree.unstack(table["memories"]), strict=True)
+        for client, version, memory in rows:
+            memories.setdefault(client, {})[version] = memory
+    return memories

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
@@ -15,11 +16,13 @@ from coterie.clients.work import Batch, Batches, Client, Work
 from coterie.data import transforms
 from coterie.federation.compilation import compiled
 from coterie.models import Task
+from coterie.models.compiled_for import compiled_for, for_gpu
 from coterie.types import Array, Bank, Params
 
 if TYPE_CHECKING:
     from jax import Array as JaxArray
 
+C = TypeVar("C")
 T = TypeVar("T")
 
 # The arguments of compiled functions are NamedTuples, which JAX treats as pytrees. Fields are NumPy arrays in the call
@@ -141,14 +144,11 @@ def gather(
     from jax import lax
 
     numbers = lax.max(index, ~index)  # padding is marked by the sign
-    # One slice per row: XLA's gather computes an address for each number and takes three times as long on a CPU. With
-    # ten thousand clients it also splits the few labels of a batch among threads, because the whole array is large.
-    # Slices of flat rows are copied as a whole; those of images line by line.
     flat = examples.x.reshape(examples.x.shape[0], math.prod(examples.x.shape[1:]))
-    inputs, labels = lax.map(
-        lambda number: tuple(lax.dynamic_index_in_dim(each, number, keepdims=False) for each in (flat, examples.y)),
-        numbers,
-    )
+    if for_gpu():
+        inputs, labels = (each.at[numbers].get(mode="promise_in_bounds") for each in (flat, examples.y))
+    else:
+        inputs, labels = _slices((flat, examples.y), numbers)
     inputs = inputs.reshape(numbers.shape[0], *examples.x.shape[1:])
     if len(names) > 1:
         branches: list[Callable[[JaxArray], JaxArray]] = [transforms.TRANSFORMS[name] for name in names]
@@ -164,9 +164,24 @@ def gather(
     return Batch(inputs, labels, real, weight)
 
 
+def _slices(arrays: tuple[JaxArray, ...], numbers: JaxArray) -> tuple[JaxArray, ...]:
+    """These rows of each array.
+
+    One slice per row: XLA's gather computes an address for each number and takes three times as long on a CPU. With ten
+    thousand clients it also splits the few labels of a batch among threads, because the whole array is large. Slices of
+    flat rows are copied as a whole; those of images line by line.
+    """
+    from jax import lax
+
+    rows: tuple[JaxArray, ...] = lax.map(
+        lambda number: tuple(lax.dynamic_index_in_dim(each, number, keepdims=False) for each in arrays), numbers
+    )
+    return rows
+
+
 @lru_cache(maxsize=128)
 def compiled_each(
-    work: Work, task: Task, structure: Hashable, names: tuple[str, ...]
+    work: Work, task: Task, structure: Hashable, names: tuple[str, ...], *, batched: bool = False
 ) -> Callable[[EachCall], dict[str, Array]]:
     """Compile a per-example function: a loop over blocks of examples, each with the sent values of its clients.
 
@@ -175,6 +190,7 @@ def compiled_each(
         task: The task.
         structure: Static part of the settings; a new value compiles again.
         names: The transforms that occur in the data.
+        batched: Whether blocks are computed at the same time, in the form for GPUs (`coterie.federation.device`).
     """
     assert work.each is not None
     each = work.each
@@ -186,14 +202,14 @@ def compiled_each(
             batch = gather(call.examples, call.blocks[place], call.transform[place], names)
             return each(task, batch.x, batch.y, **fixed, **_own(call.sent, place))
 
-        return _loop(one, call.live, len(call.blocks))
+        return _batch(one, len(call.blocks)) if batched else _loop(one, call.live, len(call.blocks))
 
-    return compiled(run)
+    return compiled(_in_form(run, batched))
 
 
 @lru_cache(maxsize=128)
 def compiled_body(
-    work: Work, task: Task, structure: Hashable, names: tuple[str, ...]
+    work: Work, task: Task, structure: Hashable, names: tuple[str, ...], *, batched: bool = False
 ) -> Callable[[BodyCall], dict[str, Bank | Array]]:
     """Compile a traced body: a loop over the clients of one call. Arguments as in `compiled_each`."""
     assert work.body is not None
@@ -221,9 +237,32 @@ def compiled_body(
             client = Client(call.n[c], call.keys[c], planned, sums, tree.row(call.memory, c), weight)
             return body(task, client, **fixed, **_own(call.sent, c))
 
-        return _loop(one, call.live, len(call.n))
+        return _batch(one, len(call.n)) if batched else _loop(one, call.live, len(call.n))
 
-    return compiled(run)
+    return compiled(_in_form(run, batched))
+
+
+def _in_form(run: Callable[[C], T], batched: bool) -> Callable[[C], T]:
+    """The function, traced in the form for GPUs or for CPUs."""
+
+    def traced(call: C) -> T:
+        import jax
+
+        # By default GPUs round the inputs of matrix products to fewer bits.
+        precision = jax.default_matmul_precision("float32") if batched else nullcontext()
+        with compiled_for(gpu=batched), precision:
+            return run(call)
+
+    return traced
+
+
+def _batch(one: Callable[[JaxArray], T], count: int) -> T:
+    """The results of `one(0)`, ..., `one(count - 1)`, computed at the same time and stacked."""
+    import jax
+    import jax.numpy as jnp
+
+    stacked: T = jax.vmap(one)(jnp.arange(count))
+    return stacked
 
 
 def _own(sent: Sent, place: JaxArray) -> dict[str, Params | Array]:

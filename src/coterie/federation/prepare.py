@@ -162,7 +162,7 @@ class Preparation:
 def _versions(versions: Mapping[str, ClientMap[int]], name: str, clients: Iterable[ClientId]) -> dict[ClientId, int]:
     """Client → accepted version of a memory."""
     known: ClientMap[int] = versions.get(name, ClientMap())
-    return {client: known[client] for client in clients if client in known}
+    return known.among(clients)
 
 
 def _rows(clients: tuple[ClientId, ...], sent: PerClient, value: str) -> Array:

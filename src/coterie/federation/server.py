@@ -106,9 +106,9 @@ class Server:
         return self._state.asks
 
     @property
-    def seconds(self) -> float:
-        """Time spent waiting for clients so far."""
-        return self._state.seconds
+    def training_seconds(self) -> float:
+        """Duration so far of the requests in which clients train."""
+        return self._state.training_seconds
 
     @property
     def rejected(self) -> Mapping[str, int]:
@@ -289,7 +289,8 @@ class Server:
             for batch in self._counted(again, send(self._transport, again)):
                 self._state.reject(request, collector.take(batch))
         self._state.lost += sum(reason == NO_REPLY for reason in collector.lost.values())
-        self._state.seconds += time.perf_counter() - start
+        if request.work.trains or (early is not None and second is not None and second.work.trains):
+            self._state.training_seconds += time.perf_counter() - start
         return early
 
     def _counted(self, request: Request, batches: Iterable[ReplyBatch]) -> Iterator[ReplyBatch]:

@@ -6,9 +6,11 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from coterie.client_map import ClientMap
+from coterie.codec import Lazy, plain
 from coterie.federation.messages import Request
 from coterie.federation.overlap import Overlap
 from coterie.federation.traffic import OUTSIDE, Traffic
@@ -49,7 +51,7 @@ class ServerState:
         holdings: Hash of a cached value → the clients known to have it.
         rejected: Reason → number of replies rejected for this reason.
         lost: Number of replies that never arrived; without those to evaluations.
-        seconds: Time spent waiting for clients.
+        training_seconds: Duration of the requests in which clients train.
     """
 
     traffic: Traffic = field(default_factory=Traffic)
@@ -64,7 +66,7 @@ class ServerState:
     holdings: dict[str, set[ClientId]] = field(default_factory=dict)
     rejected: dict[str, int] = field(default_factory=dict)
     lost: int = 0
-    seconds: float = 0.0
+    training_seconds: float = 0.0
 
     def new_id(self, *, evaluating: bool) -> int:
         """The id of the next request, after `asks` was increased.
@@ -112,8 +114,7 @@ class ServerState:
 
     def without(self, digest: str, clients: Iterable[ClientId]) -> frozenset[ClientId]:
         """The clients that are not known to have a cached value."""
-        holders = self.holdings.get(digest, set())
-        return frozenset(client for client in clients if client not in holders)
+        return frozenset(clients).difference(self.holdings.get(digest, ()))
 
     def forget(self, request: Request) -> None:
         """Record that the clients of a request do not have its cached values."""
@@ -144,7 +145,7 @@ class ServerState:
             **({"starts": self.starts} if self.starts else {}),
             "versions": dict(self.versions),
             "checkpoints": [dict(versions) for versions in self.checkpoints if versions],
-            "holdings": {key: sorted(clients) for key, clients in self.holdings.items()},
+            "holdings": {key: Lazy(partial(sorted, set(clients))) for key, clients in self.holdings.items()},
             "refused": dict(self.rejected),
             "lost": self.lost,
             "overlap": self.overlap.save(),
@@ -157,7 +158,7 @@ class ServerState:
         self.versions = dict(saved["versions"])
         self.versions_before_round = dict(saved["versions"])
         self.checkpoints = [dict(versions) for versions in saved.get("checkpoints", ())]
-        self.holdings = {key: set(clients) for key, clients in saved["holdings"].items()}
+        self.holdings = {key: set(plain(clients)) for key, clients in saved["holdings"].items()}
         self.rejected = dict(saved["refused"])
         self.lost = saved.get("lost", 0)
         if "overlap" in saved:

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import cast
 
 import numpy as np
 
 from coterie import tree
 from coterie.clients import traced_settings as setting
-from coterie.clients.work import CHUNK
+from coterie.clients.schema import Model
+from coterie.clients.work import CHUNK, Work
 from coterie.data import transforms
 from coterie.data.federated import FederatedData
 from coterie.federation import compilation
@@ -41,14 +43,16 @@ from coterie.federation.batching import (
     split_calls,
 )
 from coterie.federation.client_store import ClientStore
+from coterie.federation.device import CPU, Device
 from coterie.federation.kernels import BodyCall, EachCall, Examples, Sent, compiled_body, compiled_each
+from coterie.federation.known_sums import KnownSums
 from coterie.federation.messages import Request
 from coterie.federation.sample_weights import class_weights, wants_balanced_classes
 from coterie.federation.simulated import Result, SimulatedTransport
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.threads import one_thread
-from coterie.types import Array, Bank, Params
+from coterie.types import Array, Bank, ClientId, Params, Part
 
 #: Number of examples in one block of a per-example function.
 BLOCK_ROWS = 128
@@ -59,6 +63,10 @@ LARGE_BYTES = 8 * 2**20
 #: Maximum number of clients in one call, and maximum number of bytes of their models.
 MAX_CLIENTS = 32
 MAX_BYTES = 32 * 2**20
+#: Maximum number of clients in one call of a work that neither takes nor gives models.
+MAX_CLIENTS_WITHOUT_MODELS = 1024
+#: Number of clients whose rows are remembered between requests.
+MAX_KNOWN = 100_000
 #: Maximum number of bytes of the models in one batch of replies.
 BATCH_BYTES = 48 * 2**20
 
@@ -74,32 +82,38 @@ class Vectorized(SimulatedTransport):
         threads: int | None = None,
         store: ClientStore | None = None,
         pool: ThreadPoolExecutor | None = None,
+        device: Device = CPU,
     ) -> None:
         """Create clients with these examples.
 
         Args:
             data: The examples.
             task: The task that the clients learn.
-            threads: Number of calls that run at a time; by default the number of cores.
+            threads: Number of calls that run at a time; by default the number of cores, and 1 on a GPU.
             store: Storage of the clients; None: empty.
             pool: Thread pool for the calls.
+            device: Where the clients run.
         """
         import jax
 
         compilation.prepare()
         super().__init__(task, store or ClientStore(data))
-        self._threads = threads or compilation.cores()
+        self._device = device
+        self._threads = threads or (compilation.cores() if device.platform == "cpu" else 1)
         self._pool = pool or ThreadPoolExecutor(self._threads, thread_name_prefix="coterie")
-        table = None if data.table is None else jax.device_put(data.table, may_alias=True)
-        x, y = (jax.device_put(array, may_alias=True) for array in (data.x, data.y))
-        weights = None if data.weights is None else jax.device_put(data.weights, may_alias=True)
-        self._examples = Examples(x, y, table, weights)
+        put = partial(jax.device_put, device=device.place(), may_alias=True)  # calls run where their examples are
+        table, weights = (None if array is None else put(array) for array in (data.table, data.weights))
+        self._examples = Examples(put(data.x), put(data.y), table, weights)
         self._model_bytes = tree.nbytes(task.init(Seed(0)))
         self._plan_rows: dict[Hashable, tuple[int, dict[str, int]]] = {}
+        self._rows_of: dict[Part, tuple[int, dict[ClientId, tuple[Array, int, int]]]] = {}
+        self._known_sums: dict[tuple[Work, Part], KnownSums] = {}
 
     def on(self, task: Task) -> Vectorized:
         """Return a transport to the same clients and storage with another task."""
-        return Vectorized(self._data, task, threads=self._threads, store=self._store, pool=self._pool)
+        return Vectorized(
+            self._data, task, threads=self._threads, store=self._store, pool=self._pool, device=self._device
+        )
 
     def _batch_size(self, request: Request) -> int:
         work = request.work
@@ -116,19 +130,32 @@ class Vectorized(SimulatedTransport):
         samples = np.array([member.n for member in clients], np.int64)
         if request.work.plain is not None:
             return self._plain(request, clients, memories), samples
-        sums = self._each(request, clients) if request.work.each is not None else {}
+        sums = self._sums(request, clients) if request.work.each is not None else {}
         if request.work.body is None:
             return dict(sums), samples
         return self._body(request, clients, sums, memories), samples
 
     def _members(self, request: Request) -> list[Member]:
-        data, members = self._data, []
+        known = self._known_rows(request.part)
+        members, data = [], self._data
         for place, client in enumerate(request.clients):
-            position = data.position(client)
-            rows = data.rows(position, request.part)
-            transform = 0 if data.transform is None else int(data.transform[position])
-            members.append(Member(client, place, rows, len(rows), transform))
+            found = known.get(client)
+            if found is None:
+                position = data.position(client)
+                transform = 0 if data.transform is None else int(data.transform[position])
+                found = (data.rows(position, request.part), transform, position)
+                if len(known) < MAX_KNOWN:
+                    known[client] = found
+            rows, transform, position = found
+            members.append(Member(client, place, rows, len(rows), transform, position))
         return members
+
+    def _known_rows(self, part: Part) -> dict[ClientId, tuple[Array, int, int]]:
+        """Rows, transform and position of clients that were asked before: all clients are asked in every round."""
+        version = self._store.data_version
+        if self._rows_of.get(part, (-1, {}))[0] != version:
+            self._rows_of[part] = (version, {})
+        return self._rows_of[part][1]
 
     def _plain(self, request: Request, clients: list[Member], memories: list[Params] | None) -> dict[str, Result]:
         """Run a NumPy work for one client at a time, in threads."""
@@ -150,6 +177,21 @@ class Vectorized(SimulatedTransport):
         names = [*request.work.gives, *(["memory"] if "memory" in answers[0] else [])]
         return {name: _stacked([answer[name] for answer in answers], name == "memory") for name in names}
 
+    def _sums(self, request: Request, clients: list[Member]) -> dict[str, Array]:
+        """The sums of a per-example function. Those that depend on the examples only are computed once per client."""
+        if not request.work.of_examples:
+            return self._each(request, clients)
+        key, version = (request.work, request.part), self._store.data_version
+        known = self._known_sums.get(key)
+        if known is None or known.version != version:
+            known = self._known_sums[key] = KnownSums(version, np.zeros(len(self._data.clients), bool))
+        positions = np.array([member.position for member in clients], np.int64)
+        missing = ~known.computed[positions]
+        if missing.any() or not known.sums:
+            only = request.only([member.id for member, new in zip(clients, missing, strict=True) if new])
+            known.add(positions[missing], self._each(only, self._members(only)))
+        return {name: sums[positions] for name, sums in known.sums.items()}
+
     def _each(self, request: Request, clients: list[Member]) -> dict[str, Array]:
         """Sum a per-example function per client, in blocks of examples of clients with the same sent values."""
         structure, numbers = setting.split_all(request.settings)
@@ -158,7 +200,7 @@ class Vectorized(SimulatedTransport):
         count = BLOCKS * BLOCK_ROWS // width
         groups = group_clients(request, clients)
         blocks = split_blocks(groups, width)
-        run = compiled_each(request.work, self._task, structure, self._data.transforms)
+        run = compiled_each(request.work, self._task, structure, self._data.transforms, batched=self._device.batched)
 
         def call(some: list[ExampleBlock]) -> dict[str, Array]:
             index = np.full((count, width), -1, np.int32)
@@ -168,7 +210,8 @@ class Vectorized(SimulatedTransport):
             sent = Sent(numbers, dict(request.shared), *block_values(request, some, count, BLOCKS))
             return tree.host(run(EachCall(self._examples, index, transform, np.int32(len(some)), sent)))
 
-        calls = [blocks[first : first + count] for first in range(0, len(blocks), count)] or [[]]
+        per_call = min(count, max(1, -(-len(blocks) // self._threads)))  # all threads have work
+        calls = [blocks[first : first + per_call] for first in range(0, len(blocks), per_call)] or [[]]
         results = list(self._pool.map(call, calls))
         values = {
             name: [leaf for result, some in zip(results, calls, strict=True) for leaf in result[name][: len(some)]]
@@ -187,7 +230,7 @@ class Vectorized(SimulatedTransport):
         capacity = self._capacity(request)
         calls = split_calls(clients, plan_costs(request, clients), capacity, self._threads)
         structure, numbers = setting.split_all(request.settings)
-        run = compiled_body(request.work, self._task, structure, self._data.transforms)
+        run = compiled_body(request.work, self._task, structure, self._data.transforms, batched=self._device.batched)
         count, small = capacity.clients, small_banks(request, capacity)
         data, balanced = self._data, wants_balanced_classes(request.settings)
 
@@ -218,6 +261,10 @@ class Vectorized(SimulatedTransport):
         """Size of one call: the same for every cohort of this federation."""
         work, part = request.work, request.part
         clients = max(1, min(MAX_CLIENTS, power_of_two(MAX_BYTES // self._model_bytes + 1) // 2))
+        if work.lengths is None and not any(
+            isinstance(each, Model) for each in (*work.takes.values(), *work.gives.values())
+        ):
+            clients = min(MAX_CLIENTS_WITHOUT_MODELS, power_of_two(len(self._clients)))
         if work.lengths is None:
             return Capacity(clients, {})
         # The key has no numbers of the settings, because a decaying learning rate differs in every round.

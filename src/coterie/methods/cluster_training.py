@@ -179,5 +179,5 @@ def place_in_clusters(
 
 def placed(now: Clustered, clients: Iterable[ClientId]) -> Placement:
     """The model of each client's cluster."""
-    row = {client: now.assignment[client] for client in clients if client in now.assignment}
+    row = now.assignment.among(clients)
     return Placement(now.bank, row, fallback=global_model(now.bank, now.assignment))

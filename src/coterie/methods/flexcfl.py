@@ -25,6 +25,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 from coterie.bounds import Bound
@@ -57,7 +58,7 @@ class FlexCFL(FedGroupSettings):
     detector: Literal["label", "sorted_counts"] = "label"
     tau: Annotated[float, Bound(at_least=0)] = 0.2
 
-    @property
+    @cached_property
     def _fedgroup(self) -> FedGroup:
         return with_settings_of(self, FedGroup)
 

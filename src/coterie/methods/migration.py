@@ -95,6 +95,7 @@ watch = Work(
     memory="flexcfl.labels",
     blank=empty_memory,
     trains=False,
+    of_examples=True,
 )
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from coterie.models.compiled_for import for_gpu
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -28,7 +30,7 @@ def dense_product(kernel: Any, x: Any) -> Any:
         kernel: (outputs, inputs).
         x: (examples, inputs).
     """
-    if x.shape[0] <= MAX_EXAMPLES and kernel.shape[0] >= MIN_OUTPUTS:
+    if not for_gpu() and x.shape[0] <= MAX_EXAMPLES and kernel.shape[0] >= MIN_OUTPUTS:
         return _with_outer_products()(kernel, x)
     return x @ kernel.T
 

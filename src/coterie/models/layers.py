@@ -1,7 +1,8 @@
 """Layers of neural networks as pure functions.
 
 On the CPU, convolutions are patches and a matrix product, because XLA's own convolution took more than ten times as
-long inside a compiled loop. On other devices XLA's convolution is used. Images are (rows, height, width, channels).
+long inside a compiled loop. On GPUs XLA's convolution is used (`coterie.models.compiled_for`). Images are (rows,
+height, width, channels).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from coterie.models.compiled_for import for_gpu
 from coterie.models.dense_product import dense_product
 from coterie.models.task import check_size
 from coterie.seeds import Seed
@@ -137,12 +139,11 @@ class Conv:
 
     def apply(self, params: Any, x: Any, context: Context, name: str, stats: Any) -> Any:
         """The convolution of the inputs."""
-        import jax
         from jax import lax
 
         kernel, s = params["kernel"], self.stride
         pads = [self.pads(side) for side in x.shape[1:3]]
-        if jax.default_backend() != "cpu":
+        if for_gpu():
             out = lax.conv_general_dilated(x, kernel, (s, s), pads, dimension_numbers=("NHWC", "OHWI", "NHWC"))
         elif x.shape[0] > IMAGES_AT_ONCE and x.shape[0] % IMAGES_AT_ONCE == 0:
             parts = x.reshape(-1, IMAGES_AT_ONCE, *x.shape[1:])

@@ -16,6 +16,7 @@ from coterie.data.description import DataDescription
 from coterie.data.federated import FederatedData
 from coterie.errors import SpecError
 from coterie.federation import AttackTransport, Averaging, FaultTransport, Sequential, Server, Vectorized
+from coterie.federation.device import find_device
 from coterie.federation.merging import MergingTransport
 from coterie.federation.network.remote import Remote
 from coterie.federation.ray.actor_pool import RayPool
@@ -172,6 +173,7 @@ def server_spec(spec: Spec) -> Spec:
         "attack.name": spec.attack.name != "none",
         "faults": any(dataclasses.asdict(spec.faults).values()),
         "run.newcomers": bool(spec.run.newcomers),
+        "run.device = 'gpu'": spec.run.device == "gpu",
         "run.final_model = 'best'": spec.run.final_model == "best",  # clients that join later would have no model
     }
     for setting, given in simulated.items():
@@ -190,7 +192,7 @@ def server_spec(spec: Spec) -> Spec:
         ) from fault
     data = Named(spec.data.name, dataclasses.asdict(options))
     # A checkpoint takes little beside the seconds of an exchange.
-    run = dataclasses.replace(spec.run, checkpoint_every=1, final_model="last")
+    run = dataclasses.replace(spec.run, checkpoint_every=1, final_model="last", device="cpu")
     return dataclasses.replace(fill_defaults(spec, given=["data"]), data=data, run=run)
 
 
@@ -353,4 +355,4 @@ def _transport(spec: Spec, data: FederatedData, task: Task) -> Transport:
         return RayTransport(data, task, RayPool(spec.ray))
     if run.backend == "sequential":
         return Sequential(data, task)
-    return Vectorized(data, task, threads=run.threads or None)
+    return Vectorized(data, task, threads=run.threads or None, device=find_device(run.device))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 
 from coterie.data.description import DataDescription
 from coterie.errors import Diverged, FederationError, SpecError
+from coterie.federation import device
 from coterie.federation.compilation import compilations
 from coterie.federation.merging import Background
 from coterie.methods.protocol import Method
@@ -234,7 +236,7 @@ class _Loop:
         if run.final_model == "best":
             kept = None if saved is None else saved.get("best")
             self._best = BestModel(plan.primary, higher=plan.higher, rows=self._rows, kept=kept)
-        self._seconds = dict.fromkeys(("setup", "training", "evaluation", "clustering", "compile"), 0.0)
+        self._seconds = dict.fromkeys(("setup", "training", "evaluation", "clustering", "recording", "compile"), 0.0)
         self._served: Mapping[str, Any] = {}
         if saved is not None:
             built.session.load(saved["session"])
@@ -292,9 +294,9 @@ class _Loop:
     def _record(self, step: Step[Any]) -> None:
         """Compose the line of a step, and evaluate it if that is due, in the background if possible."""
         session, settings = self._built.session, self._built.spec.run
-        self._seconds["training"] += step.waiting
-        # The rest of the time is the server's: clustering, averaging.
-        self._seconds["clustering"] += max(0.0, step.seconds - step.waiting)
+        self._seconds["training"] += step.training
+        # The rest is the method's: clustering, averaging, requests without training such as drift detection.
+        self._seconds["clustering"] += max(0.0, step.seconds - step.training)
         row = figures.step_row(step, self._built.truth)
         if (entry := privacy.round_entry(session.averaging)) is not None:
             row["privacy"] = entry
@@ -319,7 +321,9 @@ class _Loop:
         if checkpoint:
             session.note_checkpoint()
         evidence = {} if step.round is None else step.round.evidence
-        pending = _Pending(row, evidence, session.snapshot(), checkpoint, self._finished(), evaluation)
+        with self._timed("recording"):
+            snapshot = session.snapshot()
+        pending = _Pending(row, evidence, snapshot, checkpoint, self._finished(), evaluation)
         self._pending.append(pending)
         self._write_lines()
 
@@ -329,11 +333,18 @@ class _Loop:
         frozen = session.frozen(travels_with_others=self._built.spec.network.merge)
         if merging is not None:
             return merging.start(lambda: self._evaluated(frozen)), frozen
-        clock = time.perf_counter()
-        self._add_scores(row, session, self._evaluated(frozen))
-        session.traffic.include(frozen.traffic)
-        self._seconds["evaluation"] += time.perf_counter() - clock
+        with self._timed("evaluation"):
+            evaluation = self._evaluated(frozen)
+            session.traffic.include(frozen.traffic)
+        self._add_scores(row, session, evaluation)
         return None
+
+    @contextlib.contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        """Add the time that a block takes to a part of the seconds."""
+        clock = time.perf_counter()
+        yield
+        self._seconds[part] += time.perf_counter() - clock
 
     def _evaluated(self, session: Session[Any]) -> _Evaluation:
         scores = session.evaluate()
@@ -353,7 +364,8 @@ class _Loop:
             row["other_assignment"] = figures.other_row(evaluation.other, truth, classes)
         self._results = ClientResults.of(len(self._rows), self._scores, classes)
         if self._writer is not None:
-            self._writer.client_results(self._results, session.clients)
+            with self._timed("recording"):
+                self._writer.client_results(self._results, session.clients)
         if self._best is not None and self._best.improves(row):
             state = {"state": session.state, "t": session.t}
             self._best.keep(len(self._rows), self._last_models(), state, self._results)
@@ -373,13 +385,14 @@ class _Loop:
 
     def _write_line(self, step: _Pending) -> None:
         self._rows.append(step.row)
-        if self._writer is not None:
-            if step.evidence:
-                self._writer.evidence(len(self._rows) - 1, step.evidence)
-            self._writer.append(step.row)
-        self._snapshot = self._save(step.snapshot, finished=step.finished)
-        if step.checkpoint:
-            self._checkpoint()
+        with self._timed("recording"):
+            if self._writer is not None:
+                if step.evidence:
+                    self._writer.evidence(len(self._rows) - 1, step.evidence)
+                self._writer.append(step.row)
+            self._snapshot = self._save(step.snapshot, finished=step.finished)
+            if step.checkpoint:
+                self._checkpoint()
         if self._on_round is not None:
             self._on_round(step.row)
 
@@ -420,6 +433,7 @@ class _Loop:
             "clients_without_examples": len(built.about.idle),
             "attackers": len(built.attackers),
             "parameters": built.session.parameters,
+            "device": device.described(spec.run.device),
             "score_with": spec.run.score_with,
             **figures.final(
                 self._rows,

@@ -23,6 +23,7 @@ from coterie.data.description import DataDescription, described
 from coterie.data.federated import FederatedData
 from coterie.data.loading import find_loader, loader_options
 from coterie.errors import SpecError, shown, unknown
+from coterie.federation.device import find_device
 from coterie.federation.ledger import default_delta
 from coterie.methods.protocol import Method
 from coterie.models import Normalize, Task
@@ -115,7 +116,7 @@ def complete(spec: Spec, about: DataDescription, task: Task | None = None) -> tu
     elif spec.run.primary_metric not in ("accuracy", "loss", *spec.run.metrics):
         names = (*spec.run.metrics, spec.run.primary_metric)
         spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, metrics=names))
-    spec = _with_final_model(spec)
+    spec = _with_device(_with_final_model(spec))
     if (spec.run.patience or spec.run.final_model == "best") and not spec.run.validate:
         spec = dataclasses.replace(spec, run=dataclasses.replace(spec.run, validate=True))
     if spec.local is not None and spec.local.class_weight == "balanced" and task.classes is None:
@@ -140,6 +141,20 @@ def _with_final_model(spec: Spec) -> Spec:
         return spec
     chosen: Literal["best", "last"] = "best" if spec.run.patience and not changes else "last"
     return dataclasses.replace(spec, run=dataclasses.replace(spec.run, final_model=chosen))
+
+
+def _with_device(spec: Spec) -> Spec:
+    """Replace `auto` by the device of this machine, and refuse a device that it does not have."""
+    run = spec.run
+    if run.backend != "vectorized" and run.device == "gpu":
+        raise SpecError(
+            f"run.device = 'gpu' needs run.backend = 'vectorized'; {run.backend} runs clients on CPUs. Set run.device "
+            "to 'cpu' or 'auto'"
+        )
+    if run.device == "cpu":  # JAX is not imported
+        return spec
+    found = find_device(run.device).platform if run.backend == "vectorized" else "cpu"
+    return dataclasses.replace(spec, run=dataclasses.replace(run, device=found))
 
 
 def fill_defaults(spec: Spec, *, given: Collection[str] = ()) -> Spec:

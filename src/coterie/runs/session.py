@@ -73,7 +73,7 @@ class Step(Generic[State]):
         last_newcomers: If the method finished with this step: the clients that had not joined yet, or None.
         traffic: Bytes of this step by purpose and direction.
         seconds: Duration, without the placement of newcomers.
-        waiting: Part of `seconds` spent waiting for clients.
+        training: Part of `seconds` in which clients trained.
     """
 
     t: int
@@ -86,7 +86,7 @@ class Step(Generic[State]):
     last_newcomers: Newcomers | None = None
     traffic: Purposes | None = None
     seconds: float = 0.0
-    waiting: float = 0.0
+    training: float = 0.0
 
 
 class Session(Generic[State]):
@@ -195,7 +195,7 @@ class Session(Generic[State]):
         memories stay unchanged, but the traffic counts.
         """
         newcomers = self._join()
-        clock, waited = time.perf_counter(), self._fed.seconds
+        clock, trained = time.perf_counter(), self._fed.training_seconds
         stage = self.stage
         preparing = stage == "prepare"
         # All preparation steps share round -1 of the traffic.
@@ -212,9 +212,9 @@ class Session(Generic[State]):
         else:
             self.t += 1
         traffic = _difference(earlier, self.traffic.by_purpose(cohort.t))
-        seconds, waiting = time.perf_counter() - clock, self._fed.seconds - waited
+        seconds, training = time.perf_counter() - clock, self._fed.training_seconds - trained
         last = self._join() if self.stage == "done" else None
-        return Step(cohort.t, stage, cohort, result, reason, shifted, newcomers, last, traffic, seconds, waiting)
+        return Step(cohort.t, stage, cohort, result, reason, shifted, newcomers, last, traffic, seconds, training)
 
     def place(self, clients: Sequence[ClientId]) -> Placement:
         """Choose models for newcomers, which may involve training, and keep the choice.

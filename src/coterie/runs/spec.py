@@ -21,6 +21,7 @@ from coterie.bounds import Bound, check
 from coterie.clients import LocalSGD
 from coterie.errors import SpecError, shown, unknown
 from coterie.federation import Attack, Compression, Faults, Privacy
+from coterie.federation.device import DeviceName
 from coterie.federation.network.settings import NetworkSettings
 from coterie.federation.ray.settings import RaySettings
 from coterie.methods import METHODS, method_class, settings_of
@@ -60,6 +61,8 @@ class RunSettings:
         threads: Threads of the simulator; 0: one per core. Results do not depend on it.
         backend: Where clients run: vectorized (fast), sequential (one client after another, for debugging), or ray
             (vectorized on the machines of a Ray cluster, see [ray]).
+        device: Where the vectorized backend computes: cpu, gpu, or auto, a GPU if JAX finds one, otherwise the CPU.
+            Results on a GPU differ in the last digits, and its speed has not been measured.
         target: Target of the primary metric; rounds and bytes until it is reached are reported. 0: no target.
         newcomers: Fraction of clients that join later.
         newcomers_join: Numbers of rounds after which newcomers join, in equal parts; empty: half of the rounds.
@@ -90,6 +93,7 @@ class RunSettings:
     checkpoint_every: Annotated[int, Bound(at_least=1)] = 10
     threads: Annotated[int, Bound(at_least=0)] = 0
     backend: Literal["vectorized", "sequential", "ray"] = "vectorized"
+    device: DeviceName = "cpu"
     target: Annotated[float, Bound(at_least=0)] = 0.0
     newcomers: Annotated[float, Bound(at_least=0, at_most=1)] = 0.0
     newcomers_join: tuple[int, ...] = ()

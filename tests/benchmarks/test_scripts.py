@@ -1,0 +1,29 @@
+"""Benchmarks of speed run with --tiny, and end with one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("script", "key"),
+    [
+        ("against_peers.py --only mclr", "mclr"),  # peers that are not installed are left out
+        ("how_fast_is_a_round.py --only mclr", "mclr"),
+        ("where_does_the_time_go.py", "parts"),
+    ],
+)
+def test_a_benchmark_of_speed_runs_with_tiny_and_ends_with_json(script, key):
+    name, *options = script.split()
+    command = [sys.executable, BENCHMARKS / name, "--tiny", "--json", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert key in json.loads(done.stdout.splitlines()[-1])
