@@ -7,7 +7,7 @@ highest                         the row (column) `best` has the highest value of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,6 +15,8 @@ from coterie.reproduce.schema import Claim, Entry
 
 #: (row, column) → measured mean.
 Means = Mapping[tuple[str, str], float]
+
+_BEST: dict[str, Callable[[Sequence[float]], float]] = {"highest": max, "lowest": min}
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def check(claim: Claim, means: Means, entry: Entry) -> Verdict:
     groups = [[place for place in group if place in means] for group in _groups(claim, rows, columns, entry)]
     least = 1 if claim.rule in ("at_least", "at_most", "between") else 2
     known = [group for group in groups if len(group) >= least]
-    if claim.rule == "highest":
+    if claim.rule in _BEST:
         known = [group for group in known if any(claim.best in place for place in group)]
     outcomes = [_holds(claim, group, means) for group in known]
     evidence = "; ".join(", ".join(f"{means[place]:.4g}" for place in group) for group in known)
@@ -52,7 +54,7 @@ def _groups(claim: Claim, rows: Sequence[str], columns: Sequence[str], entry: En
     """Cells that are compared with each other: those of a row, or of a column."""
     by_row = [[(row, column) for column in columns] for row in rows]
     by_column = [[(row, column) for row in rows] for column in columns]
-    if claim.rule == "highest":
+    if claim.rule in _BEST:
         return by_row if claim.best in {column.name for column in entry.columns} else by_column
     return by_column if claim.along == "rows" else by_row
 
@@ -64,8 +66,8 @@ def _holds(claim: Claim, group: Sequence[tuple[str, str]], means: Means) -> bool
         return all(one <= other for one, other in pairs)
     if claim.rule == "falling":
         return all(one >= other for one, other in pairs)
-    if claim.rule == "highest":
-        return max(values) == next(means[place] for place in group if claim.best in place)
+    if claim.rule in _BEST:
+        return _BEST[claim.rule](values) == next(means[place] for place in group if claim.best in place)
     low, high = claim.low, claim.high
     return all((low is None or value >= low) and (high is None or value <= high) for value in values)
 
@@ -78,5 +80,6 @@ def _how(claim: Claim) -> str:
         "rising": f"no value is lower than the one before, along {claim.along}",
         "falling": f"no value is higher than the one before, along {claim.along}",
         "highest": f"{claim.best} has the highest value",
+        "lowest": f"{claim.best} has the lowest value",
     }
     return limits[claim.rule]

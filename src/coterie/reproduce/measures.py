@@ -109,6 +109,11 @@ def _converged(record: RunRecord, share: float) -> Sample:
     return Sample(float(rounds[first] + 1) if first < len(rounds) else None)
 
 
+def _deviation(record: RunRecord, last: int) -> Sample:
+    """Over the last rounds, or over all if there are fewer."""
+    return Sample(float(np.std(_curve(record)[-last:])))
+
+
 def _components(record: RunRecord) -> Sample:
     """Mean over rounds of the number of principal components by which the cohort was clustered."""
     found = [evidence["scores"].shape[1] for evidence in _evidence(record, "scores")]
@@ -193,6 +198,7 @@ MEASURES: dict[str, Measure] = {
     ),
     "rounds_to": Measure("first round whose weighted accuracy reaches a target", _rounds_to),
     "converged": Measure("first round from which the accuracy stays near its final value", _converged),
+    "deviation": Measure("deviation of the weighted accuracy over the last rounds, points", _deviation),
     "components": Measure("principal components of the gradients, mean over rounds", _components),
     "elbow": Measure("clustering threshold at the elbow", _elbow),
     "improvement": Measure("improvement over a baseline, mean over rounds, points", _improvement, compares=True),

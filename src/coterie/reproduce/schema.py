@@ -50,6 +50,8 @@ class Published:
 class Fragment:
     """Settings of an entry, a part, a row, a column or a single cell. Later levels take precedence, in this order.
 
+    So a part may hold the settings of a data set, and a row or column those of a method that changes some of them.
+
     Attributes:
         spec: Settings of the runs.
         values: Name → value that `"$name"` in a spec stands for.
@@ -91,7 +93,7 @@ class Line:
 
 
 #: How a claim is checked; `claims` says what each means.
-Rule = Literal["at_least", "at_most", "between", "rising", "falling", "highest"]
+Rule = Literal["at_least", "at_most", "between", "rising", "falling", "highest", "lowest"]
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Claim:
         low: Lower limit of `at_least` and `between`.
         high: Upper limit of `at_most` and `between`.
         along: Direction of `rising` and `falling`: from row to row, or from column to column.
-        best: Row or column of `highest`.
+        best: Row or column of `highest` and `lowest`.
     """
 
     text: str
@@ -182,7 +184,7 @@ class Entry:
         """The fragments of a cell; later ones take precedence."""
         of_row, of_column = ([self.parts[name] for name in line.parts] for line in (row, column))
         own = self.cells.get((row.name, column.name), Fragment())
-        return [self.fragment, *of_row, row.fragment, *of_column, column.fragment, own]
+        return [self.fragment, *of_row, *of_column, row.fragment, column.fragment, own]
 
     def pairs(self) -> list[tuple[Line, Line]]:
         """Row and column of each cell."""
