@@ -33,7 +33,13 @@ _FRAGMENT = tuple(field.name for field in dataclasses.fields(Fragment))
 _SPECS = ("spec", "coded", "quick", "baseline")
 _ENTRY = (*_TEXTS, "seeds", "digits", "notes", "errors", *_FRAGMENT)
 _TABLES = ("parts", "columns", "rows", "cells", "claims", "quick_run")
-_LIMITS = {"at_least": ("low",), "at_most": ("high",), "between": ("low", "high"), "highest": ("best",), "lowest": ("best",)}
+_LIMITS = {
+    "at_least": ("low",),
+    "at_most": ("high",),
+    "between": ("low", "high"),
+    "highest": ("best",),
+    "lowest": ("best",),
+}
 
 
 def names() -> tuple[str, ...]:
