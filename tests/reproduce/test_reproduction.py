@@ -81,7 +81,9 @@ def test_quick_results_go_to_a_folder_of_their_own_and_say_that_they_are_scaled_
 
 def test_a_probe_needs_no_run_and_is_stored(tiny_text, tmp_path, monkeypatch):
     probing = parse("tiny", tiny_text.replace('"last_weighted"', '{ name = "pni", draws = 2 }'))
-    (found,) = run([probing], seeds=1, only=["FedAvg"], jobs=1, out=tmp_path)
+    log = Log()
+    (found,) = run([probing], seeds=1, only=["FedAvg"], jobs=1, out=tmp_path, on_step=log.step)
+    assert log.rounds == [0, 1]  # one step per random model
     monkeypatch.setattr("coterie.runs.pni.pni", lambda *args, **options: pytest.fail("it was computed again"))
     (again,) = run([probing], seeds=1, only=["FedAvg"], jobs=1, out=tmp_path)
     assert values([again]) == values([found])

@@ -138,7 +138,7 @@ class _Progress:
     def plan(self, plans: Sequence[Plan]) -> None:
         from coterie.reproduce.cost import milliseconds_per_round
 
-        runs = {key: each for plan in plans for key, each in plan.runs.items() if each.probe is None}
+        runs = {key: each for plan in plans for key, each in plan.runs.items()}
         total = sum(each.spec.run.rounds * milliseconds_per_round(each.spec) for each in runs.values())
         self._jobs = JobsProgress(self._display, len(runs), total, cost=lambda job: milliseconds_per_round(job.spec))
 

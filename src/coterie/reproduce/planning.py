@@ -156,7 +156,9 @@ def _cell(entry: Entry, row: Line, column: Line, variant: Variant, seeds: Sequen
     def planned(each: Spec, what: str) -> tuple[PlannedRun, ...]:
         if missing:
             return ()
-        seeded = [each.with_values({"run.seed": seed}) for seed in seeds]
+        # The progress of a probe is counted in random models instead of rounds.
+        steps = {"run.rounds": options["draws"]} if options is not None else {}
+        seeded = [each.with_values({"run.seed": seed, **steps}) for seed in seeds]
         return tuple(PlannedRun(what, one, run_hash(one, options), options) for one in seeded)
 
     return PlannedCell(

@@ -71,11 +71,12 @@ def carry_out_all(
     found: dict[str, Outcome] = {}
     missing: dict[Job, str] = {}
     for run in runs:
-        if run.probe is not None:
-            found[run.key] = _probed(run, where.folder)
-            continue
         job = _job(run, where)
-        if recorded(job) is None:
+        if run.probe is not None:
+            report(job, "started")
+            found[run.key] = _probed(run, job, step)
+            report(job, "finished")
+        elif recorded(job) is None:
             missing[job] = run.key
         else:
             found[run.key] = where.folder / run.key
@@ -123,16 +124,25 @@ def _attempt(run: Callable[[], RunRecord]) -> Error | None:
     return None
 
 
-def _probed(run: PlannedRun, folder: Path) -> JsonObject | Error:
+def _probed(run: PlannedRun, job: Job, step: OnStep) -> JsonObject | Error:
     """The result of a probe; it is computed in this process, because it takes about a second."""
     from coterie.runs.pni import pni
 
-    file = folder / run.key / _PROBE
+    assert job.folder is not None
+    file = job.folder / _PROBE
     if file.is_file():
         stored: JsonObject = json.loads(file.read_text(encoding="utf-8"))
         return stored
+    done = 0
+
+    def on_draw(count: int) -> None:
+        nonlocal done
+        for t in range(done, count):
+            step(job, {"t": t, "stage": "train"})
+        done = count
+
     try:
-        found = pni(run.spec, **(run.probe or {}))
+        found = pni(run.spec, **(run.probe or {}), on_draw=on_draw)
     except Error as fault:
         return fault
     file.parent.mkdir(parents=True, exist_ok=True)
