@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
-from coterie.data.catalog import CATALOG
+from coterie.data.loading import summaries
 from coterie.reproduce.planning import PlannedRun
 from coterie.runs.resolve import fill_defaults
 from coterie.runs.spec import Spec
 
-#: Model → seconds per SGD step on ten examples, on one core. Perceptrons and convolutional networks for 28×28 images were
-#: measured; the others are guesses by their number of operations.
+#: Model → seconds per SGD step on ten examples, on one core. Perceptrons and convolutional networks for 28×28 images
+#: were measured; the others are guesses by their number of operations.
 _STEP = {
     "mclr": 40e-6,
     "mlp": 250e-6,
@@ -66,6 +67,12 @@ def _seconds(spec: Spec) -> float:
 
 def _sizes(name: str, options: Mapping[str, Any]) -> tuple[int, float]:
     """Number of clients, and mean number of training examples of each."""
-    row = CATALOG[name]
-    clients = int(options.get("clients") or row.clients)
-    return clients, 0.9 * row.samples / row.clients
+    row = _described()[name]
+    clients = int(options.get("clients") or row["clients"])
+    return clients, 0.9 * row["samples"] / row["clients"]
+
+
+@cache
+def _described() -> dict[str, dict[str, Any]]:
+    """Data set → its numbers of clients and samples; fewer samples if the files on disk are a subset."""
+    return {row["name"]: row for row in summaries()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -157,8 +157,8 @@ def _cell(entry: Entry, row: Line, column: Line, variant: Variant, seeds: Sequen
         if missing:
             return ()
         # The progress of a probe is counted in random models instead of rounds.
-        steps = {"run.rounds": options["draws"]} if options is not None else {}
-        seeded = [each.with_values({"run.seed": seed, **steps}) for seed in seeds]
+        steps = {"rounds": options["draws"]} if options is not None else {}
+        seeded = [replace(each, run=replace(each.run, seed=seed, **steps)) for seed in seeds]
         return tuple(PlannedRun(what, one, run_hash(one, options), options) for one in seeded)
 
     return PlannedCell(
@@ -169,7 +169,7 @@ def _cell(entry: Entry, row: Line, column: Line, variant: Variant, seeds: Sequen
         " ".join(level.trust for level in levels if level.trust),
         measure,
         spec.data.name,
-        spec.with_values({"run.seed": seeds[0]}),
+        replace(spec, run=replace(spec.run, seed=seeds[0])),
         missing,
         planned(spec, label),
         planned(_spec(levels, variant, quick, base, label), f"{label}, baseline") if compares else (),
