@@ -84,6 +84,7 @@ _OTHER_MODULES = (
     "errors",
     "federation",
     "reports",
+    "reproduce",
     "seeds",
     "shift",
     "testing",

@@ -101,6 +101,7 @@ CALLED_BY_USERS = {
         "RunView client_map cluster_search communication curves discrepancy distance_relation drift drift_outcomes "
         "explained_variance fairness figure matrix relation report save sweep table"
     ),
+    "coterie.reproduce": "Entry entry names run",
     "coterie.tracking": "MLflow TensorBoard TRACKERS WandB",
     "coterie.testing": "CHECKS Harness tiny_data tiny_task",
 }

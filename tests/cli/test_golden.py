@@ -7,7 +7,7 @@ import re
 import pytest
 
 COMMANDS = ["run", "compare", "methods", "data", "models", "resume", "export", "estimate", "pni", "suggest-threshold"]
-COMMANDS += ["report", "figure", "watch", "predict", "place", "inspect", "runs", "tune"]
+COMMANDS += ["reproduce", "report", "figure", "watch", "predict", "place", "inspect", "runs", "tune"]
 COMMANDS += ["keys", "keys init", "keys client", "keys renew", "admit", "revoke", "clients", "serve", "join", "leave"]
 COMMANDS += ["ray", "ray status"]
 

@@ -2,7 +2,7 @@
 
 app.py             all commands with their help texts and examples
 flags.py           flags that several commands share, and the spec made from them
-run.py runs.py compare.py tune.py estimate.py export.py pni.py suggest_threshold.py: the commands of these names
+run.py runs.py compare.py reproduce.py tune.py estimate.py export.py pni.py suggest_threshold.py: commands
 keys.py admissions.py clients.py: the commands for federations between machines
 listing.py         lists of methods, data sets and models, and a page about one of them
 output.py          tables, JSON and number formats

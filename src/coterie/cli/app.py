@@ -24,6 +24,7 @@ from coterie.cli.pni import pni
 from coterie.cli.predict import predict
 from coterie.cli.ray import status as ray_status
 from coterie.cli.report import report
+from coterie.cli.reproduce import reproduce
 from coterie.cli.run import resume, run
 from coterie.cli.runs import runs
 from coterie.cli.serve import serve
@@ -104,6 +105,19 @@ app.command(
         ),
     ),
 )(report_errors(compare))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        (
+            "coterie reproduce",
+            "list the tables and figures: what is compared, which data are at hand, how long it takes",
+        ),
+        ("coterie reproduce fedsim-table7 --quick", "scaled down, in less than two minutes"),
+        ("coterie reproduce fedgroup-table3 --only MNIST-MCLR --seeds 5", "one row of a table, with more seeds"),
+        ("coterie reproduce srfca-table1 srfca-table2 --jobs 16 --jobs-on ray --ray-address auto", "on a Ray cluster"),
+        ("coterie reproduce fedsim-fig10 --json | jq '.entries[0].claims'", "in a script"),
+    ),
+)(report_errors(reproduce))
 app.command(
     cls=Command,
     epilog=_examples(

@@ -81,7 +81,7 @@ def compare(
         )
         form = _known_format(form, as_json=as_json)
         specs = _specs(spec, methods, given, settings, clusters)
-        _check_counts(seeds=seeds, jobs=jobs)
+        flags.check_counts(seeds=seeds, jobs=jobs)
         if report and out is None:
             raise SpecError("--report needs the records of the runs; give their folder: --out DIR")
         on = checked_jobs_on(jobs_on)  # a missing extra is reported before the first run
@@ -174,18 +174,6 @@ def _known_format(form: str, *, as_json: bool) -> str:
     if as_json and form not in ("table", "json"):
         raise SpecError(f"--json and --format {form} exclude each other; give one of them")
     return "json" if as_json else form
-
-
-#: Maximum number of seeds or jobs.
-_MAX_COUNT = 10_000
-
-
-def _check_counts(**counts: int) -> None:
-    from coterie.errors import SpecError, shown
-
-    for name, value in counts.items():
-        if not 1 <= value <= _MAX_COUNT:
-            raise SpecError(f"--{name} must be between 1 and {_MAX_COUNT}, got {shown(value)}")
 
 
 def _interrupted(out: Path | None) -> str:

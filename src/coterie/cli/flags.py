@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: Maximum number of seeds or jobs.
+_MAX_COUNT = 10_000
+
 
 def _method_names(incomplete: str) -> list[str]:
     from coterie.methods import names
@@ -494,3 +497,12 @@ def _note_without_clusters(methods: Sequence[str]) -> None:
         reasons.append(f"{', '.join(none)}, which {'has' if len(none) == 1 else 'have'} no number of clusters to set")
     if reasons:
         log.warning("--clusters does not apply to %s.", "; nor to ".join(reasons))
+
+
+def check_counts(**counts: int | None) -> None:
+    """Raise SpecError for a number of seeds or jobs that is out of range; None: it was not given."""
+    from coterie.errors import SpecError
+
+    for name, value in counts.items():
+        if value is not None and not 1 <= value <= _MAX_COUNT:
+            raise SpecError(f"--{name} must be between 1 and {_MAX_COUNT}, got {shown(value)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from coterie.cli.progress import ProgressDisplay, figures, traffic
@@ -20,17 +20,21 @@ class JobsProgress:
     neither as done nor as left, because they take no time.
     """
 
-    def __init__(self, display: ProgressDisplay, runs: int, rounds: int) -> None:
+    def __init__(
+        self, display: ProgressDisplay, runs: int, rounds: int, *, cost: Callable[[Job], int] | None = None
+    ) -> None:
         """Show that nothing is done yet.
 
         Args:
             display: The display.
             runs: Number of runs.
-            rounds: Number of rounds of all runs together.
+            rounds: Number of rounds of all runs together, each multiplied by its cost.
+            cost: Cost of a round of a run, if they differ; None: 1.
         """
         self._display = display
         self._runs, self._finished = runs, 0
         self._rounds, self._done = rounds, 0
+        self._cost = cost or (lambda job: 1)
         self._lines: dict[Job, _Line] = {}
         self._show()
 
@@ -45,7 +49,7 @@ class JobsProgress:
         self._finished += 1
         line = self._lines.pop(job, None)
         # A method may finish before the last round; a run that was read has no line.
-        self._rounds -= job.spec.run.rounds - (0 if line is None else line.reached)
+        self._rounds -= self._cost(job) * (job.spec.run.rounds - (0 if line is None else line.reached))
         if line is not None:
             self._display.remove_line(line.task)
         self._show()
@@ -58,9 +62,9 @@ class JobsProgress:
             self._display.update_line(line.task, description=f"{line.name}: preparation")
             return
         if not line.reached:  # a run that is continued begins with a later round
-            self._rounds -= row["t"]
+            self._rounds -= self._cost(job) * row["t"]
         line.reached = row["t"] + 1
-        self._done += 1
+        self._done += self._cost(job)
         note = f"round {line.reached} of {job.spec.run.rounds} · {figures(row, line.sent)}"
         self._display.update_line(line.task, description=line.name, completed=line.reached, note=note)
         self._show()

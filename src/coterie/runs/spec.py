@@ -13,6 +13,7 @@ import tomllib
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -288,8 +289,14 @@ def method_options(name: str) -> dict[str, Any]:
 def method_types(name: str) -> dict[str, Any]:
     """Return the settings of a method with their declared types."""
     kind = method_class(name)
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     return {key: hints[key] for key in settings_of(kind)}
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The declared types of a class; evaluating them takes a millisecond."""
+    return typing.get_type_hints(kind)
 
 
 def _default(entry: dataclasses.Field[Any]) -> object:
@@ -304,7 +311,7 @@ def _known_section(section: str) -> str:
 
 def _converted(section: str, given: Mapping[str, object]) -> dict[str, Any]:
     """Return the settings of a fixed section, converted to their declared types."""
-    hints = typing.get_type_hints(_FIXED[section])
+    hints = _hints(_FIXED[section])
     for key in given:
         if key not in hints:
             raise SpecError(unknown("setting", key, hints, f"in [{section}]"))

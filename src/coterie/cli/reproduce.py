@@ -1,0 +1,228 @@
+"""coterie reproduce: run the tables and figures of papers again, and put measured beside published values."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coterie.cli import flags, signals
+from coterie.cli.jobs_progress import JobsProgress
+from coterie.cli.output import document, duration, plural, result, table
+from coterie.cli.progress import ProgressDisplay
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from coterie.reproduce.planning import Plan
+    from coterie.reproduce.reproduction import Reproduction
+
+
+def _entry_names(incomplete: str) -> list[str]:
+    from coterie.reproduce import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME",
+            show_default=False,
+            autocompletion=_entry_names,
+            help="Tables and figures, such as fedsim-table7; without a name, they are listed.",
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Scaled-down versions, each in less than two minutes on two cores.")
+    ] = False,
+    seeds: Annotated[
+        int | None,
+        typer.Option(metavar="N", show_default=False, help="Number of seeds, counted up from 100. Default: 3 or more."),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            show_default=False,
+            help="Only cells whose row, column or variant contains this text; repeatable: all must match.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            show_default=False,
+            help="Number of runs at a time, each in its own process. Default: as many as cores and memory allow.",
+        ),
+    ] = None,
+    jobs_on: flags.JobsOn = "processes",
+    ray_address: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="The Ray cluster of --jobs-on ray: local, auto or HOST:PORT.")
+    ] = "local",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            show_default=False,
+            rich_help_panel="Output",
+            help="Folder for tables, pages and records. Default: runs/reproduce.",
+        ),
+    ] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", rich_help_panel="Output", help="List the tables and figures; run nothing.")
+    ] = False,
+    as_json: flags.Json = False,
+    quiet: flags.Quiet = False,
+    debug: flags.Debug = False,
+) -> None:
+    """Run tables and figures of papers again, and put measured beside published values.
+
+    Cells whose data are not on disk are named, with what to download; the
+    others run in parallel processes. Finished runs are stored by the hash of
+    their settings and of Coterie's sources: the same command again reads them
+    and continues what was interrupted.
+    """
+    from coterie.reproduce import entry, run
+    from coterie.reproduce import names as known
+
+    chosen = [entry(name).name for name in names or ()]  # an unknown name is reported before anything is run
+    if listed or not chosen:
+        _list(chosen or list(known()), seeds, jobs, only or (), quick=quick, as_json=as_json, hint=not listed)
+        return
+    flags.check_counts(seeds=seeds, jobs=jobs)
+    from coterie.reproduce.reproduction import FOLDER
+
+    folder = FOLDER if out is None else out
+    with ProgressDisplay(silent=quiet) as progress:
+        shown = _Progress(progress)
+        try:
+            with signals.during("run"):
+                found = run(
+                    chosen,
+                    quick=quick,
+                    seeds=seeds,
+                    only=only or (),
+                    jobs=jobs,
+                    jobs_on=jobs_on,
+                    ray_address=ray_address,
+                    out=folder,
+                    on_plan=shown.plan,
+                    on_step=shown.step,
+                    on_job=shown.job,
+                )
+        except KeyboardInterrupt:
+            again = shlex.join(["coterie", *sys.argv[1:]])
+            raise KeyboardInterrupt(f"Finished runs and checkpoints are in {folder}. Continue with: {again}") from None
+    if as_json:
+        from coterie.reproduce.table import to_dict
+
+        document({"entries": [{**to_dict(each.result), "path": str(each.folder)} for each in found]})
+        return
+    for each in found:
+        _show(each)
+
+
+class _Progress:
+    """Progress of all runs together: expected seconds instead of rounds, because rounds of runs differ in cost."""
+
+    def __init__(self, display: ProgressDisplay) -> None:
+        self._display = display
+        self._jobs: JobsProgress | None = None
+
+    def plan(self, plans: Sequence[Plan]) -> None:
+        from coterie.reproduce.cost import milliseconds_per_round
+
+        runs = {key: each for plan in plans for key, each in plan.runs.items()}
+        total = sum(each.spec.run.rounds * milliseconds_per_round(each.spec) for each in runs.values())
+        self._jobs = JobsProgress(self._display, len(runs), total, cost=lambda job: milliseconds_per_round(job.spec))
+
+    def step(self, job: Any, row: Any) -> None:
+        if self._jobs is not None:
+            self._jobs.step(job, row)
+
+    def job(self, job: Any, what: Any) -> None:
+        if self._jobs is not None:
+            self._jobs.job(job, what)
+
+
+def _show(found: Reproduction) -> None:
+    """Print the table of an entry."""
+    from coterie.reproduce.table import SCALED_DOWN, missing_of, notes_of, result_cells, verdict_text
+
+    entry, made = found.result.plan.entry, found.result
+    lines: list[Any] = [f"{entry.name}: {entry.title}", f"{entry.paper}, {entry.source}"]
+    if made.plan.quick:
+        lines.append(f"{SCALED_DOWN} {entry.quick.note}")
+    lines.append(f"Compared: {entry.compares}.")
+    if made.measured:
+        lines.append(_rich(*result_cells(made)))
+        seeds = len(made.plan.seeds)
+        what = f"mean over {seeds} seeds ± standard error" if seeds > 1 else "one seed"
+        lines.append(f"Measured: {what}. Runs took {duration(made.seconds)} together.")
+    lines += [verdict_text(each) for each in made.verdicts]
+    if missing := missing_of(made):
+        lines += ["", "Not run, because data are missing:", *(f"  {each}" for each in missing)]
+    if notes := [*notes_of(made), *entry.notes, *entry.errors]:
+        lines += ["", "Notes:", *(f"  {each}" for each in notes)]
+    files = ("table.md", "table.json", "report.html")
+    result(*lines, "", *(f"{file}: {found.folder / file}" for file in files), "")
+
+
+def _rich(header: list[str], lines: list[list[str]]) -> Table:
+    shown = table(*header, left=2)
+    for line in lines:
+        shown.add_row(*line)
+    return shown
+
+
+def _list(
+    names: Sequence[str],
+    seeds: int | None,
+    jobs: int | None,
+    only: Sequence[str],
+    *,
+    quick: bool,
+    as_json: bool,
+    hint: bool,
+) -> None:
+    from coterie.reproduce import entry
+    from coterie.reproduce.cost import seconds
+    from coterie.reproduce.planning import plan
+    from coterie.reproduce.running import default_jobs
+
+    plans = [plan(entry(name), quick=quick, seeds=seeds, only=only) for name in names]
+    workers = default_jobs() if jobs is None else jobs
+    rows = [
+        {
+            "name": each.entry.name,
+            "title": each.entry.title,
+            "paper": each.entry.paper,
+            "source": each.entry.source,
+            "compares": each.entry.compares,
+            "cells": len(each.cells),
+            "at_hand": sum(1 for cell in each.cells if not cell.missing),
+            "seeds": len(each.seeds),
+            "runs": len(each.runs),
+            "seconds": round(seconds(each.runs.values()) / workers),
+        }
+        for each in plans
+    ]
+    if as_json:
+        document({"quick": quick, "jobs": workers, "entries": rows})
+        return
+    shown = table("name", "paper", "what is compared", "cells", "at hand", "seeds", "estimate", left=3)
+    for row in rows:
+        paper = f"{str(row['paper']).split(',')[1].strip()}, {row['source']}"
+        numbers = [str(row[key]) for key in ("cells", "at_hand", "seeds")]
+        shown.add_row(str(row["name"]), paper, str(row["compares"]), *numbers, f"~{duration(int(str(row['seconds'])))}")
+    text = (
+        f"At hand: cells whose data are on disk. Estimate: rough, for these cells, {plural(workers, 'run')} at a time."
+    )
+    more = "Run one: coterie reproduce NAME; in less than two minutes and scaled down: coterie reproduce NAME --quick."
+    result(shown, text, *([more] if hint else []))

@@ -1,0 +1,204 @@
+"""Makes runs of an entry: for each cell its specs, one per seed, and which data are missing."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from coterie.data.loading import available, summaries
+from coterie.errors import SpecError
+from coterie.reproduce.fragments import merged, with_values
+from coterie.reproduce.identity import run_hash, spec_hash
+from coterie.reproduce.measures import MEASURES, Measure
+from coterie.reproduce.schema import Entry, Fragment, Line, Published, Variant
+from coterie.runs.spec import Spec
+
+#: First seed. Seeds below were used to choose defaults.
+FIRST_SEED = 100
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run, or a probe of data.
+
+    Attributes:
+        label: For progress and messages.
+        spec: What to run.
+        key: Hash by which it is stored.
+        probe: Options of a measure that needs no run; None: it is a run.
+    """
+
+    label: str
+    spec: Spec
+    key: str
+    probe: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell in one variant.
+
+    Attributes:
+        row: Name of the row.
+        column: Name of the column.
+        variant: As printed, or as coded.
+        published: Published value; None if the paper has none.
+        trust: Why the published value may not be what it says.
+        measure: Name of the measure, and its options.
+        data: Name of the data set.
+        spec: What is run, with the first seed.
+        missing: What to do to get the data; empty if they are at hand.
+        runs: One per seed; none if data are missing.
+        baselines: One per seed, for a measure that compares.
+    """
+
+    row: str
+    column: str
+    variant: Variant
+    published: Published | None
+    trust: str
+    measure: Mapping[str, Any]
+    data: str
+    spec: Spec
+    missing: str
+    runs: tuple[PlannedRun, ...]
+    baselines: tuple[PlannedRun, ...] = ()
+
+    @property
+    def kind(self) -> Measure:
+        """The measure."""
+        return MEASURES[self.measure["name"]]
+
+    @property
+    def spec_hash(self) -> str:
+        """Hash of the spec without its seed."""
+        return spec_hash(self.spec)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run for an entry.
+
+    Attributes:
+        entry: The entry.
+        quick: Whether it is the scaled-down version.
+        seeds: The seeds.
+        cells: The cells, in the order of rows, columns and variants.
+    """
+
+    entry: Entry
+    quick: bool
+    seeds: tuple[int, ...]
+    cells: tuple[PlannedCell, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of its folder."""
+        return f"{self.entry.name}-quick" if self.quick else self.entry.name
+
+    @property
+    def runs(self) -> dict[str, PlannedRun]:
+        """Key → run, each once: cells share runs."""
+        return {run.key: run for cell in self.cells for run in (*cell.runs, *cell.baselines)}
+
+
+def plan(entry: Entry, *, quick: bool = False, seeds: int | None = None, only: Sequence[str] = ()) -> Plan:
+    """Plan an entry.
+
+    Args:
+        entry: The entry.
+        quick: Plan the scaled-down version.
+        seeds: Number of seeds; None: that of the entry.
+        only: Patterns; only cells whose row, column or variant matches each of them. Empty: all.
+    """
+    count = seeds if seeds is not None else entry.quick.seeds if quick else entry.seeds
+    numbers = tuple(range(FIRST_SEED, FIRST_SEED + count))
+    chosen = entry.quick
+    cells = [
+        _cell(entry, row, column, variant, numbers, quick)
+        for row, column in entry.pairs()
+        if not quick or (row.name in (chosen.rows or [row.name]) and column.name in (chosen.columns or [column.name]))
+        for variant in _variants(entry, row, column)
+        if all(_matches(pattern, row.name, column.name, variant) for pattern in only)
+    ]
+    if only and not cells:
+        raise SpecError(f"{entry.name} has no cell whose row, column or variant matches {' and '.join(only)}")
+    return Plan(entry, quick, numbers, tuple(cells))
+
+
+def _matches(pattern: str, *texts: str) -> bool:
+    """Whether one of the texts contains the pattern, which may have wildcards; upper and lower case are the same."""
+    return any(fnmatch.fnmatchcase(text.casefold(), f"*{pattern.casefold()}*") for text in texts)
+
+
+def _variants(entry: Entry, row: Line, column: Line) -> tuple[Variant, ...]:
+    given = [level.coded for level in entry.levels(row, column) if level.coded is not None]
+    return ("as printed", "as coded") if given and given[-1] is not False else ("as printed",)
+
+
+def _cell(entry: Entry, row: Line, column: Line, variant: Variant, seeds: Sequence[int], quick: bool) -> PlannedCell:
+    levels = entry.levels(row, column)
+    measure = next((level.measure for level in reversed(levels) if level.measure is not None), None)
+    if measure is None:
+        raise SpecError(f"{entry.name}.toml: cell {row.name!r}, {column.name!r} has no measure")
+    label = f"{entry.name}: {row.name}, {column.name}{'' if variant == 'as printed' else ', as coded'}"
+    spec = _spec(levels, variant, quick, None, label)
+    compares, probes = MEASURES[measure["name"]].compares, MEASURES[measure["name"]].probes
+    base = next((level.baseline for level in reversed(levels) if level.baseline is not None), None)
+    if compares and base is None:
+        raise SpecError(f"{entry.name}.toml: the measure of cell {row.name!r}, {column.name!r} needs a baseline")
+    missing = _missing(spec.data.name)
+    options = {key: value for key, value in measure.items() if key != "name"} if probes else None
+
+    def planned(each: Spec, what: str) -> tuple[PlannedRun, ...]:
+        if missing:
+            return ()
+        # The progress of a probe is counted in random models instead of rounds.
+        steps = {"rounds": options["draws"]} if options is not None else {}
+        seeded = [replace(each, run=replace(each.run, seed=seed, **steps)) for seed in seeds]
+        return tuple(PlannedRun(what, one, run_hash(one, options), options) for one in seeded)
+
+    return PlannedCell(
+        row.name,
+        column.name,
+        variant,
+        entry.published().get((row.name, column.name)),
+        " ".join(level.trust for level in levels if level.trust),
+        measure,
+        spec.data.name,
+        replace(spec, run=replace(spec.run, seed=seeds[0])),
+        missing,
+        planned(spec, label),
+        planned(_spec(levels, variant, quick, base, label), f"{label}, baseline") if compares else (),
+    )
+
+
+def _spec(
+    levels: Sequence[Fragment], variant: Variant, quick: bool, baseline: Mapping[str, Any] | None, label: str
+) -> Spec:
+    coded = [level.coded for level in levels if level.coded] if variant == "as coded" else []
+    small = [level.quick for level in levels] if quick else []
+    values: dict[str, Any] = {}
+    for level in levels:
+        values |= {**level.values, **(level.quick_values if quick else {})}
+    spec = merged([*(level.spec for level in levels), *coded, *small])
+    if baseline is not None:
+        for section, given in merged([baseline]).items():  # a baseline that names its method has only its own settings
+            spec[section] = given if "name" in given else {**spec.get(section, {}), **given}
+    try:
+        return Spec.from_dict(with_values(spec, values))
+    except SpecError as fault:
+        raise SpecError(f"{label}: {fault}") from fault
+
+
+def _missing(name: str) -> str:
+    """How to get the files of a data set; empty if they are at hand."""
+    return "" if available(name) else _advice()[name]
+
+
+@cache
+def _advice() -> dict[str, str]:
+    return {row["name"]: row["advice"] for row in summaries()}

@@ -1,0 +1,92 @@
+"""`run` reproduces entries: plan, do the runs, measure, write tables and pages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coterie.errors import SpecError
+from coterie.federation.ray.settings import RaySettings
+from coterie.reproduce.files import write
+from coterie.reproduce.loading import entry
+from coterie.reproduce.planning import Plan, plan
+from coterie.reproduce.results import EntryResult, evaluate
+from coterie.reproduce.running import Where, carry_out_all, default_jobs
+from coterie.reproduce.schema import Entry
+from coterie.runs.compare import OnJob, OnStep
+from coterie.runs.spread import checked_jobs_on
+
+#: Folder for tables and runs.
+FOLDER = Path("runs") / "reproduce"
+
+#: Folder of the stored runs, below the folder for tables.
+STORE = "records"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A reproduced entry.
+
+    Attributes:
+        result: The results.
+        folder: Folder with `table.md`, `table.json` and `report.html`.
+    """
+
+    result: EntryResult
+    folder: Path
+
+
+def run(
+    names: Sequence[str | Entry],
+    *,
+    quick: bool = False,
+    seeds: int | None = None,
+    only: Sequence[str] = (),
+    jobs: int | None = None,
+    jobs_on: str = "processes",
+    ray_address: str = "local",
+    out: str | os.PathLike[str] = FOLDER,
+    on_plan: Callable[[Sequence[Plan]], None] | None = None,
+    on_step: OnStep | None = None,
+    on_job: OnJob | None = None,
+) -> list[Reproduction]:
+    """Reproduce tables and figures of papers: run their cells, and put measured beside published values.
+
+    Cells whose data are not at hand are left out; the result says what to download. Finished runs in `out` are read,
+    interrupted ones are continued.
+
+    Args:
+        names: Names of entries, or entries of your own (`loading.parse`).
+        quick: Run the scaled-down versions, each in less than two minutes on two cores.
+        seeds: Number of seeds, counted up from 100; None: as in the entry.
+        only: Patterns; only cells whose row, column or variant matches each of them.
+        jobs: Number of runs at a time, each in its own process; None: as many as this machine has cores and memory for.
+        jobs_on: Where these processes are: `processes` on this machine, or on those of a `ray` cluster.
+        ray_address: The Ray cluster, as in `ray.address`.
+        out: Folder for tables and records.
+        on_plan: Called with the plans before the first run.
+        on_step: Called after each step of each run.
+        on_job: Called when a run starts and when it has finished.
+    """
+    if seeds is not None and seeds < 1:
+        raise SpecError(f"seeds must be at least 1, got {seeds}")
+    if jobs is not None and jobs < 1:
+        raise SpecError(f"jobs must be at least 1, got {jobs}")
+    entries = {each.name: each for each in (entry(name) if isinstance(name, str) else name for name in names)}
+    plans = [plan(each, quick=quick, seeds=seeds, only=only) for each in entries.values()]
+    where = Where(
+        Path(out) / STORE, default_jobs() if jobs is None else jobs, checked_jobs_on(jobs_on), RaySettings(ray_address)
+    )
+    if on_plan is not None:
+        on_plan(plans)
+    runs = {key: each for planned in plans for key, each in planned.runs.items()}
+    outcomes = carry_out_all(runs.values(), where, on_step=on_step, on_job=on_job)
+    found = []
+    for planned in plans:
+        result = evaluate(planned, outcomes)
+        folder = Path(out) / planned.name
+        write(result, outcomes, folder)
+        found.append(Reproduction(result, folder))
+    return found

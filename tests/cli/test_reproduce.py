@@ -1,0 +1,76 @@
+"""coterie reproduce: the list, the table, JSON, mistakes, and an interruption."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+
+def test_without_a_name_the_entries_are_listed_with_a_hint(coterie):
+    done = coterie("reproduce")
+    assert done.exit_code == 0
+    assert "fedsim-table7" in done.stdout
+    assert "Run one: coterie reproduce NAME" in done.stdout
+
+
+def test_the_list_counts_cells_whose_data_are_at_hand(coterie):
+    # No files are at hand in these tests: of FedGroup's table 3, only Synthetic(1,1) can be run. It has 9 columns, and
+    # a second variant for all but FedAvg and FedProx.
+    found = json.loads(coterie("reproduce", "fedgroup-table3", "--list", "--json").stdout)["entries"][0]
+    assert found["at_hand"] == 9 + 7
+    assert found["runs"] == 3 * found["at_hand"]
+    assert found["cells"] > found["at_hand"]
+
+
+def test_a_typing_mistake_gets_a_suggestion(coterie):
+    done = coterie("reproduce", "fedgroup-tabel3")
+    assert done.exit_code == 2
+    assert "Did you mean 'fedgroup-table3'?" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--seeds", "--jobs"])
+def test_counts_are_checked(coterie, option):
+    done = coterie("reproduce", "fedsim-fig10", option, 0)
+    assert done.exit_code == 2
+    assert f"{option} must be between 1 and 10000, got 0" in done.stderr
+
+
+def test_cells_without_data_are_named_with_what_to_download(coterie):
+    done = coterie("reproduce", "flag-fig1", "--quick")
+    assert done.exit_code == 0
+    text = " ".join(done.stdout.split())
+    assert "Not run, because data are missing" in text
+    assert "$COTERIE_DATA/fashion_mnist" in text
+
+
+@pytest.mark.slow
+def test_a_table_is_printed_and_written(coterie):
+    done = coterie("reproduce", "fedsim-fig10", "--quick", "--only", "α = 0.5", "--jobs", 1)
+    assert done.exit_code == 0, done.stderr
+    assert "Scaled down (--quick)" in done.stdout
+    assert "PNI increases with β" in done.stdout
+    folder = Path("runs/reproduce/fedsim-fig10-quick")
+    assert {"table.md", "table.json", "report.html"} == {file.name for file in folder.iterdir()}
+
+
+@pytest.mark.exhaustive
+def test_an_interrupted_command_keeps_its_runs_and_says_how_to_continue(process, coterie):
+    command = ["reproduce", "fedsim-table7", "--only", "(0, 0)", "--seeds", "1", "--jobs", "2", "--json"]
+    going = process(*command)
+    limit = time.monotonic() + 120
+    while not any(Path("runs/reproduce/records").glob("*/checkpoint/*")):
+        assert going.poll() is None, going.stderr.read()
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+    going.send_signal(signal.SIGINT)
+    out, message = going.communicate(timeout=60)
+    assert going.returncode == 130
+    assert out == ""
+    assert "Finished runs and checkpoints are in runs/reproduce. Continue with: coterie reproduce" in message
+    done = coterie(*command)
+    assert done.exit_code == 0
+    assert all(cell["mean"] is not None for cell in json.loads(done.stdout)["entries"][0]["cells"])

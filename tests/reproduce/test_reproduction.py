@@ -1,0 +1,105 @@
+"""Runs are stored by content: finished ones are read, interrupted ones continue, failed ones do not stop the others."""
+
+import json
+import shutil
+
+import pytest
+
+from coterie.errors import Diverged
+from coterie.reproduce import run, running
+from coterie.reproduce.loading import parse
+
+
+class Log:
+    """Which runs started, and the rounds that were done."""
+
+    def __init__(self):
+        self.started, self.rounds = [], []
+
+    def job(self, job, what):
+        if what == "started":
+            self.started.append(job.label)
+
+    def step(self, job, row):
+        self.rounds.append(row["t"])
+
+
+def values(found):
+    return [cell.values for each in found for cell in each.result.cells]
+
+
+def test_a_second_call_reads_the_finished_runs(tiny, tmp_path):
+    first, second = Log(), Log()
+    found = run([tiny], seeds=1, jobs=1, out=tmp_path, on_job=first.job)
+    again = run([tiny], seeds=1, jobs=1, out=tmp_path, on_job=second.job)
+    assert len(first.started) == 3
+    assert second.started == []
+    assert values(again) == values(found)
+    folder = found[0].folder
+    assert json.loads((folder / "table.json").read_text())["cells"][0]["values"] == list(values(found)[0])
+    assert {"table.md", "report.html"} <= {file.name for file in folder.iterdir()}
+
+
+def test_an_interrupted_run_continues_and_gives_the_same_values(tiny, tmp_path):
+    whole = run([tiny], seeds=1, only=["FedAvg"], jobs=1, out=tmp_path / "whole")
+
+    def interrupt(job, row):
+        if row["t"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run([tiny], seeds=1, only=["FedAvg"], jobs=1, out=tmp_path / "parts", on_step=interrupt)
+    log = Log()
+    parts = run([tiny], seeds=1, only=["FedAvg"], jobs=1, out=tmp_path / "parts", on_step=log.step)
+    assert log.rounds == [3]
+    assert values(parts) == values(whole)
+
+
+def test_a_run_that_fails_is_named_and_the_others_are_measured(tiny, tmp_path, monkeypatch):
+    original = running.carry_out
+
+    def fail(job, **options):
+        if "IFCA" in job.label:
+            raise Diverged("the models are not finite in round 1")
+        return original(job, **options)
+
+    monkeypatch.setattr(running, "carry_out", fail)
+    (found,) = run([tiny], seeds=1, jobs=1, out=tmp_path)
+    failures = [cell.failure for cell in found.result.cells]
+    assert failures == ["", *["the models are not finite in round 1"] * 2]
+    assert found.result.cells[0].mean is not None
+
+
+def test_quick_results_go_to_a_folder_of_their_own_and_say_that_they_are_scaled_down(tiny, tmp_path):
+    (found,) = run([tiny], quick=True, jobs=1, out=tmp_path)
+    assert found.folder == tmp_path / "tiny-quick"
+    for name in ("table.md", "report.html"):
+        text = (found.folder / name).read_text(encoding="utf-8")
+        assert "Scaled down (--quick)" in text
+        assert "Two rounds." in text
+
+
+def test_a_probe_needs_no_run_and_is_stored(tiny_text, tmp_path, monkeypatch):
+    probing = parse("tiny", tiny_text.replace('"last_weighted"', '{ name = "pni", draws = 2 }'))
+    log = Log()
+    (found,) = run([probing], seeds=1, only=["FedAvg"], jobs=1, out=tmp_path, on_step=log.step)
+    assert log.rounds == [0, 1]  # one step per random model
+    monkeypatch.setattr("coterie.runs.pni.pni", lambda *args, **options: pytest.fail("it was computed again"))
+    (again,) = run([probing], seeds=1, only=["FedAvg"], jobs=1, out=tmp_path)
+    assert values([again]) == values([found])
+    assert found.result.cells[0].mean > 0
+
+
+@pytest.mark.slow
+def test_several_processes_give_the_values_of_one(tiny, tmp_path):
+    one = run([tiny], seeds=1, jobs=1, out=tmp_path / "one")
+    two = run([tiny], seeds=1, jobs=2, out=tmp_path / "two")
+    assert values(two) == values(one)
+
+
+def test_a_run_whose_record_was_removed_is_done_again(tiny, tmp_path):
+    log = Log()
+    run([tiny], quick=True, jobs=1, out=tmp_path)
+    shutil.rmtree(tmp_path / "records")
+    run([tiny], quick=True, jobs=1, out=tmp_path, on_job=log.job)
+    assert len(log.started) == 1

@@ -1,0 +1,157 @@
+"""Differences, standard errors and claims, computed by hand; measures on hand-made records."""
+
+import math
+
+import numpy as np
+import pytest
+
+from coterie.reproduce.claims import check
+from coterie.reproduce.loading import parse
+from coterie.reproduce.measures import MEASURES, over_rounds
+from coterie.reproduce.planning import plan
+from coterie.reproduce.results import CellResult, EntryResult
+from coterie.reproduce.schema import Claim
+from coterie.reproduce.table import result_cells, to_markdown
+from coterie.runs.record import RunRecord
+
+
+def record(*scores, coverage=None, **summary):
+    """A record with these weighted accuracies, one per round; the mean over clients is 0.1 lower."""
+    covered = coverage or [1.0] * len(scores)
+    rows = [
+        {"t": t, "stage": "train", "coverage": share, "accuracy": {"weighted": score, "mean": score - 0.1}}
+        for t, (score, share) in enumerate(zip(scores, covered, strict=True))
+    ]
+    return RunRecord({"coverage": 1.0, **summary}, rows)
+
+
+def measured(name, *records, **options):
+    return MEASURES[name].of(*records, **options)
+
+
+def test_difference_and_standard_error_over_seeds(tiny):
+    # Published 60.0. Mean (58 + 60 + 65) / 3 = 61, so +1. Deviations -3, -1, 4: variance 26 / 2 = 13, and the standard
+    # error is √13 / √3 = 2.0817.
+    cell = plan(tiny).cells[1]
+    found = CellResult(cell, (58.0, 60.0, 65.0))
+    assert found.mean == 61
+    assert found.difference == 1
+    assert found.standard_error == pytest.approx(math.sqrt(13 / 3))
+
+
+def test_one_seed_has_no_standard_error_and_a_seed_without_a_value_leaves_no_mean(tiny):
+    cell = plan(tiny).cells[1]
+    assert CellResult(cell, (58.0,)).standard_error is None
+    assert CellResult(cell, (58.0, None)).mean is None
+
+
+def test_the_best_round_is_chosen_among_those_in_which_every_client_has_a_model():
+    found = measured("best_weighted", record(0.9, 0.7, 0.8, coverage=[0.5, 1, 1]))
+    assert (found.value, found.coverage) == (pytest.approx(80), 1)
+
+
+def test_without_full_coverage_the_best_round_shows_its_coverage():
+    found = measured("best_weighted", record(0.9, 0.7, coverage=[0.5, 0.8]))
+    assert (found.value, found.coverage) == (pytest.approx(90), 0.5)
+
+
+def test_measures_over_rounds():
+    one = record(0.2, 0.9, 0.6)
+    assert measured("median_weighted", one).value == pytest.approx(60)
+    assert measured("rounds_to", one, target=60).value == 2
+    assert measured("rounds_to", one, target=95).value is None
+
+
+def test_a_curve_has_converged_when_it_stays_near_its_final_value():
+    # Mean client accuracies 0.5, 0.8, 0.7, 0.8, …; the mean of the last ten is 0.8, and 95 % of it is 0.76: the third
+    # round is below, so that the curve stays above from the fourth round on.
+    scores = [0.6, 0.9, 0.8, *[0.9] * 10]
+    assert measured("converged", record(*scores), share=0.95).value == 4
+
+
+def test_the_improvement_is_a_mean_over_rounds_with_the_deviation_over_rounds():
+    # Seed 1 gains 10 and 30 points, seed 2 gains 30 and 10: means 20 and 20. Averaged over seeds the gain is 20 in both
+    # rounds, so that its deviation over rounds is 0. With the first seed alone it is 10.
+    ours, others = [record(0.5, 0.7), record(0.7, 0.5)], [record(0.4, 0.4), record(0.4, 0.4)]
+    gains = [measured("improvement", *pair).value for pair in zip(ours, others, strict=True)]
+    assert gains == pytest.approx([20, 20])
+    assert over_rounds(ours, others) == pytest.approx(0, abs=1e-12)
+    assert over_rounds(ours[:1], others[:1]) == pytest.approx(10)
+
+
+def test_gains_and_traffic_are_relative_to_the_baseline():
+    one = record(0.5, 0.8, traffic={"down_bytes": 90, "up_bytes": 36})
+    other = record(0.6, 0.7, traffic={"down_bytes": 60, "up_bytes": 40})
+    assert measured("gain_of_best", one, other).value == pytest.approx(10)
+    assert measured("traffic_ratio", one, other).value == pytest.approx(1.26)
+
+
+def test_the_correlation_is_over_all_pairs_of_clients(tmp_path, monkeypatch):
+    # Embeddings 0, 1 and 3 on a line: EDC distances 1, 3, 2 of the pairs ab, ac, bc. MADC twice as large plus one: 1.
+    points = np.array([[0.0], [1.0], [3.0]])
+    twice = 2 * np.abs(points - points.T) + 1
+    evidence = {
+        "edc": {"embedding": points, "clients": list("abc")},
+        "madc": {"distances": twice, "clients": list("abc")},
+    }
+    monkeypatch.setattr(RunRecord, "evidence", lambda self, step: evidence[self.summary["which"]])
+    found = measured("correlation", record(0.5, which="edc"), record(0.5, which="madc"))
+    assert found.value == pytest.approx(1)
+
+
+# ------------------------------------------------------------------------------------------------------------ claims
+
+MEANS = {("a", "x"): 1.0, ("a", "y"): 2.0, ("b", "x"): 3.0, ("b", "y"): 2.5}
+
+
+@pytest.fixture
+def grid(tiny_text):
+    start, _, rest = tiny_text.partition("[[columns]]")
+    rest = rest[rest.index("[quick_run]") :].replace('columns = ["FedAvg"]', "")
+    lines = "".join(
+        f'[[{kind}s]]\nname = "{name}"\n' for kind, name in zip(["column"] * 2 + ["row"] * 2, "xyab", strict=True)
+    )
+    return parse("grid", start + lines + rest)
+
+
+@pytest.mark.parametrize(
+    ("claim", "holds"),
+    [
+        (Claim("", "at_least", low=1), True),
+        (Claim("", "at_least", low=1.5), False),
+        (Claim("", "between", rows=("b",), low=2.5, high=3), True),
+        (Claim("", "at_most", columns=("y",), high=2), False),
+        (Claim("", "rising", rows=("a",)), True),
+        (Claim("", "rising"), False),  # row b falls from 3 to 2.5
+        (Claim("", "falling", rows=("b",)), True),
+        (Claim("", "rising", along="rows"), True),
+        (Claim("", "highest", best="b"), True),  # 3 > 1 and 2.5 > 2
+        (Claim("", "highest", best="y"), False),
+        (Claim("", "at_least", rows=("c",), low=1), None),  # nothing was measured
+    ],
+)
+def test_a_claim_holds_for_every_row_or_column_or_not_at_all(grid, claim, holds):
+    assert check(claim, MEANS, grid).holds is holds
+
+
+# ------------------------------------------------------------------------------------------------------------- tables
+
+
+def test_the_table_has_published_measured_and_difference_of_both_variants(tiny):
+    planned = plan(tiny)
+    cells = (
+        CellResult(planned.cells[0], (49.0, 51.0)),
+        CellResult(planned.cells[1], (61.0, 61.0), coverage=0.975),
+        CellResult(planned.cells[2], failure="the models are not finite"),
+    )
+    result = EntryResult(planned, cells, (), {"jax": "0.7"}, {}, 12.0)
+    header, lines = result_cells(result)
+    assert header == ["row", "column", "published", "as printed", "difference", "as coded", "difference"]
+    # Mean 50, deviation √2, standard error √2 / √2 = 1.
+    assert lines[0] == ["easy", "FedAvg", "50.0", "50.0 ± 1.0", "+0.0 ± 1.0", "–", "–"]
+    assert lines[1][3:] == ["61.0 ± 0.0 (coverage 97.5 %)", "+1.0 ± 0.0", "failed", "–"]
+    text = to_markdown(result)
+    assert "as coded: failed: the models are not finite" in text
+    assert "One client per cluster is averaged." in text
+    assert "Seeds 100, 101" in text
+    assert planned.cells[0].spec_hash in text
