@@ -60,7 +60,7 @@ def test_each_client_starts_from_the_result_of_the_one_before_and_the_mean_is_ov
 @BOTH
 def test_clusters_train_in_turn_independently_of_each_other(federation):
     # Cluster 0 has a alone: from 0 to 4/2 = 2. Cluster 1 has b (x = 10) and c (x = 18), from 2: b first gives 6 and 12,
-    # c first gives 10 and 10. Cluster 2 has nobody.
+    # c first gives 10 and 10. Cluster 2 has no clients.
     fed = federation(numbers(a=[4], b=[10], c=[18]), TASK)
     row = {"a": 0, "b": 1, "c": 1}
     got = fed.ask(fed.clients, fit, Seed(0), start=PerClient(zero(0, 2, 7), row), local=STEP)
