@@ -128,6 +128,20 @@ def test_the_sum_is_divided_by_the_number_of_remaining_values() -> None:
     np.testing.assert_array_equal(trimmed_mean(bank, 0.15), [4.5])
 
 
+@pytest.mark.parametrize(
+    ("models", "beta", "expected"),
+    [
+        (10, 0.15, 4.0),  # positions ⌊1.5⌋ = 1 to before ⌊8.5⌋ = 8: one low and two high dropped, (1 + ... + 7) / 7
+        (10, 0.2, 4.5),  # 2 to before 8: βJ is an integer, and the ends are equal
+        (3, 0.4, 1.0),  # ⌊1.2⌋ = 1 to before ⌊1.8⌋ = 1: nothing left, so the plain mean
+        (5, 0.3, 1.5),  # ⌊1.5⌋ = 1 to before ⌊3.5⌋ = 3: (1 + 2) / 2
+    ],
+)
+def test_trimming_as_coded_drops_more_high_than_low_values(models: int, beta: float, expected: float) -> None:
+    bank = np.arange(models, dtype=np.float64)[:, None]
+    np.testing.assert_allclose(trimmed_mean(bank, beta, "as_coded"), [expected])
+
+
 def test_a_product_just_below_an_integer_is_rounded_up() -> None:
     # 0.29 · 100 = 28.999999999999996 in floats. b = 29 drops all of the -1, b = 28 would leave one and give -1/44.
     assert 0.29 * 100 < 29

@@ -93,6 +93,8 @@ def texts(folder):
         parts |= {f"y_{part}": np.arange(rows) % 2, f"offsets_{part}": np.arange(26) * each}
         parts |= {f"x_{part}": np.ones((rows, 6), np.uint8), f"text_{part}": np.array(["He dies, in the end."] * rows)}
     np.savez(folder / "fed_goodreads.npz", **parts)
+    floats = {f"x_{part}": np.arange(25 * n, dtype=np.float32)[:, None] for part, n in (("train", 4), ("test", 1))}
+    np.savez(folder / "synthetic_0_0_fedsim.npz", **{**parts, **floats})
 
 
 @pytest.fixture(scope="session")

@@ -48,7 +48,7 @@ def test_every_data_set_loads_as_described(tiny, name):
     assert data.source
     if row.files:
         assert row.files[-1].archive in data.source
-        assert data.x.dtype == (np.float32 if name == "fed-mex" else np.uint8)
+        assert data.x.dtype == (np.float32 if name in ("fed-mex", "synthetic-0-0-fedsim") else np.uint8)
         # Fed-MEx is stored from 0 to 1, and token ids are not normalized.
         assert (data.normalize is None) == (name == "fed-mex" or data.tokens is not None)
 

@@ -191,6 +191,35 @@ def test_each_refine_starts_from_w0_or_continues(four, srfca):
         assert state.bank["w"].tolist() == expected
 
 
+def test_each_refine_can_start_from_new_random_models(four, srfca):
+    # One step of rate ½ halves the distance of the mean x, 1 and 21, so a start s gives (s + 1)/2 and (s + 21)/2.
+    fed, method = four(), srfca(distance="l2", refines=2, rounds=2, start_from="new")
+    _, rounds = finish(method, fed, from_zero(method, fed))
+    starts = [2 * rounds[i].state.bank["w"].astype(float) - [1, 21] for i in (1, 3)]
+    assert len({round(start, 3) for each in starts for start in each.tolist()}) == 4  # two clusters, two REFINE steps
+
+
+def test_members_of_a_cluster_train_in_turn_but_alone_in_one_shot(four, srfca):
+    # Alone, all from 0: 0, 1, 10, 11. In turn from 0: a then b 0 and 1, b then a 1 and 0.5; c then d 10 and 16, d then
+    # c 11 and 15.5.
+    fed, method = four(), srfca(distance="l2", local=LocalSGD(steps=1, batch_size=0, learning_rate=0.5, in_turn=True))
+    _, rounds = finish(method, fed, from_zero(method, fed))
+    assert rounds[0].state.trained.models["w"].tolist() == [0, 1, 10, 11]
+    low, high = rounds[1].state.bank["w"].tolist()
+    assert low in (0.5, 0.75)
+    assert high in (13, 13.25)
+
+
+@BOTH
+def test_trimming_as_coded_drops_one_low_and_two_high_of_ten(backend, tiny, srfca):
+    # Models 1 … 9 and 100, β = 0.15: as coded (2 + … + 8)/7 = 5, symmetric (2 + … + 9)/8 = 5.5.
+    fed = tiny(backend=backend, **{f"c{i}": [2 * i] for i in range(1, 10)}, d=[200])
+    for trimming, expected in (("symmetric", 5.5), ("as_coded", 5.0)):
+        method = srfca(threshold=math.inf, beta=0.15, trimming=trimming)
+        _, rounds = finish(method, fed, from_zero(method, fed))
+        assert rounds[1].state.bank["w"].tolist() == [expected]
+
+
 def test_final_training_continues_from_the_merged_models_without_trimming(tiny, srfca):
     # One REFINE ends at 3 (see above); then all clients count: half way from ω to the mean x = 44.
     fed = tiny(a=[2], b=[4], c=[6], d=[8], e=[200])

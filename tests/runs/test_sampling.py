@@ -14,7 +14,7 @@ from coterie.federation.cohort import Sampling
 from coterie.runs.sampling import Sampler
 from coterie.seeds import Seed
 
-KINDS = ("uniform", "sweep", "availability")
+KINDS = ("uniform", "sweep", "availability", "round_plus_seed")
 
 
 def names(count):
@@ -178,3 +178,14 @@ def test_cohorts_say_how_they_were_drawn_only_if_they_were_drawn_uniformly():
     late = dict.fromkeys(names(20)[:5], 3)
     assert sampling(t=2, late=late) == Sampling("fixed", 6, 15)
     assert sampling(t=3, late=late) == Sampling("fixed", 6, 20)
+
+
+def test_cohorts_of_published_programs_follow_from_round_plus_seed():
+    # numpy.random.seed(0) and numpy.random.permutation(10) give 2 8 4 9 1 6 7 3 0 5, of which choice takes the first 3.
+    def cohort(seed, t):
+        return Sampler(names(10), 3, Seed(seed), "round_plus_seed").cohort(t).clients
+
+    assert cohort(0, 0) == ("c002", "c004", "c008")
+    assert all(cohort(1, t) == cohort(0, t + 1) for t in range(20))
+    assert len({cohort(0, t) for t in range(20)}) > 10
+    assert Sampler(names(10), 3, Seed(0), "round_plus_seed").cohort(0).sampling is None  # not secret

@@ -30,12 +30,15 @@ from coterie import tree
 from coterie.errors import SpecError, unknown
 from coterie.types import Array, Bank
 
-__all__ = ["MixForm", "mix_groups", "trimmed_mean", "uniform_mean", "weighted_mean"]
+__all__ = ["MixForm", "Trimming", "mix_groups", "trimmed_mean", "uniform_mean", "weighted_mean"]
 
 Tree = TypeVar("Tree", Bank, Array)
 
 #: Form of the mixing: divided by the sum of the weights, or as in the paper.
 MixForm = Literal["normalized", "paper"]
+
+#: Values that a trimmed mean drops: the same number at each end, or as in SR-FCA's published program.
+Trimming = Literal["symmetric", "as_coded"]
 
 #: Number of models that are summed before their sum is added to the total.
 BLOCK = 32
@@ -94,7 +97,7 @@ def uniform_mean(bank: Tree) -> Tree:
     return reduce(lambda leaf: leaf.mean(axis=0, dtype=np.float64), bank)
 
 
-def trimmed_mean(bank: Tree, beta: float) -> Tree:
+def trimmed_mean(bank: Tree, beta: float, trimming: Trimming = "symmetric") -> Tree:
     """The coordinate-wise mean without the lowest and the highest values.
 
     Of J models, b = ⌊β J⌋ values are dropped at each end; if none would be left, the result is the plain mean. NaN
@@ -104,17 +107,23 @@ def trimmed_mean(bank: Tree, beta: float) -> Tree:
     Args:
         bank: Models along the leading axis.
         beta: Fraction to drop at each end, 0 ≤ β < 0.5.
+        trimming: "symmetric": as above. "as_coded": as in SR-FCA's published program, the values from position ⌊β J⌋ to
+            before position ⌊(1 - β) J⌋ are averaged, so that of ten values with β = 0.15 one low and two high ones are
+            dropped; if fewer than two would be left, the result is the plain mean.
 
     Raises:
-        SpecError: If the bank is empty or its arrays differ in length, or `beta` is out of range.
+        SpecError: If the bank is empty or its arrays differ in length, or `beta` or `trimming` is invalid.
     """
     n_models = count(bank)
     if not 0 <= beta < 0.5:
         raise SpecError(f"beta must be at least 0 and less than 0.5, got {beta}")
-    drop = math.floor(beta * n_models + 1e-9)  # 0.29 * 100 is 28.999999999999996
-    if n_models - 2 * drop < 1:
-        drop = 0
-    return reduce(lambda leaf: _mean_of_middle(leaf, drop), bank)
+    if trimming not in get_args(Trimming):
+        raise SpecError(unknown("trimming", trimming, get_args(Trimming)))
+    first = math.floor(beta * n_models + 1e-9)  # 0.29 * 100 is 28.999999999999996
+    last = math.floor((1 - beta) * n_models + 1e-9) if trimming == "as_coded" else n_models - first
+    if last - first < (2 if trimming == "as_coded" else 1):
+        first, last = 0, n_models
+    return reduce(lambda leaf: _mean_of_middle(leaf, first, last), bank)
 
 
 def mix_groups(bank: Tree, rate: float, form: MixForm = "normalized") -> Tree:
@@ -152,8 +161,8 @@ def mix_groups(bank: Tree, rate: float, form: MixForm = "normalized") -> Tree:
     return reduce(mix, bank)
 
 
-def _mean_of_middle(leaf: Array, drop: int) -> Array:
-    """The mean of each coordinate without its `drop` lowest and highest values."""
+def _mean_of_middle(leaf: Array, first: int, last: int) -> Array:
+    """The mean of each coordinate over its sorted values from `first` to before `last`."""
     n_models = len(leaf)
     flat = leaf.reshape(n_models, -1)
     out = np.empty(flat.shape[1])
@@ -164,7 +173,7 @@ def _mean_of_middle(leaf: Array, drop: int) -> Array:
         # partitioning. `copy`, because the sort is in place and a transposed view may already be contiguous.
         rows = flat[:, start : start + width].T.copy()
         rows.sort(axis=1)
-        out[start : start + width] = rows[:, drop : n_models - drop].mean(axis=1, dtype=np.float64)
+        out[start : start + width] = rows[:, first:last].mean(axis=1, dtype=np.float64)
 
     starts = range(0, flat.shape[1], width)
     if len(starts) <= 1:

@@ -51,6 +51,8 @@ class LocalSGD:
         trainable_layers: Names of the layers to train; empty: all.
         class_weight: Weights of the classes in the loss: none; or balanced, n / (number of classes that occur · n_c)
             for a class with n_c of the client's n examples.
+        in_turn: Whether clients that get the same model in a round train one after another, each from the result of the
+            one before, as in SR-FCA's published program. Only for simulations that reproduce its figures.
     """
 
     epochs: Annotated[int, Bound(at_least=1)] = 10
@@ -64,6 +66,7 @@ class LocalSGD:
     optimizer: str = "sgd"
     trainable_layers: tuple[str, ...] = ()
     class_weight: Literal["none", "balanced"] = field(default="none", metadata={"omit_default": True})
+    in_turn: bool = field(default=False, metadata={"omit_default": True})
 
     def __post_init__(self) -> None:
         """Validate the settings."""
@@ -82,8 +85,11 @@ class LocalSGD:
         return dataclasses.replace(self, learning_rate=self.learning_rate * self.lr_decay**t)
 
     def for_body(self) -> LocalSGD:
-        """The settings with fixed `epochs` and `steps`: only the plan uses them, so the body need not be recompiled."""
-        return dataclasses.replace(self, epochs=1, steps=0)
+        """The settings that the body needs; those that only the plan and the transport use are fixed.
+
+        The body need not be compiled again for other values.
+        """
+        return dataclasses.replace(self, epochs=1, steps=0, in_turn=False)
 
     def rows(self, n: int) -> tuple[int, int]:
         """(width of a row, rows of one pass over n examples)."""

@@ -351,6 +351,26 @@ def _generated() -> Iterator[Dataset]:
             paper=_FEDSIM,
         )
     yield Dataset(
+        "synthetic-0-0-fedsim",
+        "synthetic_fedsim:synthetic_0_0_fedsim",
+        "Synthetic(0, 0) as drawn by the authors of FedSim, with their split",
+        "60 features, 10 classes, 4,491 and 516 examples of 30 clients, not normalized.",
+        clients=30,
+        samples=5007,
+        paper=_FEDSIM,
+        files=(
+            Files(
+                key="synthetic-0-0-fedsim",
+                name="FedSim's Synthetic(0, 0)",
+                title="Synthetic(0, 0) of FedSim (Palihawadana et al. 2022)",
+                archive="synthetic_0_0_fedsim.npz",
+                how="data/synthetic_0_0/synthetic_0_0.zip of github.com/chamathpali/FedSim has the examples. Write them"
+                " as arrays x_train, y_train, offsets_train, x_test, y_test, offsets_test with numpy.savez; client k"
+                " has the rows offsets[k] to before offsets[k + 1]",
+            ),
+        ),
+    )
+    yield Dataset(
         "synthetic-iid",
         "synthetic:synthetic_iid",
         "one linear classifier for all of 30 clients, the IID case of FedProx and FedSim",
@@ -379,7 +399,7 @@ def _images_of_papers() -> Iterator[Dataset]:
         "MNIST, 1, 3, 5 or 10 digits for each of 1,000 clients, sizes by a power law",
         "Client u has digits u + j mod 10, j < per_client; pixels standardized over all images; split 90/10.",
         clients=1000,
-        samples=68_627,
+        samples=68_624,
         paper=f"{_FEDGROUP}, Table I; {_FLEXCFL}, Table 1",
         files=(_MNIST,),
     )

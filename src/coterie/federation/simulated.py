@@ -17,6 +17,7 @@ from coterie.federation.client_store import ClientStore
 from coterie.federation.compressed_replies import compress_answers
 from coterie.federation.messages import MISSING, Answer, ReplyBatch, Request
 from coterie.federation.privacy import clip_answers
+from coterie.federation.turns import train_in_turn, trains_in_turn
 from coterie.models import Task
 from coterie.types import Array, Bank, ClientId, Params
 
@@ -80,6 +81,12 @@ class SimulatedTransport(ABC):
 
     def compute(self, request: Request) -> Iterator[ReplyBatch]:
         """Run a request whose clients have all cached values, and return replies in batches."""
+        if request.clients and trains_in_turn(request):
+            yield train_in_turn(request, self._side_by_side)
+        else:
+            yield from self._side_by_side(request)
+
+    def _side_by_side(self, request: Request) -> Iterator[ReplyBatch]:
         size = self._batch_size(request)
         for first in range(0, len(request.clients), size):
             yield self._reply(request.only(request.clients[first : first + size]))

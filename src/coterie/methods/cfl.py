@@ -45,6 +45,7 @@ from coterie.bounds import Bound, check
 from coterie.clients import LocalSGD, fit
 from coterie.clients.directions import update
 from coterie.clustering.split_statistics import split_statistics
+from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, PerClient, Replies
 from coterie.methods.cluster_training import Clients, subset
 from coterie.methods.cluster_tree import ROOT, LastUpdate, State
@@ -96,6 +97,8 @@ class CFL:
     def __post_init__(self) -> None:
         """Validate the settings."""
         check(self, "method")
+        if self.local.in_turn:
+            raise SpecError("cfl compares updates from the same model; it cannot run with local.in_turn = true")
 
     @property
     def asks_all(self) -> str:

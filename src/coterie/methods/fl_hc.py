@@ -122,7 +122,7 @@ class FLHC:
     @property
     def update_training(self) -> LocalSGD:
         """Local training for Δ_i, the same for newcomers."""
-        return self.local.at(self.warm_rounds)
+        return dataclasses.replace(self.local.at(self.warm_rounds), in_turn=False)
 
     def start(self, task: Task, seed: Seed) -> State:
         """The common initial model, without clusters."""

@@ -139,7 +139,7 @@ class LocalKMeans:
         self, now: State, fed: Federation, asked: Clients, seed: Seed, min_replies: int | None = None
     ) -> Replies:
         """The models that clients train alone, from w_0 or from their own initial models."""
-        local = dataclasses.replace(self.local, steps=self.init_steps, mu=0.0, lr_decay=1.0)
+        local = dataclasses.replace(self.local, steps=self.init_steps, mu=0.0, lr_decay=1.0, in_turn=False)
         if self.init == "common":
             return fed.ask(asked, fit, seed, start=now.w0, local=local, min_replies=min_replies)
         starts = tree.stack(fed.task.init(now.seed.fold("init", client)) for client in asked)

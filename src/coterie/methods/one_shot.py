@@ -67,7 +67,7 @@ class OneShot:
     @property
     def init_training(self) -> LocalSGD:
         """Settings of training alone: the same in all rounds, so that late clients are comparable."""
-        return dataclasses.replace(self.local, steps=self.init_steps, mu=0.0, lr_decay=1.0)
+        return dataclasses.replace(self.local, steps=self.init_steps, mu=0.0, lr_decay=1.0, in_turn=False)
 
     @property
     def smallest(self) -> int:

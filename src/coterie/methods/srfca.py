@@ -31,10 +31,11 @@ is in that cohort, and joins the nearest cluster. The projection of models onto 
 sizes. A round without replies is not repeated; after a REFINE without any reply the clusters stay as they are. The
 means of REFINE are trimmed regardless of the run's aggregation rule, which applies only if β = 0 and in `final`.
 Clients of a round train independently; in the code they share the arrays of their cluster's model and train it in turn,
-which makes its rounds K times as long. As the paper suggests, `final` trains the clusters without trimming. With
-`local.lr_decay`, each REFINE and `final` start again at the initial learning rate; the paper has a constant one. One λ
-serves clients and clusters: with l2, a cluster must train about as long as a single client, or its model stays nearer
-to the others than λ and MERGE joins them all.
+which makes its rounds K times as long: `local.in_turn`. Of ten values it trims one low and two high ones, and each
+REFINE trains from new random models: `trimming="as_coded"`, `start_from="new"`. As the paper suggests, `final` trains
+the clusters without trimming. With `local.lr_decay`, each REFINE and `final` start again at the initial learning rate;
+the paper has a constant one. One λ serves clients and clusters: with l2, a cluster must train about as long as a single
+client, or its model stays nearer to the others than λ and MERGE joins them all.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from coterie import tree
+from coterie.aggregation import Trimming
 from coterie.bounds import Bound
 from coterie.client_map import ClientMap
 from coterie.clients import fit
@@ -103,7 +105,10 @@ class SRFCA(OneShot):
             `local`.
         beta: β, the share of values trimmed at each end in REFINE, instead of the rule of [aggregation]; 0: that rule
             applies.
-        start_from: Each REFINE trains from w_0, or continues from the merged models.
+        trimming: Values that a trimmed mean drops: the same number at each end, or as_coded: of ten values with β =
+            0.15, one low and two high ones, as in the published program.
+        start_from: Each REFINE trains from w_0, continues from the merged models, or trains each cluster from a new
+            random model, as in the published program.
         final: Training of the clusters in the rounds that remain after the last REFINE: none, FedAvg or FedProx;
             `auto`: FedAvg if the last MERGE joined clusters (with refine_rounds = 0, no or few rounds remain for it).
         mu: With FedProx: weight of the proximal term (μ).
@@ -115,7 +120,8 @@ class SRFCA(OneShot):
     members: Annotated[int, Bound(at_least=0)] = 10
     mode: Literal["models", "gradients"] = "models"
     beta: Annotated[float, Bound(at_least=0, below=0.5)] = 0.15
-    start_from: Literal["w0", "continue"] = "w0"
+    trimming: Trimming = "symmetric"
+    start_from: Literal["w0", "continue", "new"] = "w0"
     final: Literal["auto", "none", "fedavg", "fedprox"] = "auto"
     mu: Annotated[float, Bound(at_least=0)] = 1.0
     rounds: int = from_run("rounds")
@@ -232,8 +238,7 @@ class SRFCA(OneShot):
         assignment = now.assignment.set(joined)
         now = dataclasses.replace(now, assignment=assignment, trained=trained, rounds=cohort.t + 1)
         label, closes = "final" if final else f"train {now.refined + 1}", self.stage(now) != "train"
-        restart = now.untrained and self.start_from == "w0" and not final
-        bank = tree.stack([now.w0] * tree.rows(now.bank)) if restart else now.bank
+        bank = self._first_models(now, fed.task, seed) if now.untrained and not final else now.bank
         try:
             done = self._train_clusters(bank, now, fed, cohort, seed, final)
         except TooFewReplies as fault:
@@ -243,6 +248,13 @@ class SRFCA(OneShot):
         after = dataclasses.replace(now, bank=done.bank, trained=kept, untrained=False)
         took_part = joined | {client: now.assignment[client] for client in done.replies.clients}
         return Round(after, took_part, loss_of(done.replies), done.distances, label=label, closes=closes)
+
+    def _first_models(self, now: State, task: Task, seed: Seed) -> Bank:
+        """The models from which a REFINE trains the clusters."""
+        if self.start_from == "continue":
+            return now.bank
+        clusters = range(tree.rows(now.bank))
+        return tree.stack(task.init(seed.fold("new", c)) if self.start_from == "new" else now.w0 for c in clusters)
 
     def _train_clusters(
         self, bank: Bank, now: State, fed: Federation, cohort: Cohort, seed: Seed, final: bool
@@ -258,8 +270,8 @@ class SRFCA(OneShot):
             local = dataclasses.replace(local, mu=self.mu) if self.final == "fedprox" else local
             return train_by_models(bank, row, fed, active, seed, local, beta=0.0)
         if self.mode == "gradients":
-            return train_by_gradients(bank, row, fed, active, seed, local.learning_rate, self.beta)
-        return train_by_models(bank, row, fed, active, seed, local, self.beta)
+            return train_by_gradients(bank, row, fed, active, seed, local.learning_rate, self.beta, self.trimming)
+        return train_by_models(bank, row, fed, active, seed, local, self.beta, self.trimming)
 
     def _recluster_and_merge(
         self, now: State, trained: LocalModels, fed: Federation, cohort: Cohort, seed: Seed

@@ -174,6 +174,7 @@ def server_spec(spec: Spec) -> Spec:
         "faults": any(dataclasses.asdict(spec.faults).values()),
         "run.newcomers": bool(spec.run.newcomers),
         "run.device = 'gpu'": spec.run.device == "gpu",
+        "local.in_turn": spec.local is not None and spec.local.in_turn,
         "run.final_model = 'best'": spec.run.final_model == "best",  # clients that join later would have no model
     }
     for setting, given in simulated.items():
@@ -248,6 +249,7 @@ def _session(
         log.warning("%s", rounds_note)
     check_privacy(spec, method, task, len(about.trainable) + len(about.idle))
     _check_compression(spec)
+    _check_in_turn(spec)
     averaging = Averaging(spec.aggregation, spec.privacy, seed.fold("privacy"))
     if not_covered := getattr(method, "not_covered", ""):
         averaging.ledger.individual.add(not_covered)
@@ -319,6 +321,22 @@ def _check_compression(spec: Spec) -> None:
             f"aggregation.rule = {rule!r} drops the entries of an update that most clients do not send with "
             "compression.updates = 'top-k'; use geometric-median, multi-krum or norm-clip, or int8"
         )
+
+
+def _check_in_turn(spec: Spec) -> None:
+    """Raise SpecError if clients should train one after another where this is not possible."""
+    if spec.local is None or not spec.local.in_turn:
+        return
+    reasons = {
+        "run.backend = 'ray': workers do not wait for each other": spec.run.backend == "ray",
+        "[attack]: an update would contain those of other clients": spec.attack.name not in ("none", "label-flip"),
+        "privacy.max_update_norm: an update would contain those of other clients": spec.privacy.max_update_norm > 0,
+        "[compression]: the server does not know the model from which a client trained": spec.compression.updates
+        != "none",
+    }
+    for reason, given in reasons.items():
+        if given:
+            raise SpecError(f"local.in_turn = true cannot be used with {reason}; remove one of them")
 
 
 def _with_flipped_labels(data: FederatedData, spec: Spec, attackers: Collection[ClientId]) -> FederatedData:

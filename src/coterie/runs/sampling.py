@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+import numpy as np
+
 from coterie.errors import SpecError
 from coterie.federation.cohort import Cohort, Sampling
 from coterie.seeds import Seed
 from coterie.types import ClientId
 
 #: How the clients of a round are drawn; see `Sampler.kind`.
-Kind = Literal["uniform", "poisson", "sweep", "availability"]
+Kind = Literal["uniform", "poisson", "sweep", "availability", "round_plus_seed"]
 
 
 class ClientSampler(Protocol):
@@ -45,7 +47,9 @@ class Sampler:
         kind: `uniform`; `poisson`: each client independently with probability size / number of clients, so that the
             number of clients varies; `sweep`: every client once in the order of ids, the last of these cohorts filled
             up from the beginning, then uniform; `availability`: each client is available with its own probability, and
-            the cohort is drawn from the available ones, or from all if none is available.
+            the cohort is drawn from the available ones, or from all if none is available; `round_plus_seed`: the
+            clients that NumPy's `RandomState(round + seed)` draws, as in FedSim's published program (and, with seed 0,
+            in those of FedProx and FedGroup), so that seed 1 has in round t the cohort of seed 0 in round t + 1.
         stragglers: Fraction of each cohort that does only part of its local training.
         late: Newcomer → first round in which it may take part.
     """
@@ -84,6 +88,10 @@ class Sampler:
             joining = {client for client, there in zip(self.clients, joins, strict=True) if there}
             drawn = [client for client in available if client in joining]
             sampling = Sampling("poisson", self.size, len(self.clients))
+        elif self.kind == "round_plus_seed":
+            # NumPy does not change the streams of this generator any more (NEP 19).
+            published = np.random.RandomState((t + self.seed.value) % 2**32)
+            drawn = [available[place] for place in published.choice(len(available), size, replace=False)]
         else:
             drawn = [available[place] for place in seed.sample(len(available), size)]
             sampling = None if self.kind == "availability" else Sampling("fixed", size, len(available))

@@ -55,7 +55,8 @@ class RunSettings:
         clients_per_round: Clients per round; 0: 10, or all clients if there are fewer.
         seed: Random seed.
         sampler: Client sampling: uniform; poisson: each client independently, clients_per_round on average; sweep:
-            every client once, then uniform; availability: uniform among the clients that are available in the round.
+            every client once, then uniform; availability: uniform among the clients that are available in the round;
+            round_plus_seed: the cohorts of FedSim's published program, which follow from round + seed.
         stragglers: Fraction of the clients of a round that do only part of their local training.
         evaluate_every: Rounds between evaluations of all clients; the last round is always evaluated.
         checkpoint_every: Rounds between checkpoints.
@@ -88,7 +89,7 @@ class RunSettings:
     rounds: Annotated[int, Bound(at_least=1)] = 50
     clients_per_round: Annotated[int, Bound(at_least=0)] = 0
     seed: Annotated[int, Bound(at_least=0)] = 0
-    sampler: Literal["uniform", "poisson", "sweep", "availability"] = "uniform"
+    sampler: Literal["uniform", "poisson", "sweep", "availability", "round_plus_seed"] = "uniform"
     stragglers: Annotated[float, Bound(at_least=0, at_most=1)] = 0.0
     evaluate_every: Annotated[int, Bound(at_least=1)] = 1
     checkpoint_every: Annotated[int, Bound(at_least=1)] = 10

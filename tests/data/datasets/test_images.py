@@ -102,8 +102,18 @@ def test_the_first_draw_of_the_real_power_law_can_be_used(real):
 @pytest.mark.parametrize("c", [1, 3, 5, 10])
 def test_real_mnist_by_digits_uses_most_images(real, c):
     data = real("mnist-classes", per_client=c)
+    sizes = totals(data).sum(axis=1)
     assert set((totals(data) > 0).sum(axis=1)) == {c}
-    assert len(data.fit.order) + len(data.test.order) > 60_000
+    assert sizes.sum() > 60_000
+    spread = sizes.std() / sizes.mean() / (106 / 69)
+    assert spread < (1.3 if c == 1 else 1.11)  # one digit: the closest of 5,000 draws; first draws are near 1.9
+    assert spread > 0.89
+
+
+@pytest.mark.data
+def test_the_first_draw_of_real_mnist_by_digits_can_be_used(real):
+    sizes = totals(real("mnist-classes", per_client=1, published_spread=False)).sum(axis=1)
+    assert sizes.std() / sizes.mean() > 1.3 * 106 / 69
 
 
 def check_use_in_turn(data, train):

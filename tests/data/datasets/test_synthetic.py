@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from coterie.data import load
 from coterie.data.datasets.synthetic import client_model, synthetic
-from coterie.errors import SpecError
+from coterie.errors import DataError, SpecError
 
 
 def test_labels_follow_from_the_clients_classifier():
@@ -84,3 +85,50 @@ def test_equal_numbers_of_examples_are_split_by_the_common_rule(samples, share, 
     data = synthetic(clients=3, samples=samples, test_share=share)
     assert data.sizes("fit").tolist() == [fit] * 3
     assert data.sizes("test").tolist() == [samples - fit] * 3
+
+
+# FedSim's draw --------------------------------------------------------------------------------------------------------
+
+
+def write_draw(folders, **changes):
+    """An archive of two clients: 2 and 1 training examples, 1 and 1 test examples."""
+    parts = {
+        "x_train": np.arange(6, dtype=np.float32).reshape(3, 2),
+        "y_train": np.array([0, 9, 3], np.uint8),
+        "offsets_train": np.array([0, 2, 3], np.int32),
+        "x_test": np.array([[7, 8], [9, 10]], np.float32),
+        "y_test": np.array([1, 2], np.uint8),
+        "offsets_test": np.array([0, 1, 2], np.int32),
+    }
+    np.savez(folders / "data" / "synthetic_0_0_fedsim.npz", **{**parts, **changes})
+
+
+def test_the_authors_draw_has_their_split(folders):
+    write_draw(folders)
+    data = load("synthetic-0-0-fedsim")
+    assert data.classes == 10
+    assert [data.examples(client, "fit")[1].tolist() for client in data.clients] == [[0, 9], [3]]
+    assert [data.examples(client, "test")[0].tolist() for client in data.clients] == [[[7, 8]], [[9, 10]]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"offsets_train": np.array([0, 2, 2])}, "offsets_train must go from 0 to 3"),
+        ({"offsets_test": np.array([0, 2, 1])}, "offsets_test must be increasing"),
+        ({"offsets_test": np.array([0, 2])}, "differ in the number of clients"),
+        ({"x_test": np.zeros((2, 3), np.float32)}, "differ in the number of clients or of features"),
+        ({"x_train": np.zeros(3, np.float32)}, "x_train must hold a row of numbers"),
+        ({"y_train": np.zeros(2, np.uint8)}, "y_train must hold an integer for each example"),
+    ],
+)
+def test_a_malformed_draw_is_refused(folders, changes, text):
+    write_draw(folders, **changes)
+    with pytest.raises(DataError, match=text):
+        load("synthetic-0-0-fedsim")
+
+
+@pytest.mark.data
+def test_the_real_draw_of_the_authors_has_the_published_sizes(real):
+    data = real("synthetic-0-0-fedsim")
+    assert (len(data.clients), data.sizes("fit").sum(), data.sizes("test").sum()) == (30, 4491, 516)

@@ -12,7 +12,7 @@ from numpy.lib.npyio import NpzFile
 
 from coterie.data.cache import Decoded, concatenated
 from coterie.data.checks import fits_int32
-from coterie.data.federated import aligned
+from coterie.data.federated import Index, aligned
 from coterie.errors import DataError
 from coterie.types import Array
 
@@ -59,15 +59,41 @@ def read_testpart(paths: Sequence[Path]) -> Decoded:
     if x.dtype.kind != "f" or x.ndim < 2:
         raise DataError(f"{path}: x must hold a row of numbers for each example")
     _check_integers(path, y, x, "y", "x", "example")
-    if offsets.dtype.kind not in "iu" or offsets.ndim != 1 or len(offsets) < 2 or (offsets[1:] < offsets[:-1]).any():
-        raise DataError(f"{path}: offsets must be increasing integers, one more than the number of subjects")
-    if offsets[0] != 0 or offsets[-1] != len(y):
-        raise DataError(f"{path}: offsets must go from 0 to {len(y)}, the number of examples")
+    _check_offsets(path, offsets, len(y), "offsets", "subjects")
     subjects = len(offsets) - 1
     client = np.repeat(np.arange(subjects, dtype=np.int32), np.diff(offsets))
     names = [f"f_{number:02d}" for number in range(1, subjects + 1)]  # as in the published files
     x = aligned(x.astype(np.float32))
     return Decoded(x, aligned(y.astype(np.int32)), 0, {"client": client}, {"client": names})
+
+
+def read_clients(path: Path) -> tuple[tuple[Array, Array, Index], tuple[Array, Array, Index]]:
+    """x, y and the rows of each client, for training and for testing.
+
+    The archive has arrays x, y and offsets of both parts; client k has the rows offsets[k] to before offsets[k + 1].
+    """
+    names = tuple(f"{name}_{part}" for part in ("train", "test") for name in ("x", "y", "offsets"))
+    arrays = read_arrays(path, lambda _: names, how(names))
+    x, y, fit = _client_part(path, *arrays[:3], "_train")
+    x_test, y_test, tested = _client_part(path, *arrays[3:], "_test")
+    if len(fit) != len(tested) or x.shape[1:] != x_test.shape[1:]:
+        raise DataError(f"{path}: the training and test parts differ in the number of clients or of features")
+    return (x, y, fit), (x_test, y_test, tested)
+
+
+def _client_part(path: Path, x: Array, y: Array, offsets: Array, part: str) -> tuple[Array, Array, Index]:
+    if x.dtype.kind != "f" or x.ndim < 2:
+        raise DataError(f"{path}: x{part} must hold a row of numbers for each example")
+    _check_integers(path, y, x, f"y{part}", f"x{part}", "example")
+    _check_offsets(path, offsets, len(y), f"offsets{part}", "clients")
+    return x.astype(np.float32), y.astype(np.int32), Index(np.arange(len(y)), offsets.astype(np.int64))
+
+
+def _check_offsets(path: Path, offsets: Array, examples: int, field: str, whose: str) -> None:
+    if offsets.dtype.kind not in "iu" or offsets.ndim != 1 or len(offsets) < 2 or (offsets[1:] < offsets[:-1]).any():
+        raise DataError(f"{path}: {field} must be increasing integers, one more than the number of {whose}")
+    if offsets[0] != 0 or offsets[-1] != examples:
+        raise DataError(f"{path}: {field} must go from 0 to {examples}, the number of examples")
 
 
 def read_arrays(file: Path, wanted: Callable[[Collection[str]], Sequence[str]], how: str) -> tuple[Array, ...]:
