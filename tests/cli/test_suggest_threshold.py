@@ -45,7 +45,8 @@ def test_the_printed_command_gives_these_clusters(coterie, found):
     )
     assert len(re.findall(r"^ ?\d\S* – \d", shown.stdout, re.MULTILINE)) == 20
     assert shown.stdout.count("← threshold") == 1
-    assert "clusters   2 (6, 6 clients); adjusted Rand index 1.00 against the true clusters" in shown.stdout
+    assert re.search(r"^clusters +2 \(6, 6 clients\); adjusted Rand index 1.00 against", shown.stdout, re.MULTILINE)
+    assert re.search(rf"^noise floor +{found['noise_floor']:.4g}, the distance of a client", shown.stdout, re.MULTILINE)
     command = shown.stdout.splitlines()[-1].removeprefix("Run it: coterie ").split()
     threshold = f"method.threshold={found['threshold']}"
     assert command == ["run", *TWO[:2], "--method", "srfca", *QUICK[2:], "--set", threshold]

@@ -12,8 +12,7 @@ from coterie.clients import LocalSGD
 from coterie.clustering.split_statistics import split_statistics
 from coterie.errors import SpecError, TooFewReplies
 from coterie.federation import Faults, FaultTransport, Sequential, Server, Vectorized, vectorized
-from coterie.methods.cfl import CFL
-from coterie.methods.cluster_tree import LastUpdate
+from coterie.methods.cfl import CFL, directions_without_oneself
 from coterie.methods.fedavg import FedAvg
 from coterie.metrics import adjusted_rand
 from coterie.models import Normalize
@@ -162,14 +161,40 @@ def test_clients_without_examples_change_nothing(tiny, cohort, split):
 def test_a_noise_bound_that_is_too_high_prevents_the_split(two_layers):
     # Three clients with the updates of the certificate by hand, of two numbers (wide, head): the bound is 0.894.
     updates = np.array([[1, 0], [0.6, 0.8], [-1, 0]])
-    assert split_statistics(updates).bound == pytest.approx(0.8944, abs=1e-4)
-    method = CFL(units="absolute", eps1=9.0, eps2=0.0, warmup=0, separation=0.0)
-    now = method.start(two_layers, Seed(0))
-    basis = {0: {name: LastUpdate(0, 0, row, 1) for name, row in zip("abc", updates.astype(np.float32), strict=True)}}
-    for gamma, splits in ((0.0, 1), (0.89, 1), (0.9, 0)):
-        after, shown = dataclasses.replace(method, gamma_max=gamma)._split(now, now, basis, 0)
-        assert len(after.splits) == splits
-        assert shown["0"]["alpha_cross"] == pytest.approx(-0.6)
+    found = split_statistics(updates)
+    assert found.bound == pytest.approx(0.8944, abs=1e-4)
+    assert found.alpha_cross == pytest.approx(-0.6)
+    for gamma, separated in ((0.0, True), (0.89, True), (0.9, False)):
+        assert CFL(gamma_max=gamma, separation=0.0).is_separated(found) == separated
+
+
+# Repeated splits -----------------------------------------------------------------------------------------------------
+
+
+def test_directions_leave_out_the_clients_own_update():
+    # Parts {1, 3} and {10}: means 2 and 10. Without 1 the first mean is 3, without 3 it is 1; without 10 the second
+    # part is empty, and its mean counts as 0.
+    found = directions_without_oneself(np.array([[1.0], [3.0], [10.0]]), np.array([0, 0, 1]))
+    assert found.tolist() == [[-7], [-9], [2]]
+
+
+def test_a_split_is_made_only_if_both_halves_of_the_clients_agree(tiny, cohort, split):
+    # Two equal examples per client: both halves have the client's own update, and agree. The clients are at -5 and 5.
+    how = {"warmup": 0, "repeated": True, "linkage": "average"}
+    agreeing = tiny(**{c: [x, x] for c, x in zip("abcdefgh", (-5, -5, -5, -6, 5, 5, 5, 6), strict=True)})
+    _, (out,) = rounds(split(**how), agreeing, cohort, 1)
+    assert out.counts == {"splits": 1}
+    assert out.evidence["0"]["repeatability"] == pytest.approx(1.0)
+    assert agreeing.traffic.by_purpose()["noise_floor"]["up"] == 8 * 2 * 4
+    # One example at -100, one at 90 or 110: the halves of every client point to opposite sides, and disagree.
+    noisy = tiny(**{c: [-100, 100 + x] for c, x in zip("abcdefgh", (-10, -10, -10, -10, 10, 10, 10, 10), strict=True)})
+    method = split(**how)
+    state, (out,) = rounds(method, noisy, cohort, 1)
+    assert out.counts == {"splits": 0}
+    assert out.evidence["0"]["repeatability"] < 0
+    assert state.refused == {0: 0}
+    _, (out,) = rounds(dataclasses.replace(method, repeated=False), noisy, cohort, 1)
+    assert out.counts == {"splits": 1}
 
 
 # Lost clients and newcomers ------------------------------------------------------------------------------------------
@@ -385,7 +410,7 @@ def test_running_statistics_do_not_count_in_updates(blobs, cohort):
         ({"min_size": 0}, "min_size must be at least 1"),
         ({"max_age": -1}, "max_age must be at least 0"),
         ({"units": "meters"}, "units must be one of 'relative', 'absolute', got 'meters'"),
-        ({"linkage": "average"}, "linkage must be one of 'single', 'complete'"),
+        ({"linkage": "ward"}, "linkage must be one of 'average', 'single', 'complete'"),
     ],
 )
 def test_invalid_settings_are_rejected(settings, text):

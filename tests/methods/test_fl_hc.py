@@ -100,6 +100,25 @@ def test_a_quantile_or_a_number_of_clusters_replaces_the_threshold(tiny, cohort,
     assert out.assignment == {"a": 0, "b": 1, "c": 2, "d": 2}
 
 
+def test_clients_are_divided_as_long_as_halves_of_their_examples_agree(tiny, cohort, clustered):
+    # Δ = 0 … 3 and 20 … 23. Each client has two equal examples, so both halves are at Δ: they agree about {0 … 3} and
+    # {20 … 23}. These clusters of four are not divided further.
+    fed = tiny(a=[0, 0], b=[2, 2], c=[4, 4], d=[6, 6], e=[40, 40], f=[42, 42], g=[44, 44], h=[46, 46])
+    out = once(clustered(threshold="auto"), fed, cohort)
+    assert out.assignment == dict.fromkeys("abcd", 0) | dict.fromkeys("efgh", 1)
+    assert [(size, smaller) for size, smaller, _ in out.evidence["tried"]] == [(8, 4)]
+    # The halves of each client are 40 apart, in the same directions for all: each half tells nothing of its client.
+    noisy = tiny(**{client: [x - 40, x + 40] for client, x in zip("abcdefgh", range(0, 8, 1), strict=True)})
+    out = once(clustered(threshold="auto"), noisy, cohort)
+    assert set(out.assignment.values()) == {0}
+
+
+def test_without_two_examples_at_any_client_the_eigengap_chooses(tiny, cohort, clustered):
+    out = once(clustered(threshold="auto"), tiny(a=[0], b=[2], c=[20], d=[22], e=[24]), cohort)
+    assert "scores" in out.evidence
+    assert "tried" not in out.evidence
+
+
 def test_a_threshold_of_zero_makes_singletons_and_an_infinite_one_one_cluster(blobs, run_rounds):
     fed, _ = blobs()
     singletons, _ = run_rounds(FLHC(LOCAL, warm_rounds=0, threshold=0.0, rounds=1), fed, 0)
@@ -152,7 +171,9 @@ def test_the_clustering_step_comes_after_the_warm_rounds(blobs, run_rounds):
         "down": (3 * 5 + 12 + 2 * 5) * model,
         "up": (3 * 5 + 12 + 2 * 5) * model,
     }
-    assert set(fed.traffic.by_purpose()) == {"train", "control"}
+    # Each client sends the updates of two halves.
+    assert fed.traffic.by_purpose()["noise_floor"] == {"down": 12 * model, "up": 2 * 12 * model}
+    assert set(fed.traffic.by_purpose()) == {"train", "noise_floor", "control"}
     # The clustering step is not counted as a round.
     assert fed.traffic.by_purpose(-1)["train"]["up"] == 12 * model
     assert all(fed.traffic.by_purpose(t)["train"]["up"] == 5 * model for t in range(5))
@@ -337,7 +358,7 @@ def test_the_number_of_clusters_is_found_and_is_one_for_identically_distributed_
         for seed in range(3):
             images = data.load("digits", clients=40, partition=partition, clusters=clusters, seed=seed)
             state, done = run_rounds(FLHC(rounds=11), vectorized(images, TASK), 10, size=10, seed=seed)
-            assert tree.rows(state.bank) == expected, (partition, seed, done[-1].evidence["scores"])
+            assert tree.rows(state.bank) == expected, (partition, seed, done[-1].evidence["tried"])
 
 
 @pytest.mark.slow

@@ -74,6 +74,7 @@ def test_too_few_replies_from_enough_clients_raise_too_few_replies(numbers, quad
     ("threshold", "advice"),
     [
         (0.1, "Use a larger one; coterie suggest-threshold proposes one"),
+        ("auto", "Use a smaller method.min_size, or more method.init_steps"),
         ("gap", "Use a smaller method.min_size, or more method.init_steps"),
         ("quantile", "Use a larger method.quantile, a smaller method.min_size, or more method.init_steps"),
     ],
@@ -113,3 +114,30 @@ def test_running_statistics_do_not_count_in_distances(step):
     bank = tree.take(trained.models, [0, 2])
     apart = clients_to_clusters("l2", bank, trained.models, np.zeros((0, 0)), np.zeros(0, int), np.zeros((0, 0)))
     assert apart == pytest.approx(np.array([[0, 10], [1, 9], [10, 0], [11, 1]]))
+
+
+@pytest.mark.parametrize(
+    ("distance", "floor", "threshold"),
+    [
+        # Both halves of a client are equal: no noise. The distances are 1, 1, 9, 10, 10 and 11, their median 9.5. The
+        # pairs differ by 10 on average, more than 9.5/2: λ is between 1 and 9.
+        ("l2", 0.0, 5.0),
+        # On the other half, w = 0, 1, 10, 11 have the losses 0, ½, 50 and 60.5: φ = 27.75. The distances are 1.25,
+        # 56.25, 106.25, 125, 130.5 and 151.25, their median 115.625: limit 71.6875. The pairs differ by 128.25.
+        ("cross", 27.75, 81.25),
+    ],
+)
+def test_the_threshold_lies_above_the_noise_floor_that_clients_measure(distance, floor, threshold, tiny, cohort, step):
+    fed = tiny(a=[0, 0], b=[2, 2], c=[20, 20], d=[22, 22])
+    how = OneShot(step(0.5), distance, init_steps=1)
+    found = one_shot(how, ZERO, fed, cohort(fed, -1), Seed(0))
+    assert found.evidence["noise_floor"] == floor
+    assert found.threshold == threshold
+    assert found.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
+    assert fed.traffic.total(purpose="noise_floor") > 0
+
+
+def test_clients_measure_no_noise_floor_for_a_given_threshold(tiny, cohort, step):
+    fed = tiny(a=[0, 0], b=[2, 2])
+    one_shot(OneShot(step(0.5), "l2", 5.0, init_steps=1), ZERO, fed, cohort(fed, -1), Seed(0))
+    assert fed.traffic.total(purpose="noise_floor") == 0

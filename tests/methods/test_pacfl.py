@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -112,6 +110,10 @@ def test_the_number_of_clusters_is_found_and_is_one_for_identically_distributed_
     fed, _ = groups()
     state, rounds = run_rounds(PACFL(), fed, 0)
     assert tree.rows(state.bank) == 5
+    # 20 clients are divided into 5 clusters of 4 by four divisions; clusters of 4 are not divided.
+    assert rounds[0].evidence["tried"][0][0] == 20
+    assert len(rounds[0].evidence["tried"]) == 4
+    _, rounds = run_rounds(PACFL(rule="silhouette"), fed, 0)
     assert set(rounds[0].evidence["scores"]) == {str(k) for k in range(1, 11)}
     iid, _ = digits(clients=20, partition="iid", seed=0)
     assert tree.rows(run_rounds(PACFL(), iid, 0)[0].bank) == 1
@@ -196,7 +198,9 @@ def test_only_directions_are_sent_before_training(groups, run_rounds):
     fed, _ = groups()
     state, _ = run_rounds(PACFL(LOCAL), fed, 0)
     sent = fed.traffic.by_purpose()
-    assert set(sent) == {"subspaces", "control"}
+    assert set(sent) == {"subspaces", "noise_floor", "control"}
+    assert sent["noise_floor"]["down"] == 0
+    assert sent["subspaces"]["up"] < sent["noise_floor"]["up"] <= 2 * sent["subspaces"]["up"]  # two halves
     assert sent["subspaces"] == {"down": 0, "up": 4 * 64 * sum(len(rows) for rows in state.bases)}
     run_rounds(PACFL(LOCAL), fed, 2, size=6, state=state)
     model = 4 * tree.size(state.w0)
@@ -241,14 +245,24 @@ def test_label_clusters_and_their_number_are_recovered(clients, groups, run_roun
 
 
 @pytest.mark.slow
-def test_rotations_are_separated_by_the_sum_of_all_angles_but_not_by_the_smallest(digits, run_rounds):
-    # Two subspaces of about 30 of 64 dimensions have a smallest angle near 0, rotated or not.
+def test_rotations_are_separated_by_one_direction_per_class_but_not_by_three(digits, run_rounds):
+    # With three, two subspaces of about 30 of 64 dimensions have a smallest angle near 0, rotated or not.
     fed, truth = digits(clients=20, clusters=4, seed=0)
     state, _ = run_rounds(PACFL(), fed, 0)
+    assert {len(rows) for rows in state.bases} <= {8, 9, 10}
+    assert adjusted_rand(dict(state.assignment), truth) == 1
+    state, _ = run_rounds(PACFL(vectors=3, rule="silhouette"), fed, 0)
     columns = [rows.T for rows in state.bases]
-    assert np.median([each.shape[1] for each in columns]) >= 29
     other = np.array([[truth[one] != truth[two] for two in state.initial_clients] for one in state.initial_clients])
     assert np.median(pacfl_angles(columns)[other]) < 2
     assert adjusted_rand(dict(state.assignment), truth) < 1
-    summed = dataclasses.replace(PACFL(), angle="sum", rule="stability", max_clusters=6)
-    assert adjusted_rand(dict(run_rounds(summed, fed, 0)[0].assignment), truth) == 1
+
+
+def test_the_automatic_number_of_directions_depends_on_inputs_and_classes(groups, caplog):
+    # 784 inputs and 10 classes: 784/80 = 9.8, at most 3. 64 inputs: 0.8, at least 1. 25 inputs: 10 of 25 are more than
+    # a quarter, which is warned of.
+    for side, vectors, warned in ((28, 3, False), (8, 1, False), (5, 1, True)):
+        caplog.clear()
+        assert PACFL().subspaces(models.build("mclr", (side, side), 10)).vectors == vectors
+        assert ("more than a quarter" in caplog.text) == warned
+    assert PACFL(vectors=5).subspaces(models.build("mclr", (5, 5), 10)).vectors == 5

@@ -105,7 +105,9 @@ def test_cross_losses_compare_each_model_on_the_other_clients_examples(backend, 
     D = out.evidence["distances"]
     assert [D[0, 1], D[2, 3], D[0, 2], D[1, 2]] == [1.25, 56.25, 125, 106.25]
     assert out.assignment == {"a": 0, "b": 0, "c": 1, "d": 1}
-    # Components join at 1.25, 56.25 and 106.25: the widest gap is the first, with half of the clients below it.
+    # Components join at 1.25, 56.25 and 106.25: the widest gap is the first, with half of the clients below it. It is
+    # used by default, too, because a single example has no noise floor.
+    assert srfca().threshold == "auto"
     out = srfca().round(from_zero(method, fed), fed, cohort(fed, -1), Seed(0))
     assert (out.state.threshold, out.assignment) == (28.75, {"a": 0, "b": 0})
 
@@ -546,7 +548,7 @@ def test_traffic_counts_every_model_sent_to_every_client(blobs):
     [
         ({"threshold": 0.0}, "threshold must be above 0, got 0.0"),
         ({"threshold": math.nan}, "threshold must be above 0, got nan"),
-        ({"threshold": "wide"}, "threshold must be a number above 0 or one of 'gap', 'quantile', got 'wide'"),
+        ({"threshold": "wide"}, "threshold must be a number above 0 or one of 'auto', 'gap', 'quantile', got 'wide'"),
         ({"quantile": 0.0}, "quantile must be above 0 and at most 1, got 0.0"),
         ({"distance": "l1"}, "distance must be one of 'cross', 'l2', got 'l1'"),
         ({"grouping": "cliques"}, "grouping must be one of 'components', 'pivot'"),

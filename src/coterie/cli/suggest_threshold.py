@@ -36,9 +36,11 @@ def suggest_threshold(
     Every client trains alone, and the distances between all pairs are shown as
     a histogram. Two clients are in the same cluster if a chain of clients
     connects them in which neighbors are no farther apart than the threshold.
-    The suggestion lies in the widest gap between the distances at which such
-    clusters merge. Its scale depends on data, model and local training, so use
-    the settings of the later run.
+    Clients also measure a noise floor: the distance that a client has from
+    itself, with other examples. The suggestion lies below the first distance at
+    which two clusters merge that differ by more than this floor. Its scale
+    depends on data, model and local training, so use the settings of the later
+    run.
 
     If there are clear clusters, the histogram has two peaks, pairs within and
     pairs across clusters, with a gap between them. A single peak means that
@@ -93,8 +95,10 @@ def _suggestion(found: Mapping[str, Any]) -> Table:
     shown = facts()
     shown.add_row(
         "threshold",
-        f"{found['threshold']}, in the widest gap between merge distances: {gap['low']:.4g} to {gap['high']:.4g}",
+        f"{found['threshold']}, in a gap between merge distances: {gap['low']:.4g} to {gap['high']:.4g}",
     )
+    if found["noise_floor"] is not None:
+        shown.add_row("noise floor", f"{found['noise_floor']:.4g}, the distance of a client from itself")
     index = f"; adjusted Rand index {truth['adjusted_rand']:.2f} against the true clusters" if truth else ""
     shown.add_row("clusters", f"{cluster_sizes(sizes)}{index}")
     if found["unassigned"]:

@@ -126,6 +126,13 @@ def _counted(task: Task, x: Array, y: Array, seed: Seed, *, how: Subspaces) -> d
     return {**found, "counts": np.bincount(y, minlength=len(found["bases"])).astype(np.int32)}
 
 
+def _halved(task: Task, x: Array, y: Array, seed: Seed, *, how: Subspaces) -> dict[str, Any]:
+    """The directions of two random halves of the examples."""
+    order = seed.fold("halves").permutation(len(y))
+    halves = {"first": np.sort(order[: len(y) // 2]), "second": np.sort(order[len(y) // 2 :])}
+    return {name: _bases(task, x[chosen], y[chosen], seed, how=how)["bases"] for name, chosen in halves.items()}
+
+
 _TAKES: dict[str, Schema] = {"how": Settings(Subspaces)}
 _BASES: dict[str, Schema] = {"bases": Ragged("float32", ("rows", "inputs"), max_items="classes", purpose="subspaces")}
 
@@ -139,4 +146,11 @@ counted_subspaces = Work(
     gives={**_BASES, "counts": Values("int32", ("classes",), purpose="labels")},
     plain=_counted,
     trains=False,
+)
+
+_HALF = Ragged("float32", ("rows", "inputs"), max_items="classes", purpose="noise_floor")
+
+#: The directions of each class in two random halves of the examples, to measure how much they depend on the examples.
+halved_subspaces = Work(
+    "halved_subspaces", takes=_TAKES, gives={"first": _HALF, "second": _HALF}, plain=_halved, trains=False
 )

@@ -9,7 +9,9 @@ Pure functions of NumPy arrays. `U` is one vector per client, (clients, d).
     clusterers   `kmeans`, `agglomerative`, `components`, `bipartition`
     cross_loss   `cross`, `losses_by_cluster`
     thresholds   `widest_gap`, `pairwise_quantile`, `pivots`, `nearest`, `merge`
+    noise_floor  `first_gap_above_noise`, `noise_limit`
     n_clusters   `choose_n_clusters`, `elbow`
+    repeated_splits  `repeated_splits`
 
 Points (`edc_embedding`, `principal_scores`) are clustered by `kmeans`, distances (`madc`, `edc`, `l1`, `l2`) by
 `agglomerative` and `components`, similarities (`cosine`) by `bipartition`.
@@ -22,8 +24,10 @@ from coterie.clustering.clusterers import Linkage, agglomerative, bipartition, c
 from coterie.clustering.cross_loss import cross, losses_by_cluster
 from coterie.clustering.measures import cosine, edc, edc_embedding, l1, l2, madc, madc_of, principal_angle
 from coterie.clustering.n_clusters import Choice, ChoiceRule, ElbowRule, choose_n_clusters, elbow
+from coterie.clustering.noise_floor import first_gap_above_noise, noise_limit
 from coterie.clustering.pca import principal_scores
 from coterie.clustering.proximity import flag_data_angles, flag_proximity
+from coterie.clustering.repeated_splits import repeated_splits
 from coterie.clustering.thresholds import Gap, merge, nearest, pairwise_quantile, pivots, widest_gap
 
 __all__ = [
@@ -43,6 +47,7 @@ __all__ = [
     "edc",
     "edc_embedding",
     "elbow",
+    "first_gap_above_noise",
     "flag_data_angles",
     "flag_proximity",
     "kmeans",
@@ -53,11 +58,13 @@ __all__ = [
     "madc_of",
     "merge",
     "nearest",
+    "noise_limit",
     "pacfl_angles",
     "pairwise_quantile",
     "pivots",
     "principal_angle",
     "principal_scores",
+    "repeated_splits",
     "update_angles",
     "widest_gap",
 ]

@@ -43,6 +43,8 @@ Labels = npt.NDArray[np.int64]
 
 # The computed mean of distances that all equal the threshold may be a few bits above it.
 _ROUNDING = 1e-12
+# Clients that move at the same time could move forth and back for ever.
+_MOVES = 20
 
 
 def kmeans(
@@ -145,27 +147,47 @@ def components(D: npt.ArrayLike, threshold: float, min_size: int = 1) -> Labels:
 
 def bipartition(
     S: npt.ArrayLike,
-    linkage: Literal["single", "complete"] = "single",
+    linkage: Literal["single", "complete", "average"] = "single",
 ) -> Labels:
     """Labels 0 and 1 of the bipartition that minimizes the largest similarity between the two parts.
 
+    With average linkage, it is the mean similarity, and then clients move, all at once, to the part with the higher
+    mean similarity to them until none moves, as long as both parts have clients. A single large similarity does not
+    decide then, so that noise in the similarities has less influence.
+
     Args:
         S: Similarities, (clients, clients), of at least two clients.
-        linkage: "single" is the exact solution; "complete" reproduces the authors' code.
+        linkage: "single" is the exact solution; "complete" reproduces the authors' code; "average" compares means.
 
     Raises:
         SpecError: If `S` is not symmetric and finite, has only one client, or `linkage` is unknown.
     """
     from scipy.cluster import hierarchy
 
-    if linkage not in ("single", "complete"):
-        raise SpecError(unknown("linkage of a bipartition", linkage, ("single", "complete")))
+    if linkage not in ("single", "complete", "average"):
+        raise SpecError(unknown("linkage of a bipartition", linkage, ("single", "complete", "average")))
     similarities = array_checks.similarities(S)
     if len(similarities) < 2:
         raise SpecError("A bipartition needs at least 2 clients, got 1")
     # -S instead of 1 - S, which would round close similarities to the same distance.
     merges = hierarchy.linkage(condensed(-similarities), linkage)
-    return _after(merges, len(similarities) - 2)
+    labels = _after(merges, len(similarities) - 2)
+    return _moved_by_means(similarities, labels) if linkage == "average" else labels
+
+
+def _moved_by_means(similarities: Array, labels: Labels) -> Labels:
+    """Two parts after clients have moved to the part with the higher mean similarity to them; ties stay."""
+    others = similarities - np.diag(np.diagonal(similarities))
+    for _ in range(_MOVES):
+        member = np.eye(2)[labels]  # (clients, parts)
+        counts = np.maximum(member.sum(axis=0) - member, 1e-9)  # without the client itself
+        means = np.where(counts >= 1, others @ member / counts, -np.inf)
+        own = means[np.arange(len(labels)), labels]
+        moved = np.where(means[np.arange(len(labels)), 1 - labels] > own, 1 - labels, labels)
+        if len(np.unique(moved)) < 2 or np.array_equal(moved, labels):
+            break
+        labels = moved
+    return _by_smallest_member(labels)
 
 
 def check_threshold(threshold: float) -> None:

@@ -6,6 +6,7 @@ ICLR 2025, openreview.net/forum?id=8OrXrdPbef. From V' of (3) and G of (2), whic
     (4)  W_ijc = max(ℓ_i, ℓ_j) / min(ℓ_i, ℓ_j),  ℓ_i = ln(n_ic + e)      n_ic: number of examples of class c of client i
     (5)  W'_ijc = (1-δ) + 2δ (W_ijc - w_min) / (w_max - w_min)
     (6)  V_ij = 1/C Σ_c V'_ijc W'_ijc
+         absent by chance: V'_ijc W'_ijc ← mean of V'_ijd over the classes d that both have
          A_ij = β V̂_ij + (1-β) Ĝ_ij,   M̂ = (M - min M) / (max M - min M)
 
 n is `counts`, δ `delta`, β `beta`, C the number of all classes, including those that neither client has.
@@ -14,7 +15,9 @@ Departures. The paper has ℓ = ln(n + ε), which is 0 for one example and negat
 or negative. ln(n + e) is at least 1 and approaches ln n; `log="clamped"` is ln(max(n, 2)). w_min and w_max are the
 bounds over pairs i < j and classes that at least one of the two clients has; if they are equal, W' is 1. The diagonals
 of V and A are 0. M̂ of a constant matrix is 0. `scale="offdiag"` takes the bounds of M̂ over i ≠ j, without the zeros
-of the diagonal.
+of the diagonal. V' is 180° for a class that only one of two clients has. If chance explains what a client lacks
+(clustering/absent_classes.py), its absent classes say nothing, and count like the mean of the others; `by_chance` says
+which clients these are, and None keeps 180° for all.
 """
 
 from __future__ import annotations
@@ -79,7 +82,12 @@ class Span:
 
 
 def flag_data_angles(
-    bases: ClassBases, counts: npt.ArrayLike | None = None, *, delta: float = 0.5, log: Log = "shifted"
+    bases: ClassBases,
+    counts: npt.ArrayLike | None = None,
+    *,
+    delta: float = 0.5,
+    log: Log = "shifted",
+    by_chance: Array | None = None,
 ) -> Matrix:
     """V of FLAG: weighted class angles between all pairs of clients, (clients, clients), in degrees.
 
@@ -89,12 +97,15 @@ def flag_data_angles(
         counts: Number of examples of each class, (clients, classes); None: equal weights.
         delta: δ: weights are between 1 - δ and 1 + δ; 0: equal weights.
         log: Logarithm of the class sizes.
+        by_chance: Whether each client lacks classes by chance, (clients,); None: none does.
 
     Raises:
         SpecError: If the bases or counts are invalid or do not match, or δ is not within [0, 1].
     """
     sizes = None if counts is None else _counts(counts, bases)
-    angles = data_angles(bases, bases, sizes, sizes, None if sizes is None else ratio_span(sizes, log), delta, log)
+    span = None if sizes is None else ratio_span(sizes, log)
+    chance = None if by_chance is None else (by_chance, by_chance)
+    angles = data_angles(bases, bases, sizes, sizes, span, delta, log, chance)
     np.fill_diagonal(angles, 0.0)
     return angles
 
@@ -139,6 +150,7 @@ def data_angles(
     span: Span | None,
     delta: float,
     log: Log = "shifted",
+    by_chance: tuple[Array, Array] | None = None,
 ) -> Matrix:
     """(6) between two sets of clients, (first, second), in degrees.
 
@@ -150,20 +162,44 @@ def data_angles(
         span: w_min and w_max; None: equal weights. Ratios outside of them are clipped.
         delta: δ.
         log: Logarithm of the class sizes.
+        by_chance: Whether the clients of each set lack classes by chance; None: none does.
 
     Raises:
         SpecError: If the bases are invalid or do not match, or δ is not within [0, 1].
     """
     if not 0 <= delta <= 1:
         raise SpecError(f"delta must be between 0 and 1, got {delta}")
-    total = np.zeros((len(first), len(second)))
+    shape = (len(first), len(second))
+    total, left, shared, n_shared, n_left = (np.zeros(shape) for _ in range(5))
     for c, angles in enumerate(by_class(first, second)):
-        if sizes is None or other_sizes is None or span is None or span.flat:
-            total += angles
-        else:
-            ratios = size_ratios(sizes[:, c], other_sizes[:, c], log)
-            total += angles * ((1 - delta) + 2 * delta * span.share(ratios))
+        has, other_has = _present(first, c), _present(second, c)
+        both = has[:, None] & other_has[None]
+        left_out = np.zeros(shape, bool) if by_chance is None else _left_out(has, other_has, by_chance)
+        shared += np.where(both, angles, 0.0)
+        n_shared += both
+        n_left += left_out
+        weights: Array | float = 1.0
+        if not (sizes is None or other_sizes is None or span is None or span.flat):
+            weights = (1 - delta) + 2 * delta * span.share(size_ratios(sizes[:, c], other_sizes[:, c], log))
+        weighted = angles * weights
+        total += np.where(left_out, 0.0, weighted)
+        left += np.where(left_out, weighted, 0.0)
+    # Without a class that both have, an absent class counts in full.
+    total += np.where(n_shared > 0, n_left * shared / np.maximum(n_shared, 1), left)
     return total / max(1, classes_of(first, second))
+
+
+def _present(bases: ClassBases, c: int) -> npt.NDArray[np.bool_]:
+    """Whether each client has directions of class c."""
+    columns = (client[c] if c < len(client) else None for client in bases)
+    return np.array([each is not None and np.size(each) > 0 for each in columns], np.bool_)
+
+
+def _left_out(has: Array, other_has: Array, by_chance: tuple[Array, Array]) -> Array:
+    """Pairs of which only one client has the class, and the other lacks it by chance."""
+    lacks, other_lacks = ~has & by_chance[0], ~other_has & by_chance[1]
+    found: Array = (lacks[:, None] & other_has[None]) | (has[:, None] & other_lacks[None])
+    return found
 
 
 def size_ratios(sizes: npt.ArrayLike, others: npt.ArrayLike, log: Log = "shifted") -> Matrix:

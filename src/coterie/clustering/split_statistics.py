@@ -46,12 +46,12 @@ class SplitStatistics:
     separation: float
 
 
-def split_statistics(updates: Array, linkage: Literal["single", "complete"] = "single") -> SplitStatistics:
+def split_statistics(updates: Array, linkage: Literal["single", "complete", "average"] = "single") -> SplitStatistics:
     """The bipartition (16) and its statistics.
 
     Args:
         updates: Δ_i, (clients, parameters).
-        linkage: `single` solves (16); `complete` is used by the authors' code.
+        linkage: `single` solves (16); `complete` is used by the authors' code; `average` compares means.
     """
     similarities = cosine(updates)
     labels = bipartition(similarities, linkage)

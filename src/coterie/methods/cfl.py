@@ -9,6 +9,7 @@ Constraints", IEEE TNNLS 2021, arXiv:1910.01991. For each cluster c with model �
     (16)  c1, c2 = argmin over c1 ∪ c2 = c of α_cross,                  α_cross = max_{i∈c1, j∈c2} cos(Δ_i, Δ_j)
     certified:  γ_max < √((1 - α_cross)/2),                             γ_i = ‖Δ_i - E Δ_i‖ / ‖E Δ_i‖
     separated:  B/W ≥ s,  B = n1 n2/n ‖Δ̄_1 - Δ̄_2‖²,  W = Σ_i ‖Δ_i - Δ̄_part(i)‖² / (n - 2)
+    repeated:  corr(a, b) ≥ 0.65 and significant,  a_i = cos(Δ_i^A, Δ̄_1 - Δ̄_2),  b_i = cos(Δ_i^B, Δ̄_1 - Δ̄_2)
     newcomer:  descend from the root, see methods/cluster_tree.py
 
 If γ_max is above all γ_i, two clients of the same distribution have cos(Δ_i, Δ_j) ≥ 1 - 2γ_max². In a certified split
@@ -25,8 +26,15 @@ Caliński and Harabasz (1974), a rule of thumb without a guarantee; late in a ru
 cluster. Defaults were tuned on rotated digits and MNIST. Both parts continue from the cluster's new model, as in the
 paper; in the authors' code each part starts from the mean of its own members. That code also uses complete linkage
 (`linkage="complete"`), which does not solve (16); and it uses positions within a cluster as client ids, so that from
-the second split on it moves the wrong clients. With `participation="cohort"` only the cohort trains, and a cluster may
-be split only if every member has an update of this cluster's model that is at most `max_age` rounds old.
+the second split on it moves the wrong clients. (16) itself (`linkage="single"`) is decided by one pair of clients: with
+few examples per client it separates the client with the noisiest update. By default the parts therefore minimize the
+mean cosine, not the largest one (`bipartition` with average linkage). That finds two parts in noise, too, with a large
+B/W. "Repeated" is our addition, and decides against noise: if all other conditions of a split hold, each member trains
+on two halves A and B of its examples and replies with two numbers, the cosines of both updates with the difference of
+the parts, which are computed without the client's own update (clients/noise_floor.py, clustering/repeated_splits.py).
+In noise the halves of a client disagree, and the correlation over the members is near 0. After a disagreement the
+members are not asked for five rounds. With `participation="cohort"` only the cohort trains, and a cluster may be split
+only if every member has an update of this cluster's model that is at most `max_age` rounds old.
 """
 
 from __future__ import annotations
@@ -44,7 +52,9 @@ from coterie.aggregation import weighted_mean
 from coterie.bounds import Bound, check
 from coterie.clients import LocalSGD, fit
 from coterie.clients.directions import update
-from coterie.clustering.split_statistics import split_statistics
+from coterie.clients.noise_floor import project_halves
+from coterie.clustering.repeated_splits import correlation, is_repeated
+from coterie.clustering.split_statistics import SplitStatistics, split_statistics
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, PerClient, Replies
 from coterie.methods.cluster_training import Clients, subset
@@ -53,7 +63,10 @@ from coterie.methods.fedavg import global_model, loss_of
 from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task, trainable
 from coterie.seeds import Seed
-from coterie.types import Array, Bank, ClientId
+from coterie.types import Array, Bank, ClientId, Params
+
+# Rounds after which members are asked again whether a split is repeated.
+_PAUSE = 5
 
 #: Cluster → client → the update used to decide about a split.
 Basis = Mapping[int, Mapping[ClientId, LastUpdate]]
@@ -73,8 +86,9 @@ class CFL:
         gamma_max: γ_max, an assumed bound on the relative noise of updates; only certified splits are made. 0: splits
             need no certificate.
         separation: s, minimum B/W of a split; 0: no minimum.
-        linkage: Bipartition by single linkage, the exact solution of (16), or by complete linkage, as in the authors'
-            code.
+        repeated: Whether two halves of each client's examples must agree about a split.
+        linkage: Bipartition by average linkage, which compares means; by single linkage, the exact solution of (16); or
+            by complete linkage, as in the authors' code.
         weights: Client weight: number of samples, or uniform.
         participation: Every client trains in every round, as in the paper, or only the cohort.
         max_age: With participation `cohort`: maximum age, in rounds, of the updates used to decide about a split.
@@ -83,13 +97,14 @@ class CFL:
     finds_clusters: ClassVar[bool] = True
     local: LocalSGD = field(default_factory=LocalSGD)
     eps1: Annotated[float, Bound(at_least=0, infinite=True)] = 0.4
-    eps2: Annotated[float, Bound(at_least=0, infinite=True)] = 0.8
+    eps2: Annotated[float, Bound(at_least=0, infinite=True)] = 0.4
     units: Literal["relative", "absolute"] = "relative"
     warmup: Annotated[int, Bound(at_least=0)] = 20
     min_size: Annotated[int, Bound(at_least=1)] = 2
     gamma_max: Annotated[float, Bound(at_least=0, below=1)] = 0.0
     separation: Annotated[float, Bound(at_least=0, infinite=True)] = 4.5
-    linkage: Literal["single", "complete"] = "single"
+    repeated: bool = True
+    linkage: Literal["average", "single", "complete"] = "average"
     weights: Literal["samples", "uniform"] = "samples"
     participation: Literal["all", "cohort"] = "all"
     max_age: Annotated[int, Bound(at_least=0)] = 10
@@ -125,7 +140,7 @@ class CFL:
         updates = now.updates.set(new) if self.participation == "cohort" else now.updates
         bank = self._averaged(now, fed, nodes, got)
         after = dataclasses.replace(now, bank=bank, nodes=now.nodes.set(nodes), updates=updates)
-        after, evidence = self._split(now, after, self._basis(after, cohort, new), cohort.t)
+        after, evidence = self._split(now, after, self._basis(after, cohort, new), fed, active, seed)
         found = after.assignment(got.clients)
         served = tree.take(after.bank, [found.get(client, row[client]) for client in got.clients])
         distances = dict(zip(got.clients, tree.row_distances(got["params"], served).tolist(), strict=True))
@@ -199,7 +214,9 @@ class CFL:
                 incomplete.add(node)
         return {n: basis[n] for n in sorted(basis) if self.participation == "all" or n not in incomplete}
 
-    def _split(self, now: State, after: State, basis: Basis, t: int) -> tuple[State, dict[str, object]]:
+    def _split(
+        self, now: State, after: State, basis: Basis, fed: Federation, active: Cohort, seed: Seed
+    ) -> tuple[State, dict[str, object]]:
         """The tree after this round, and the evidence for each cluster."""
         scaled = {node: self._scaled(members.values()) for node, members in basis.items()}
         norms = {node: self._norms(scaled[node], members.values()) for node, members in basis.items()}
@@ -210,14 +227,50 @@ class CFL:
             mean, largest = norms[node]
             shown: dict[str, object] = {"clients": list(members), "mean_norm": mean, "max_norm": largest}
             stationary, incongruent = mean < self.eps1 * unit, largest > self.eps2 * unit
-            if t >= self.warmup and len(members) > self.min_size and stationary and incongruent:
+            if active.t >= self.warmup and len(members) > self.min_size and stationary and incongruent:
                 found = split_statistics(scaled[node], self.linkage)
                 shown |= vars(found)
-                certified = not self.gamma_max or self.gamma_max < found.bound
-                if certified and found.separation >= self.separation:
-                    after = after.with_split(node, tree.row(now.bank, now.rows[node]), members, found.labels, t)
+                accepted = self.is_separated(found)
+                model = tree.row(now.bank, now.rows[node])
+                if accepted and self.repeated and active.t < after.refused.get(node, -_PAUSE) + _PAUSE:
+                    accepted = False
+                elif accepted and self.repeated:
+                    r = self._repeatability(scaled[node], found, model, members, fed, active, seed.fold("noise", node))
+                    accepted = r is None or is_repeated(r, len(members))
+                    shown["repeatability"] = r
+                    if not accepted:
+                        after = dataclasses.replace(after, refused={**after.refused, node: active.t})
+                if accepted:
+                    after = after.with_split(node, model, members, found.labels, active.t)
             evidence[str(now.rows[node])] = shown
         return after, evidence
+
+    def is_separated(self, found: SplitStatistics) -> bool:
+        """Whether a split is certified and separated."""
+        certified = not self.gamma_max or self.gamma_max < found.bound
+        return certified and found.separation >= self.separation
+
+    def _repeatability(
+        self,
+        updates: Array,
+        found: SplitStatistics,
+        model: Params,
+        members: Collection[ClientId],
+        fed: Federation,
+        active: Cohort,
+        seed: Seed,
+    ) -> float | None:
+        """corr(a, b) over the members that train in this round and have two examples; None with fewer than four."""
+        row = {client: i for i, client in enumerate(members)}
+        asked = active.of(client for client in active if client in row)
+        directions = (
+            tree.unflatten(each, trainable(model)) for each in directions_without_oneself(updates, found.labels)
+        )
+        sent = PerClient(tree.stack(directions), {client: row[client] for client in asked})
+        local = self.local.at(active.t)
+        got = fed.ask(asked, project_halves, seed, start=model, direction=sent, local=local, min_replies=0)
+        valid = got.samples >= 2
+        return correlation(got["first"][valid], got["second"][valid]) if valid.sum() > 3 else None
 
     def _scaled(self, members: Collection[LastUpdate]) -> Array:
         """Δ_i; with relative units, scaled to the first round's learning rate: its decay is not convergence."""
@@ -230,3 +283,17 @@ class CFL:
         """‖Σ p_i Δ_i‖ and max ‖Δ_i‖."""
         mean: Array = weighted_mean(updates, self._weights([last.samples for last in members]))
         return tree.norm({"": mean}), max(tree.norm({"": each}) for each in updates)
+
+
+def directions_without_oneself(updates: Array, sides: Array) -> Array:
+    """For each client, the difference of the means of the two parts without its own update, (clients, parameters)."""
+    sums = np.stack([updates[sides == side].sum(axis=0, dtype=np.float64) for side in (0, 1)])
+    counts = np.bincount(sides, minlength=2).astype(np.float64)
+    rows = []
+    for update_, side in zip(updates, sides.tolist(), strict=True):
+        own_sums, own_counts = sums.copy(), counts.copy()
+        own_sums[side] -= update_
+        own_counts[side] -= 1
+        means = own_sums / np.maximum(own_counts, 1)[:, None]
+        rows.append((means[0] - means[1]).astype(np.float32))
+    return np.stack(rows)

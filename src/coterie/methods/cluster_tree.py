@@ -84,6 +84,7 @@ class State:
         nodes: Client → node, for the clients that have ever replied.
         largest: The largest norm of a mean update so far.
         updates: With cohorts: the last update of each client.
+        refused: Cluster → the last round in which halves of its clients' examples disagreed about a split.
     """
 
     bank: Bank
@@ -92,6 +93,7 @@ class State:
     nodes: ClientMap[int] = field(default_factory=ClientMap)
     largest: float = 0.0
     updates: ClientMap[LastUpdate] = field(default_factory=ClientMap)
+    refused: Mapping[int, int] = field(default_factory=dict)
 
     def clusters(self, clients: Iterable[ClientId]) -> dict[ClientId, int]:
         """Client → node, for the clients that are not at a split."""

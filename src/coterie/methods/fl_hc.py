@@ -17,11 +17,14 @@ A skipped round does not count toward n. A client that did not reply in the clus
 cluster when it is in a cohort, or when it is served.
 
 The paper sweeps λ, metric and linkage for each data set: λ is a distance between updates of one model at one learning
-rate, and does not carry over to another. Therefore λ is `auto` by default: the number of clusters is chosen by the
-eigengap of P, and is one if that gap is no wider than in data without clusters (`coterie.clustering.n_clusters`). A
-number, a quantile of all pairwise distances (`threshold_quantile`), or the number of clusters (`clusters`) overrides
-this. Cosine and average linkage are the defaults because updates of clients with few examples lie far apart even within
-one true cluster: on rotated digits, L2 or complete linkage misplaces clients even with the right number of clusters.
+rate, and does not carry over to another. Therefore λ is `auto` by default, and the clusters are found: clients are
+divided in two again and again by average linkage, as long as two halves of their examples agree about the division
+(clustering/repeated_splits.py); there is one cluster if they never do. For that, each client also sends the updates
+from two halves of its examples. If no client has two examples, the number of clusters is chosen by the eigengap of P
+(`coterie.clustering.n_clusters`). A number, a quantile of all pairwise distances (`threshold_quantile`), or the number
+of clusters (`clusters`) overrides this. Cosine and average linkage are the defaults because updates of clients with few
+examples lie far apart even within one true cluster: on rotated digits, L2 or complete linkage misplaces clients even
+with the right number of clusters.
 """
 
 from __future__ import annotations
@@ -38,7 +41,16 @@ from coterie.bounds import Bound, check
 from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD, fit
 from coterie.clients.directions import update
-from coterie.clustering import agglomerative, choose_n_clusters, cosine, l1, l2, pairwise_quantile
+from coterie.clients.noise_floor import halve_updates
+from coterie.clustering import (
+    agglomerative,
+    choose_n_clusters,
+    cosine,
+    l1,
+    l2,
+    pairwise_quantile,
+    repeated_splits,
+)
 from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation
@@ -49,6 +61,9 @@ from coterie.methods.protocol import Placement, Round, Stage, from_run
 from coterie.models import Task, trainable
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Params
+
+# Clients of one true cluster differ less than this share of the median distance, even with other label shares.
+_LEAST = 0.5
 
 #: Distance between updates.
 Metric = Literal["cosine", "l2", "l1"]
@@ -87,10 +102,11 @@ class FLHC:
         warm_rounds: n, number of FedAvg rounds before the clustering.
         metric: Distance between updates.
         linkage: Distance between clusters: mean, largest or smallest of their pairs; `ward` with L2 only.
-        threshold: λ: clusters up to this distance are merged; `auto`: the number of clusters is chosen by the eigengap.
+        threshold: λ: clusters up to this distance are merged; `auto`: clients are divided, by average linkage, as long
+            as two halves of their examples agree.
         threshold_quantile: Above 0: λ is this quantile of all pairwise distances.
         clusters: Number of clusters, instead of λ; `auto`: found by `threshold` or `threshold_quantile`.
-        max_clusters: With `auto`: the largest number of clusters to consider.
+        max_clusters: With `auto`, if no client has two examples: the largest number of clusters to consider.
         weights: Client weight: number of samples, or uniform.
         rounds: T, number of rounds of the run.
     """
@@ -159,10 +175,11 @@ class FLHC:
             return Round(dataclasses.replace(now, clustered=True))
         models = tree.take(got["params"], trained)
         updates = tree.flatten_rows(trainable(models)) - tree.flatten(trainable(now.w))
-        labels, evidence = self._labels(update_distances(updates, self.metric), seed)
+        clients = [got.clients[i] for i in trained]
+        halves = self._halves(now.w, updates, fed, cohort.of(clients), seed) if self._finds_clusters else None
+        labels, evidence = self._labels(update_distances(updates, self.metric), halves, seed)
         weights = got.samples[trained] if self.weights == "samples" else np.ones(len(trained))
         members = [np.flatnonzero(labels == j) for j in range(labels.max() + 1)]
-        clients = [got.clients[i] for i in trained]
         bank = tree.stack(
             fed.average(tree.take(models, each), weights[each], clients=[clients[i] for i in each], start=now.w)
             for each in members
@@ -173,23 +190,53 @@ class FLHC:
         evidence = {"clients": clients, "labels": labels, **evidence}
         return Round(after, row, loss_of(got), dict(zip(clients, distances, strict=True)), evidence)
 
-    def _labels(self, distances: Array, seed: Seed) -> tuple[Array, dict[str, object]]:
+    @property
+    def _finds_clusters(self) -> bool:
+        """Whether no threshold and no number of clusters is given."""
+        return self.clusters == "auto" and self.threshold == "auto" and not self.threshold_quantile
+
+    def _halves(
+        self, w: Params, updates: Array, fed: Federation, cohort: Cohort, seed: Seed
+    ) -> tuple[Array, Array] | None:
+        """P of two halves of each client to all clients; a client that does not reply stands for its halves.
+
+        None if no client has two examples.
+        """
+        local = self.update_training
+        got = fed.ask(cohort, halve_updates, seed.fold("halves"), start=w, local=local, min_replies=0)
+        valid = np.flatnonzero(got.samples >= 2)
+        if not len(valid):
+            return None
+        position = {client: i for i, client in enumerate(cohort)}
+        rows, n = [position[got.clients[i]] for i in valid], len(updates)
+        first, second = updates.copy(), updates.copy()
+        first[rows] = tree.flatten_rows(tree.take(got["first"], valid))
+        second[rows] = tree.flatten_rows(tree.take(got["second"], valid))
+        one, two = (update_distances(np.concatenate([half, updates]), self.metric)[:n, n:] for half in (first, second))
+        return one, two
+
+    def _labels(
+        self, distances: Array, halves: tuple[Array, Array] | None, seed: Seed
+    ) -> tuple[Array, dict[str, object]]:
         """The cluster of each client, and the evidence for the record."""
         if len(distances) == 1:
             return np.zeros(1, np.int64), {}
-        if self.threshold_quantile or (self.clusters == "auto" and self.threshold != "auto"):
+        shown: dict[str, object] = {"distances": distances}
+        if self.clusters != "auto":
+            return agglomerative(distances, k=self.clusters, linkage=self.linkage), {**shown, "scores": {}}
+        if self.threshold_quantile or self.threshold != "auto":
             share = self.threshold_quantile
             threshold = pairwise_quantile(distances, share) if share else float(self.threshold)
             labels = agglomerative(distances, threshold=threshold, linkage=self.linkage)
-            return labels, {"distances": distances, "threshold": threshold}
-        if self.clusters != "auto":
-            k, scores = self.clusters, dict[int, float]()
-        else:
-            k, scores = choose_n_clusters(
-                distances, self.max_clusters, "eigengap", seed=seed.fold("auto"), kind="distances"
-            )
-        shown = {str(number): score for number, score in scores.items()}
-        return agglomerative(distances, k=k, linkage=self.linkage), {"distances": distances, "scores": shown}
+            return labels, {**shown, "threshold": threshold}
+        if halves is not None:
+            found = repeated_splits(distances, *halves, least=_LEAST)
+            return found.labels, {**shown, "tried": [list(each) for each in found.tried]}
+        k, scores = choose_n_clusters(
+            distances, self.max_clusters, "eigengap", seed=seed.fold("auto"), kind="distances"
+        )
+        shown["scores"] = {str(number): score for number, score in scores.items()}
+        return agglomerative(distances, k=k, linkage=self.linkage), shown
 
     def _join(
         self, now: State, fed: Federation, newcomers: Clients, seed: Seed, min_replies: int | None = None

@@ -30,8 +30,11 @@ partitions are trained once: they would end at the same model. (8) is over the c
 which the paper does not consider, gets its row of A with the ranges of the initial clients, and joins the cluster with
 the smallest mean; it has to train from w_0 for that.
 
-Limitation: a class that only one of two clients has counts as 180°, even if it is missing by chance. With 36 images of
+A class that only one of two clients has counts as 180° in the paper, even if it is missing by chance. With 36 images of
 ten classes per client, a fifth of the clients lack a class, and these angles outweigh the angle between two rotations.
+By default a class that a client lacks by chance counts like the mean of the classes that both have
+(clustering/absent_classes.py). Class counts are needed for that: without them (`privacy`, δ = 0) it counts as 180°, and
+the run shows a warning if many clients lack a class.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ from coterie.codec import state
 from coterie.federation.protocol import Cohort, Federation
 from coterie.methods import cluster_training
 from coterie.methods.cluster_training import Clients, Joined
-from coterie.methods.flag_sketches import Proximity, Ranges, Sketches, SketchRequest
+from coterie.methods.flag_sketches import Proximity, Ranges, Sketches, SketchRequest, warn_about_absent_classes
 from coterie.methods.protocol import Placement, Round, Stage
 from coterie.methods.trial_runs import TrialModel, TrialRun, mean_accuracies, next_accuracies
 from coterie.models import Task
@@ -104,6 +107,8 @@ class FLAG:
         beta: β, the share of the data angles in the proximity; 1: data only, 0: updates only.
         delta: δ: class weights lie between 1 - δ and 1 + δ, by the class sizes of two clients.
         privacy: Give all classes the same weight, so that no class counts leave a client.
+        absent: Angle of a class that only one of two clients has: `chance`: 180°, but the mean of the classes that both
+            have if the other lacks it by chance, which class counts show; `180`: always 180°, as in the paper.
         log: Logarithm of class sizes: ln(n + e), or ln(max(n, 2)).
         share: Subspace dimension p as a share of the class size.
         vectors: Subspace dimension p, the same for all classes; 0: use `share`.
@@ -128,6 +133,7 @@ class FLAG:
     beta: Annotated[float, Bound(at_least=0, at_most=1)] = 0.5
     delta: Annotated[float, Bound(at_least=0, at_most=1)] = 0.5
     privacy: bool = False
+    absent: Literal["chance", "180"] = "chance"
     log: Log = "shifted"
     share: Annotated[float, Bound(above=0, at_most=1)] = 0.01
     vectors: Annotated[int, Bound(at_least=0)] = 0
@@ -151,7 +157,7 @@ class FLAG:
     @property
     def proximity(self) -> Proximity:
         """How sketches are compared."""
-        return Proximity(self.beta, self.delta, self.log, self.scale)
+        return Proximity(self.beta, self.delta, self.log, self.scale, self.absent == "chance")
 
     @property
     def request(self) -> SketchRequest:
@@ -196,6 +202,8 @@ class FLAG:
         """The proximity of all clients, its distinct partitions, and Q."""
         sketches = self.request.ask(now.w0, fed, cohort, seed)
         proximity, ranges, angles = self.proximity.all_pairs(sketches)
+        if ranges.shares is None:
+            warn_about_absent_classes(sketches)
         thresholds, partitions = threshold_partitions(
             proximity, self.threshold_step, self.linkage, singletons=self.singletons
         )

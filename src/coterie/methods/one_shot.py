@@ -12,15 +12,21 @@ arXiv:2210.11538, Algorithm 1:
 For the cross loss every client receives all models and replies with their losses. w_0 is `w0`, T_init `init_steps`, λ
 `threshold`, t `min_size`, f_i(w_j) is `losses[i, j]`; dist is in methods/model_distances.py.
 
-Departures from the paper. λ may be found from the distances: in the widest gap (see `clustering.widest_gap`), or as a
-quantile, as in the published code. That code forms clusters around random pivots and keeps those of more than t
-clients, which is `grouping="pivot"`. A client also receives its own model: m² transfers where the paper has m (m - 1).
-A client that trained but did not reply with losses takes part with the half of each distance that other clients know.
+    φ = mean over i of the loss of i's model on examples that it was not trained on, or ‖w_A - w_B‖₂/√2 of two halves
+
+Departures from the paper. By default λ is found: below the first join of components that differ by more than the noise
+floor φ, which the clients measure on their own examples (clients/noise_floor.py, clustering/noise_floor.py); two halves
+have half the examples, and their models twice the variance. If no client has two examples, λ is in the widest gap
+(`clustering.widest_gap`). This gap can be asked for, too, as can a quantile, as in the published code. That code forms
+clusters around random pivots and keeps those of more than t clients, which is `grouping="pivot"`. A client also
+receives its own model: m² transfers where the paper has m (m - 1). A client that trained but did not reply with losses
+takes part with the half of each distance that other clients know.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -28,7 +34,15 @@ import numpy as np
 
 from coterie.bounds import Bound, check
 from coterie.clients import LocalSGD, fit, losses_of
-from coterie.clustering import components, pairwise_quantile, pivots, widest_gap
+from coterie.clients.noise_floor import held_out_loss, split_half
+from coterie.clustering import (
+    Gap,
+    components,
+    first_gap_above_noise,
+    pairwise_quantile,
+    pivots,
+    widest_gap,
+)
 from coterie.errors import SpecError, TooFewReplies
 from coterie.federation.protocol import Cohort, Federation, Replies
 from coterie.methods.model_distances import NO_MODELS, Distance, LocalModels, between_clients
@@ -44,6 +58,7 @@ class OneShot:
         local: Settings of local training.
         distance: Distance between models: the loss of each on the other client's examples, or l2.
         threshold: λ, the longest edge within a cluster, a mean loss or an l2 distance; or found from the distances:
+            `auto`: below the first join of clusters that differ by more than a noise floor, which clients measure;
             `gap`: the widest gap between distances at which clusters join; `quantile`: of all pairs.
         quantile: With threshold `quantile`: the quantile.
         min_size: t, minimum number of clients in a cluster.
@@ -54,7 +69,7 @@ class OneShot:
     finds_clusters: ClassVar[bool] = True
     local: LocalSGD = field(default_factory=LocalSGD)
     distance: Distance = "cross"
-    threshold: Annotated[float, Bound(above=0, infinite=True)] | Literal["gap", "quantile"] = "gap"
+    threshold: Annotated[float, Bound(above=0, infinite=True)] | Literal["auto", "gap", "quantile"] = "auto"
     quantile: Annotated[float, Bound(above=0, at_most=1)] = 0.25
     min_size: Annotated[int, Bound(at_least=1)] = 2
     grouping: Literal["components", "pivot"] = "components"
@@ -103,7 +118,10 @@ def one_shot(settings: OneShot, w0: Params, fed: Federation, cohort: Cohort, see
     if len(trained.clients) < needed:
         raise TooFewReplies(f"{len(trained.clients)} clients have trained alone, {needed} are needed to compare them")
     distances = between_clients(settings.distance, trained)
-    labels, threshold = cluster(settings, distances, seed)
+    floor = noise_floor(settings, w0, fed, cohort, seed) if settings.threshold == "auto" else None
+    gap = find_gap(settings, distances, floor)
+    threshold = gap.threshold
+    labels = cluster(settings, distances, threshold, seed)
     if labels.max() < 0:
         pairs = distances[np.triu_indices(len(distances), k=1)]
         raise SpecError(
@@ -111,7 +129,10 @@ def one_shot(settings: OneShot, w0: Params, fed: Federation, cohort: Cohort, see
             f"between {pairs.min():.4g} and {pairs.max():.4g}. {_advice(settings)}"
         )
     assignment = {c: int(label) for c, label in zip(trained.clients, labels, strict=True) if label >= 0}
-    evidence = {"clients": list(trained.clients), "labels": labels, "distances": distances, "threshold": threshold}
+    found = {"distances": distances, "threshold": threshold, "gap": {"low": gap.low, "high": gap.high}}
+    evidence = {"clients": list(trained.clients), "labels": labels, **found}
+    if floor is not None:
+        evidence["noise_floor"] = floor
     return Clusters(trained, assignment, threshold, evidence)
 
 
@@ -143,17 +164,33 @@ def add_models(
     return before.added("cross", got.clients, got["params"], scored.clients, scored["losses"])
 
 
-def cluster(settings: OneShot, distances: Array, seed: Seed) -> tuple[Array, float]:
-    """C_0, the cluster of each client or -1, and λ."""
-    if settings.threshold == "gap":
-        threshold = widest_gap(distances, settings.min_size).threshold
-    elif settings.threshold == "quantile":
-        threshold = pairwise_quantile(distances, settings.quantile)
-    else:
-        threshold = float(settings.threshold)
+def noise_floor(settings: OneShot, w0: Params, fed: Federation, cohort: Cohort, seed: Seed) -> float | None:
+    """φ, the mean over the clients that reply and have at least two examples; None if there are none."""
+    work, name = (held_out_loss, "loss") if settings.distance == "cross" else (split_half, "l2")
+    got = fed.ask(cohort, work, seed.fold("noise"), start=w0, local=settings.init_training, min_replies=0)
+    valid = got.samples >= 2
+    if not valid.any():
+        return None
+    mean = float(got[name][valid].mean())
+    return mean if settings.distance == "cross" else mean / math.sqrt(2)
+
+
+def find_gap(settings: OneShot, distances: Array, floor: float | None) -> Gap:
+    """λ, and the gap that it lies in; for a λ that is not in a gap, three times λ."""
+    if settings.threshold == "auto" and floor is not None:
+        return first_gap_above_noise(distances, floor, settings.min_size)
+    if settings.threshold in ("auto", "gap"):
+        return widest_gap(distances, settings.min_size)
+    if settings.threshold == "quantile":
+        return Gap(*[pairwise_quantile(distances, settings.quantile)] * 3)
+    return Gap(*[float(settings.threshold)] * 3)
+
+
+def cluster(settings: OneShot, distances: Array, threshold: float, seed: Seed) -> Array:
+    """C_0, the cluster of each client or -1."""
     if settings.grouping == "pivot":
-        return pivots(distances, threshold, seed, settings.smallest), threshold
-    return components(distances, threshold, settings.smallest), threshold
+        return pivots(distances, threshold, seed, settings.smallest)
+    return components(distances, threshold, settings.smallest)
 
 
 def _needed(settings: OneShot, clients: int) -> int:
@@ -171,7 +208,7 @@ def _needed(settings: OneShot, clients: int) -> int:
 
 def _advice(settings: OneShot) -> str:
     """What to change if no cluster is large enough."""
-    if settings.threshold == "gap":
+    if settings.threshold in ("auto", "gap"):
         return "Use a smaller method.min_size, or more method.init_steps"
     if settings.threshold == "quantile":
         return "Use a larger method.quantile, a smaller method.min_size, or more method.init_steps"

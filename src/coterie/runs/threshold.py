@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from coterie.clustering import widest_gap
+from coterie.clustering import Gap
 from coterie.methods import method_class, settings_of
 from coterie.methods.one_shot import OneShot
 from coterie.runs.build import build
@@ -25,7 +25,7 @@ DEFAULT_METHOD = "srfca"
 
 
 def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> JsonObject:
-    """Suggest a threshold λ in the widest gap between distances.
+    """Suggest a threshold λ above the noise floor that clients measure.
 
     Args:
         spec: Data, model and local training. If its method starts with ONE_SHOT, the settings of ONE_SHOT are used,
@@ -39,7 +39,7 @@ def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> J
         spec if starts_with_one_shot(spec) else dataclasses.replace(spec, method=Named(DEFAULT_METHOD))
     )
     names = settings_of(OneShot)
-    options = {key: value for key, value in given.method.options.items() if key in names} | {"threshold": "gap"}
+    options = {key: value for key, value in given.method.options.items() if key in names} | {"threshold": "auto"}
     # Only ONE_SHOT is run: other settings of the method do not matter, nor the number of rounds.
     run = dataclasses.replace(given.run, rounds=max(given.run.rounds, 2))
     built = build(dataclasses.replace(given, method=Named(DEFAULT_METHOD, options), run=run))
@@ -52,7 +52,7 @@ def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> J
     assert step.round is not None
     shown = step.round.evidence
     distances = np.asarray(shown["distances"])
-    gap = widest_gap(distances, options["min_size"])
+    gap = Gap(shown["threshold"], shown["gap"]["low"], shown["gap"]["high"])
     clusters = _clusters(shown["clients"], shown["labels"])
     placed = {client: j for j, members in enumerate(clusters) for client in members}
     return {
@@ -62,6 +62,7 @@ def suggest(spec: Spec, on_step: Callable[[str], None] = lambda text: None) -> J
         "distance": options["distance"],
         "threshold": round_within_gap(gap.threshold, gap.low, gap.high),
         "gap": {"low": gap.low, "high": gap.high},
+        "noise_floor": shown.get("noise_floor"),
         "clusters": clusters,
         "unassigned": sorted(set(shown["clients"]) - set(placed)),
         "truth": cluster_agreement(placed, built.truth),
