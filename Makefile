@@ -12,6 +12,10 @@ DEPLOYMENT := tests/network/deployment
 # The tools that build the site have an environment of their own in the same way.
 DOCS := .venv-docs
 DOCS_READY := $(DOCS)/.ready
+# PyTorch, for its tutorial, is installed there, too. `make docs DOCS_TORCH=` leaves it out; the page of the tutorial then
+# has no output and says why.
+DOCS_TORCH ?= torch==2.13.0
+DOCS_TORCH_READY := $(DOCS)/.torch-ready
 # So has Ray.
 RAY := .venv-ray
 RAY_READY := $(RAY)/.ready
@@ -75,6 +79,10 @@ $(NETWORK_READY): $(DEV_READY)
 $(DOCS_READY): $(DEV_READY)
 	$(call layered,$(DOCS),docs)
 
+$(DOCS_TORCH_READY): $(DOCS_READY)
+	$(DOCS)/bin/python -m pip install --quiet '$(DOCS_TORCH)'
+	@touch $@
+
 $(RAY_READY): $(DEV_READY)
 	$(call layered,$(RAY),ray)
 
@@ -121,7 +129,7 @@ bench: $(DEV_READY) ## run every benchmark; each prints one line of JSON
 cards: $(DEV_READY) ## measure traffic and privacy of every method again: src/coterie/methods/cards.json
 	$(BIN)/python docs/cards.py
 
-docs: $(DOCS_READY) ## build the documentation site in build/site (about two minutes, seconds if little changed)
+docs: $(DOCS_READY) $(NETWORK_READY) $(if $(DOCS_TORCH),$(DOCS_TORCH_READY)) ## build the documentation site in build/site (about three minutes, seconds if little changed)
 	PYTHONPATH=docs:src $(DOCS)/bin/python -m sitebuilder
 
 docs-serve: ## show the built site on http://127.0.0.1:8000

@@ -37,7 +37,8 @@ def sensor(swapped):
 
 
 truth = {f"sensor-{letter}": int(letter in "def") for letter in "abcdef"}
-data = coterie.data.from_arrays({name: sensor(bool(group)) for name, group in truth.items()}, truth=truth)
+arrays = {name: sensor(bool(group)) for name, group in truth.items()}
+data = coterie.data.from_arrays(arrays, truth=truth)
 
 # %% [markdown]
 # ## Train
@@ -70,7 +71,9 @@ for client in data.clients:
     with torch.no_grad():
         probabilities = module(torch.from_numpy(x)).softmax(dim=1).numpy()
     expected = record.predict_proba(x, client=client, task=task)
-    largest_difference = max(largest_difference, float(np.abs(probabilities - expected).max()))
-    assert np.array_equal(probabilities.argmax(axis=1), record.predict(x, client=client, task=task))
+    difference = float(np.abs(probabilities - expected).max())
+    largest_difference = max(largest_difference, difference)
+    labels = record.predict(x, client=client, task=task)
+    assert np.array_equal(probabilities.argmax(axis=1), labels)
 print(f"largest difference between probabilities: {largest_difference:.1e}")
 assert largest_difference < 1e-5

@@ -77,9 +77,13 @@ def traffic(card: Card) -> str:
 
 def notes(text: str) -> str:
     """Paper, symbols and departures: the docstring of a method without its first line and its equations."""
-    paragraphs = text.split("\n\n")[1:]
-    prose = [paragraph for paragraph in paragraphs if not paragraph.startswith("    ")]
-    return "\n\n".join(_linked(_markdown(paragraph)) for paragraph in prose)
+    parts = []
+    for paragraph in text.split("\n\n")[1:]:
+        if not paragraph.startswith("    "):
+            parts.append(_linked(_markdown(paragraph)))
+        elif parts and parts[-1].endswith(":"):  # equations, which the page has typeset
+            parts[-1] += " see [the equations](#equations)."
+    return "\n\n".join(parts)
 
 
 def _markdown(paragraph: str) -> str:

@@ -124,8 +124,8 @@ def page(tutorial: Tutorial, found: list[dict[str, Any]] | None, folder: Path) -
     script = tutorial.script.relative_to(ROOT)
     shown = found or [{**cell, "outputs": []} for cell in cells(_source(tutorial))]
     title, _, text = shown[0]["source"].partition("\n")
-    download = f"[Notebook]({tutorial.name}.ipynb){{ .md-button download }}"
-    parts = [title, f"{download} This page is `{script}`, run when the site was built."]
+    download = f"[download it as a notebook]({tutorial.name}.ipynb){{ download }}"
+    parts = [title, f"This page is `{script}`, run when the site was built; {download}."]
     if found is None:
         parts[1] = (
             '!!! warning "Not run"\n\n'

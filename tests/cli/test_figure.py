@@ -49,6 +49,17 @@ def test_labels_metrics_and_other_kinds_are_chosen_by_flags(coterie, records):
     ]
 
 
+def test_runs_without_a_map_are_left_out_with_a_note(coterie, tiny):
+    # FedAvg clusters nothing; IFCA records the losses of each client.
+    assert coterie("compare", *tiny, "--methods", "fedavg,ifca", "--out", "records").exit_code == 0
+    for kind in ("map", "matrix"):
+        done = coterie("figure", "records", "--kind", kind, "--json")
+        assert done.exit_code == 0, done.stderr
+        assert "Note: records/fedavg-0 is left out: fedavg recorded nothing to draw" in done.stderr
+        about = json.loads(done.stdout)
+        assert (about["runs"], about["left_out"]) == (["records/ifca-0"], ["records/fedavg-0"])
+
+
 def test_a_table_is_written_from_records(coterie, records, tmp_path):
     done = coterie("figure", "records", "--kind", "table")
     assert done.exit_code == 0, done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from typing import Annotated
@@ -136,6 +137,19 @@ def test_the_output_of_a_cell_is_what_it_prints_and_its_last_value():
     assert run_bash("echo b; echo c >&2") == [{"text": "b\n"}]
     with pytest.raises(RuntimeError, match="a shell cell failed"):
         run_bash("false")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_docs_installs_pytorch_for_its_tutorial_unless_it_is_left_out():
+    def commands(*variables: str) -> str:
+        command = ["make", "--dry-run", "--always-make", "docs", *variables]
+        return subprocess.run(command, cwd=DOCS.parent, check=True, capture_output=True, text=True).stdout
+
+    install = re.compile(r"^\.venv-docs/bin/python -m pip install --quiet 'torch==[\d.]+'$", re.MULTILINE)
+    builds = "-m sitebuilder"
+    found = commands()
+    assert install.search(found).end() < found.index(builds)
+    assert "torch" not in commands("DOCS_TORCH=")
 
 
 def test_a_tutorial_that_was_not_run_says_so():

@@ -51,6 +51,15 @@ def test_a_page_opened_from_disk_loads_nothing_else_and_has_no_error(page, name)
     assert page.problems == []
 
 
+def test_the_pytorch_tutorial_has_its_output(page):
+    page.goto((SITE / "tutorials" / "pytorch.html").as_uri())
+    if page.get_by_text("Not run").count():
+        pytest.skip("the site was built without PyTorch (make docs DOCS_TORCH=)")
+    shown = "".join(page.locator(".output").all_inner_texts())
+    assert "accuracy 0." in shown
+    assert "largest difference between probabilities: " in shown
+
+
 @pytest.mark.parametrize("place", ["disk", "server"])
 def test_search_finds_newcomer(page, server, place):
     page.goto((SITE / "index.html").as_uri() if place == "disk" else f"{server}/index.html")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli import flags
-from coterie.cli.output import document, result, size
+from coterie.cli.output import document, note, result, size
 from coterie.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -87,13 +87,15 @@ def figure(
 
     Runs that differ only in their seed are drawn as one line: their mean, with a
     band of one standard deviation. Runs with different data, model or drift get
-    separate panels. PDF files have embedded fonts, and the same records give the
+    separate panels. Runs that recorded nothing for a map, matrix or search are
+    left out, with a note. PDF files have embedded fonts, and the same records give the
     same file. docs/how-to/figures.md describes every kind.
     """
     import os
 
     from coterie.errors import SpecError, unknown
     from coterie.reports import figures, tables
+    from coterie.reports.figures.drawable import drawable
     from coterie.reports.figures.drawn import drawn
     from coterie.reports.figures.save import ENDINGS, check_ending, write_file
 
@@ -109,6 +111,9 @@ def figure(
         write_file(file, text.encode())
         result(f"{file} ({size(file.stat().st_size)})") if not as_json else document({"path": str(file), "text": text})
         return
+    views, left_out = drawable(views, kind)
+    for view in left_out:
+        note(f"{view.path} is left out: {view.method} recorded nothing to draw in a figure of kind {kind}.")
     made = figures.figure(
         views,
         kind,
@@ -124,7 +129,8 @@ def figure(
     inches = [round(float(each), 2) for each in made.get_size_inches()]
     if as_json:
         about = {"path": str(file), "kind": kind, "width": inches[0], "height": inches[1]}
-        document({**about, "runs": [str(view.path) for view in views], "panels": drawn(made)})
+        paths = {"runs": [str(view.path) for view in views], "left_out": [str(view.path) for view in left_out]}
+        document({**about, **paths, "panels": drawn(made)})
         return
     result(f"{file} ({inches[0]:g} × {inches[1]:g} inches, {size(file.stat().st_size)})")
 
