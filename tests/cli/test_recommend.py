@@ -74,17 +74,16 @@ def test_the_command_repeats_what_was_given_and_the_json_document_is_alone(coter
     assert again.exit_code == 0, again.stderr
 
 
-def test_an_interrupted_recommendation_says_that_nothing_was_saved(coterie, monkeypatch):
+def test_an_interrupted_recommendation_says_that_nothing_was_saved(monkeypatch):
+    from coterie.cli.recommend import recommend
     from coterie.runs.recommending import validation_runs
 
     def interrupted(job, **given):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(validation_runs, "carry_out", interrupted)
-    done = coterie("recommend", *BLOBS, *QUICK, "--methods", "local")
-    assert done.exit_code == 130
-    assert done.stderr == "Interrupted. Nothing was saved; --budget SECONDS limits the time.\n"
-    assert done.stdout == ""
+    with pytest.raises(KeyboardInterrupt, match="Nothing was saved; --budget SECONDS limits the time"):
+        recommend(data="blobs", methods="local")
 
 
 def test_a_data_set_in_place_of_a_spec_file_gets_a_hint(coterie):
