@@ -107,6 +107,6 @@ for each in clustered.inspect()[:6]:
 # ## Where next
 #
 # - Your own table instead of digits: [Hospitals with a messy table](your-data.md)
-# - Which method for which purpose: [choose a method](../explanation/choosing-a-method.md)
+# - Which method for which purpose: [choose a method](../choosing.md)
 # - Compare several methods with several seeds: [compare methods](../how-to/compare-methods.md)
 # - Clients whose data change: [drift](drift.md)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from coterie.runs.comparison import Comparison
     from coterie.runs.estimate import estimate
     from coterie.runs.loop import resume, run
+    from coterie.runs.recommending import recommend
     from coterie.runs.record import RunRecord
     from coterie.runs.served_model import ServedModel
     from coterie.runs.spec import Spec
@@ -53,6 +54,7 @@ __all__ = [
     "methods",
     "metrics",
     "models",
+    "recommend",
     "report",
     "resume",
     "run",
@@ -68,6 +70,7 @@ _DEFINED_IN = {
     "estimate": "coterie.runs.estimate",
     "Metric": "coterie.metrics",
     "MODELS": "coterie.models",
+    "recommend": "coterie.runs.recommending",
     "report": "coterie.reports.page_report",
     "resume": "coterie.runs.loop",
     "run": "coterie.runs.loop",

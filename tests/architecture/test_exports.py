@@ -85,7 +85,7 @@ def test_every_exported_name_is_documented(name: str):
 #: The names that users call, by the module that they are called from.
 CALLED_BY_USERS = {
     "coterie": (
-        "DATASETS METHODS MODELS Comparison Error RunRecord Spec compare estimate resume run tune "
+        "DATASETS METHODS MODELS Comparison Error RunRecord Spec compare estimate recommend resume run tune "
         "aggregation clustering data drift metrics models torch testing"
     ),
     "coterie.clustering": (

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-COMMANDS = ["run", "compare", "methods", "data", "models", "resume", "export", "estimate", "pni", "suggest-threshold"]
-COMMANDS += ["reproduce", "report", "figure", "watch", "predict", "place", "inspect", "runs", "tune"]
+COMMANDS = ["run", "compare", "recommend", "methods", "data", "models", "resume", "export", "estimate", "pni"]
+COMMANDS += ["suggest-threshold", "reproduce", "report", "figure", "watch", "predict", "place", "inspect", "runs", "tune"]
 COMMANDS += ["keys", "keys init", "keys client", "keys renew", "admit", "revoke", "clients", "serve", "join", "leave"]
 COMMANDS += ["ray", "ray status"]
 
@@ -63,12 +63,12 @@ def test_the_page_of_a_messy_table(coterie, golden, tmp_path):
     golden("data-messy", done.stdout.partition("setting ")[0])
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "estimate", "suggest-threshold"])
+@pytest.mark.parametrize("command", ["run", "compare", "recommend", "estimate", "suggest-threshold"])
 def test_the_help_of_set_names_every_section(command, coterie):
     from coterie.runs.spec import SECTIONS
 
     listed = " ".join(coterie(command, "--help").stdout.replace("│", " ").split())
-    names = [section for section in SECTIONS if command != "compare" or section != "method"]
+    names = [section for section in SECTIONS if command not in ("compare", "recommend") or section != "method"]
     assert f"Any setting of {', '.join(names)}" in listed
 
 
@@ -139,6 +139,9 @@ WRONG = [
     ("an unknown method in a comparison", ["compare", "--methods", "fedavg,ifac"], 2),
     ("methods with a space between them", ["compare", "--methods", "fedavg", "ifca"], 2),
     ("methods with spaces between them", ["compare", "--methods", "fedavg", "ifca", "local"], 2),
+    ("an unknown budget", ["recommend", "--budget", "large"], 2),
+    ("an unknown method in a recommendation", ["recommend", "--methods", "ifac"], 2),
+    ("a setting of a method that is not compared", ["recommend", "--methods", "local", "--set", "ifca.clusters=3"], 2),
     ("an unknown format", ["compare", "--format", "tex"], 2),
     ("two formats", ["compare", "--format", "latex", "--json"], 2),
     ("an unknown tracker", ["run", "--track", "tensorbord"], 2),

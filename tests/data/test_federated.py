@@ -320,6 +320,30 @@ def test_data_without_validation_examples_cannot_be_validated():
         small(held_share=0.0).for_validation()
 
 
+def test_another_validation_split_has_another_share_and_draw():
+    data = of_sizes(10, 10)
+    found = data.with_validation_split(0.3, Seed(1))
+    assert found.sizes("held").tolist() == [3, 3]
+    assert found.rows(0, "held").tolist() != data.with_validation_split(0.3, Seed(2)).rows(0, "held").tolist()
+    assert found.rows(0, "held").tolist() == data.with_validation_split(0.3, Seed(1)).rows(0, "held").tolist()
+    assert data.sizes("held").tolist() == [1, 1], "the data are unchanged"
+    with pytest.raises(DataError, match="must be above 0 and less than 1, got 1"):
+        data.with_validation_split(1, Seed(0))
+
+
+def test_a_subset_has_the_same_examples_of_its_clients():
+    data = small(transforms=("identity", "rot90"), transform=np.array([0, 1, 1], np.uint8), truth=np.array([0, 1, 2]))
+    found = data.subset(["b", "a"])
+    assert found.clients == ("b", "a")
+    assert found.truth.tolist() == [1, 0]
+    for client in found.clients:
+        for part in ("fit", "held", "rest", "test"):
+            for one, other in zip(found.examples(client, part), data.examples(client, part), strict=True):
+                assert np.array_equal(one, other)
+    with pytest.raises(DataError, match="No client 'z'"):
+        data.subset(["z"])
+
+
 def named(**changes):
     fields = {
         "x": np.arange(14, dtype=np.float32).reshape(7, 2),

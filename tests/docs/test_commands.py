@@ -25,7 +25,7 @@ RUN = sorted({fence.page for page in PAGES for fence in fences(page) if fence.la
 #: Options whose numbers are lowered, so that a page takes seconds.
 LOWERED = {"--rounds": 2, "--trials": 2, "--seeds": 2, "--jobs": 1}
 #: Those that are added if a command does not have them.
-ADDED = {"run": ("--rounds",), "compare": ("--rounds",), "tune": ("--rounds", "--trials")}
+ADDED = {"run": ("--rounds",), "compare": ("--rounds",), "recommend": ("--rounds",), "tune": ("--rounds", "--trials")}
 GROUP = typer.main.get_command(app)
 
 
@@ -75,7 +75,7 @@ FILES = {
 
 
 def _lowered(arguments):
-    """The arguments with fewer rounds."""
+    """The arguments with fewer rounds, and a recommendation with fewer methods."""
     found = list(arguments)
     for option, most in LOWERED.items():
         if option in found:
@@ -83,6 +83,8 @@ def _lowered(arguments):
             found[place] = str(min(int(found[place]), most))
         elif option in ADDED.get(found[0], ()):
             found += [option, str(most)]
+    if found[0] == "recommend" and "--methods" not in found:
+        found += ["--methods", "local"]
     return found
 
 

@@ -23,6 +23,7 @@ from coterie.cli.place import place
 from coterie.cli.pni import pni
 from coterie.cli.predict import predict
 from coterie.cli.ray import status as ray_status
+from coterie.cli.recommend import recommend
 from coterie.cli.report import report
 from coterie.cli.reproduce import reproduce
 from coterie.cli.run import resume, run
@@ -105,6 +106,19 @@ app.command(
         ),
     ),
 )(report_errors(compare))
+app.command(
+    cls=Command,
+    epilog=_examples(
+        ("coterie recommend", "on the embedded digits: 40 clients in four clusters"),
+        ("coterie recommend --data my.csv --budget medium", "your own data, more methods and seeds"),
+        (
+            "coterie recommend --data my-clients/ --budget 300 --out advice",
+            "at most about five minutes; keep the result",
+        ),
+        ("coterie recommend --methods local,ifca --clusters 3 --set ifca.restarts=10", "methods of your choice"),
+        ("coterie recommend --json | jq -r .command", "in a script"),
+    ),
+)(report_errors(recommend))
 app.command(
     cls=Command,
     epilog=_examples(

@@ -123,18 +123,9 @@ def _specs(
     clusters: str | None,
 ) -> dict[str, Spec]:
     """Method → spec, with flags applied."""
-    from coterie.errors import SpecError, unknown
-    from coterie.methods import names as known_methods
     from coterie.runs.compare import DEMONSTRATION_SETTINGS, METHODS, demonstration
-    from coterie.runs.spec import SECTIONS
 
-    if methods is not None and file is not None and str(file) in known_methods() and not file.exists():
-        raise SpecError(f"--methods takes names separated by commas, without spaces: --methods {methods},{file}")
-    names = [name.strip() for name in methods.split(",") if name.strip()] if methods is not None else list(METHODS)
-    if not names:
-        raise SpecError("--methods takes method names separated by commas, such as fedavg,ifca")
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise SpecError(f"--methods has {twice[0]} twice; give each method once")
+    names = flags.method_names(methods, file, METHODS)
     if file is None and "data.name" not in given:
         specs = demonstration(names)
         if methods is not None:
@@ -147,21 +138,11 @@ def _specs(
             names.remove("oracle")  # it needs the true clusters, which most data sets do not have
         base = flags.base_spec(file, "--methods")
         specs = {name: base.with_values({"method.name": name}) for name in names}
-    shared: dict[str, object] = {}
-    changes: dict[str, dict[str, object]] = {name: {} for name in specs}
-    for path, value in flags.parsed(settings).items():
-        section, _, key = path.partition(".")
-        if section in SECTIONS:
-            shared[path] = value
-        elif section in specs:
-            changes[section][f"method.{key}"] = value
-        elif section in known_methods():
-            raise SpecError(f"--set {path}: {section} is not compared here; add it to --methods")
-        else:
-            raise SpecError(unknown("section of a spec or method of this comparison", section, {*SECTIONS, *specs}))
-    for name, value in flags.clusters_of(list(specs), clusters).items():
-        changes[name].setdefault("method.clusters", value)
-    return {name: spec.with_values({**given, **shared, **changes[name]}) for name, spec in specs.items()}
+    shared, own = flags.shared_and_own_settings(names, settings, clusters)
+    return {
+        name: spec.with_values({**given, **shared, **{f"method.{key}": value for key, value in own[name].items()}})
+        for name, spec in specs.items()
+    }
 
 
 def _known_format(form: str, *, as_json: bool) -> str:

@@ -32,7 +32,8 @@ def _method_names(incomplete: str) -> list[str]:
     return [name for name in names() if name.startswith(incomplete)]
 
 
-def _method_lists(incomplete: str) -> list[str]:
+def method_lists(incomplete: str) -> list[str]:
+    """Completions of names separated by commas."""
     complete, comma, last = incomplete.rpartition(",")
     return [f"{complete}{comma}{name}" for name in _method_names(last)]
 
@@ -155,7 +156,7 @@ Methods = Annotated[
     typer.Option(
         metavar="A,B,…",
         show_default=False,
-        autocompletion=_method_lists,
+        autocompletion=method_lists,
         help="Method names, separated by commas. The others are tested against the first.",
     ),
 ]
@@ -446,6 +447,60 @@ def make_spec(
     method = str(changes.get("method.name", flags.get("method.name", spec.method.name)))
     number = clusters_of([method], clusters).get(method)
     return spec.with_values({**flags, **({} if number is None else {"method.clusters": number}), **changes})
+
+
+def method_names(methods: str | None, file: Path | None, default: Sequence[str]) -> list[str]:
+    """The names in `--methods`, or the default.
+
+    Args:
+        methods: Value of `--methods`, or None.
+        file: The spec file, or None; a method there is a name after a space.
+        default: Names without `--methods`.
+    """
+    from coterie.errors import SpecError
+    from coterie.methods import names as known_methods
+
+    if methods is None:
+        return list(default)
+    if file is not None and str(file) in known_methods() and not file.exists():
+        raise SpecError(f"--methods takes names separated by commas, without spaces: --methods {methods},{file}")
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    if not names:
+        raise SpecError("--methods takes method names separated by commas, such as fedavg,ifca")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise SpecError(f"--methods has {twice[0]} twice; give each method once")
+    return names
+
+
+def shared_and_own_settings(
+    methods: Sequence[str], settings: Sequence[str] | None, clusters: str | None
+) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
+    """`--set` of several methods: `section.key` → value for all methods, and method → key → value for one.
+
+    Args:
+        methods: Names of the methods.
+        settings: Arguments of `--set`: `section.key=value` or `method.key=value`.
+        clusters: Value of `--clusters`.
+    """
+    from coterie.errors import SpecError, unknown
+    from coterie.methods import names as known_methods
+    from coterie.runs.spec import SECTIONS
+
+    shared: dict[str, object] = {}
+    own: dict[str, dict[str, object]] = {name: {} for name in methods}
+    for path, value in parsed(settings).items():
+        section, _, key = path.partition(".")
+        if section in SECTIONS:
+            shared[path] = value
+        elif section in own:
+            own[section][key] = value
+        elif section in known_methods():
+            raise SpecError(f"--set {path}: {section} is not compared here; add it to --methods")
+        else:
+            raise SpecError(unknown("section of a spec or method of this comparison", section, {*SECTIONS, *own}))
+    for name, number in clusters_of(methods, clusters).items():
+        own[name].setdefault("clusters", number)
+    return shared, own
 
 
 def clusters_of(methods: Sequence[str], clusters: str | None) -> dict[str, int | str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -271,6 +271,32 @@ class FederatedData:
             class_names=self.class_names,
             features=self.features,
             preprocessing=self.preprocessing,
+        )
+
+    def with_validation_split(self, share: float, seed: Seed) -> FederatedData:
+        """The same data with another draw of the validation examples from the training examples.
+
+        Args:
+            share: Fraction of each client's training examples; at least one, and at least one remains for training.
+            seed: Random seed of the split.
+        """
+        if not 0 < share < 1:
+            raise DataError(f"The share of validation examples must be above 0 and less than 1, got {share}")
+        new = copy.copy(self)
+        object.__setattr__(new, "held_share", share)
+        object.__setattr__(new, "held_seed", seed)
+        return new
+
+    def subset(self, clients: Sequence[ClientId]) -> FederatedData:
+        """The same examples with some of the clients, in this order."""
+        places = np.array([self.position(client) for client in clients], np.int64)
+        return replace(
+            self,
+            clients=tuple(clients),
+            fit=Index.from_lists([self.fit.of(place) for place in places]),
+            test=Index.from_lists([self.test.of(place) for place in places]),
+            transform=None if self.transform is None else self.transform[places],
+            truth=None if self.truth is None else self.truth[places],
         )
 
     def for_validation(self) -> FederatedData:

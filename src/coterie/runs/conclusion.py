@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coterie.runs.comparison import Comparison
@@ -32,9 +32,9 @@ def conclusion(comparison: Comparison) -> str:
     if not accuracy:
         return "All clients were served the fallback model, so the methods cannot be compared."
     shown = {label: _percent(value) + _coverage(comparison, label) for label, value in accuracy.items()}
-    structure = {label: _structure(comparison, label) for label in accuracy}
+    kinds = {label: structure(comparison.records[label][0].summary) for label in accuracy}
     one, clustered, oracle = (
-        max((label for label in accuracy if structure[label] == kind), key=accuracy.__getitem__, default=None)
+        max((label for label in accuracy if kinds[label] == kind), key=accuracy.__getitem__, default=None)
         for kind in ("one", "clustered", "oracle")
     )
     truth = comparison.records[comparison.reference][0].summary["truth"]
@@ -46,16 +46,19 @@ def conclusion(comparison: Comparison) -> str:
         + (f"; one model per true cluster reaches {shown[oracle]} (oracle)." if oracle else "."),
     ]
     if clustered:
-        candidates = [label for label in accuracy if structure[label] == "clustered"]
+        candidates = [label for label in accuracy if kinds[label] == "clustered"]
         sentences += _found(comparison, sorted(candidates, key=accuracy.__getitem__, reverse=True), shown)
     return " ".join(sentences)
 
 
-def _structure(comparison: Comparison, label: str) -> str:
-    """Kind of method: `one` (one global model), `own` (a model per client), `oracle`, `clustered` or `other`."""
+def structure(summary: Mapping[str, Any]) -> str:
+    """Kind of method of a run: `one` (one global model), `own` (a model per client), `oracle`, `clustered` or `other`.
+
+    Args:
+        summary: Summary of the run.
+    """
     from coterie.methods import METHODS
 
-    summary = comparison.records[label][0].summary
     if summary["method"] in ONE_MODEL:
         return "one"
     if summary["method"] == "oracle":

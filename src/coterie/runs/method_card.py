@@ -98,8 +98,12 @@ class Card:
             lines.append(_traffic("of the preparation, for each client", self.preparation))
         if self.newcomer:
             lines.append(_traffic("to place a new client", self.newcomer))
-        lines.append(f"The server receives from each client: {_and([*self._received(), 'its number of samples'])}.")
-        return [*lines, *self._about_models(), self._about_noise(), *self._about_memory()]
+        return [*lines, *self.seen_by_server(), self._about_noise(), *self._about_memory()]
+
+    def seen_by_server(self) -> list[str]:
+        """What the server receives of individual clients, as sentences."""
+        received = _and([*self._received(), "its number of samples"])
+        return [f"The server receives from each client: {received}.", *self._about_models()]
 
     def _received(self) -> list[str]:
         """Names of the values that each client sends, scalars last."""

@@ -78,3 +78,18 @@ def test_invalid_settings_are_rejected(options, text):
     with pytest.raises(SpecError) as caught:
         digits(**options)
     assert text in str(caught.value)
+
+
+def test_permuted_labels_differ_between_clusters_and_images_do_not():
+    equal, permuted = digits(partition="iid", clients=8), digits(partition="permuted_labels", clients=8, clusters=4)
+    assert permuted.truth.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
+    for place, client in enumerate(permuted.clients):
+        for part in ("fit", "test"):
+            (x, y), (same, true) = permuted.examples(client, part), equal.examples(client, part)
+            assert np.array_equal(x, same)
+            assert np.array_equal(y, (true + place % 4) % 10)
+
+
+def test_permuted_labels_need_a_permutation_for_each_cluster():
+    with pytest.raises(SpecError, match="clusters must be at most 10, the number of classes"):
+        digits(partition="permuted_labels", clusters=11)

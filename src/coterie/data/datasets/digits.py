@@ -7,16 +7,17 @@ from typing import Literal
 import numpy as np
 
 from coterie.data import partition as parts
+from coterie.data.checks import at_most
 from coterie.data.federated import FederatedData
 from coterie.errors import SpecError, unknown
 
-_PARTITIONS = ("rotated", "inverted", "iid", "classes", "dirichlet", "groups")
+_PARTITIONS = ("rotated", "inverted", "permuted_labels", "iid", "classes", "dirichlet", "groups")
 
 
 def digits(
     *,
     clients: int = 40,
-    partition: Literal["rotated", "inverted", "iid", "classes", "dirichlet", "groups"] = "rotated",
+    partition: Literal["rotated", "inverted", "permuted_labels", "iid", "classes", "dirichlet", "groups"] = "rotated",
     clusters: int = 4,
     per_client: int = 2,
     alpha: float = 0.25,
@@ -29,9 +30,10 @@ def digits(
     Args:
         clients: Number of clients.
         partition: "rotated": equal parts, client i rotated by 90°·(i mod `clusters`). "inverted": equal parts, every
-            other client inverted. "iid": equal parts. "classes": `per_client` classes per client, sizes by a power law.
-            "dirichlet": a label distribution for each client. "groups": label skew in groups.
-        clusters: Number of clusters for "rotated", 1..4, and for "inverted", 2.
+            other client inverted. "permuted_labels": equal parts, label y of client i becomes y + (i mod `clusters`)
+            mod 10. "iid": equal parts. "classes": `per_client` classes per client, sizes by a power law. "dirichlet": a
+            label distribution for each client. "groups": label skew in groups.
+        clusters: Number of clusters for "rotated", 1..4, for "permuted_labels", 1..10, and for "inverted", 2.
         per_client: Number of classes per client, for "classes".
         alpha: Concentration, for "dirichlet" and "groups".
         skew: Fraction of all labels that a client owns, for "groups".
@@ -50,6 +52,11 @@ def digits(
         transforms = parts.rotations(clusters) if partition == "rotated" else parts.inversions(clusters, levels=17)
         fit = parts.clustered(len(y), clients, clusters, seed=seed)
         truth = np.arange(clients) % clusters
+    elif partition == "permuted_labels":
+        at_most("clusters", clusters, 10, "the number of classes, for permuted_labels")
+        fit = parts.clustered(len(y), clients, clusters, seed=seed)
+        truth = np.arange(clients) % clusters
+        y[fit.order] = (y[fit.order] + truth[fit.owners()]) % 10
     elif partition == "iid":
         fit = parts.iid(len(y), clients, seed=seed)
     elif partition == "classes":
