@@ -7,7 +7,18 @@ import re
 import pytest
 
 COMMANDS = ["run", "compare", "recommend", "methods", "data", "models", "resume", "export", "estimate", "pni"]
-COMMANDS += ["suggest-threshold", "reproduce", "report", "figure", "watch", "predict", "place", "inspect", "runs", "tune"]
+COMMANDS += [
+    "suggest-threshold",
+    "reproduce",
+    "report",
+    "figure",
+    "watch",
+    "predict",
+    "place",
+    "inspect",
+    "runs",
+    "tune",
+]
 COMMANDS += ["keys", "keys init", "keys client", "keys renew", "admit", "revoke", "clients", "serve", "join", "leave"]
 COMMANDS += ["ray", "ray status"]
 

@@ -289,15 +289,14 @@ def method_options(name: str) -> dict[str, Any]:
 
 def method_types(name: str) -> dict[str, Any]:
     """Return the settings of a method with their declared types."""
-    kind = method_class(name)
-    hints = _hints(kind)
-    return {key: hints[key] for key in settings_of(kind)}
+    hints = _hints(name)
+    return {key: hints[key] for key in settings_of(method_class(name))}
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
-    """The declared types of a class; evaluating them takes a millisecond."""
-    return typing.get_type_hints(kind)
+def _hints(name: str) -> dict[str, Any]:
+    """The declared types of the class of a method; evaluating them takes a millisecond."""
+    return typing.get_type_hints(method_class(name))
 
 
 def _default(entry: dataclasses.Field[Any]) -> object:
