@@ -179,10 +179,10 @@ class ReplyCollector:
     def replies(self) -> Replies:
         """All valid replies, in the order of client ids."""
         clients, samples, answers = self._joined()
-        order = range(len(clients))
+        order = list(range(len(clients)))
         if clients != self._request.clients:  # which are sorted
-            order = sorted(order, key=clients.__getitem__)
-        if list(order) != list(range(len(clients))):
+            order.sort(key=clients.__getitem__)
+        if order != list(range(len(clients))):
             assert not self._reductions or self._waits, "a transport must return replies in the order of client ids"
             clients = tuple(clients[place] for place in order)
             samples = samples[order]
