@@ -68,6 +68,8 @@ class ReplyCollector:
     @property
     def clients(self) -> tuple[ClientId, ...]:
         """Clients with a valid reply so far, in the order of arrival."""
+        if len(self._batches) == 1:
+            return self._batches[0].clients
         return tuple(client for batch in self._batches for client in batch.clients)
 
     @property
@@ -91,10 +93,10 @@ class ReplyCollector:
         for place, reason in rejected.items():
             if batch.clients[place] in self._asked and reason not in ("repeated", "of another ask"):
                 self.lost[batch.clients[place]] = reason
-        valid = [place for place in range(len(batch.clients)) if place not in rejected]
-        if valid:
+        if len(rejected) < len(batch.clients):
             self._dims = dims  # the first valid reply fixes the dimensions that the work leaves open
-            self._keep(batch if not rejected else batch.take(valid))
+            valid = [place for place in range(len(batch.clients)) if place not in rejected] if rejected else None
+            self._keep(batch if valid is None else batch.take(valid))
         return [(batch.clients[place], reason) for place, reason in sorted(rejected.items())]
 
     def _take_sums(self, batch: ReplyBatch, summed: Summed) -> list[tuple[ClientId, str]]:
@@ -129,7 +131,9 @@ class ReplyCollector:
         problem = problem or reply_problem(batch, self._request.work, self._task, self._template, dims)
         rejected: dict[int, str] = {}
         in_batch: set[ClientId] = set()
-        for place, client in enumerate(batch.clients):
+        # Replies of exactly the clients that were asked need no look at each.
+        expected = batch.request == self._request.id and batch.clients == self._request.clients and not self._seen
+        for place, client in enumerate(() if expected and not problem else batch.clients):
             if batch.request != self._request.id:
                 rejected[place] = "of another ask"
             elif client not in self._asked:
@@ -156,8 +160,8 @@ class ReplyCollector:
         return valid
 
     def _keep(self, batch: ReplyBatch) -> None:
+        self._seen.update(batch.clients)
         for client in batch.clients:
-            self._seen.add(client)
             del self.lost[client]
         batch = dataclasses.replace(batch, coded={})  # not needed any more
         if self._reductions and not self._waits:
@@ -175,7 +179,9 @@ class ReplyCollector:
     def replies(self) -> Replies:
         """All valid replies, in the order of client ids."""
         clients, samples, answers = self._joined()
-        order = sorted(range(len(clients)), key=clients.__getitem__)
+        order = list(range(len(clients)))
+        if clients != self._request.clients:  # which are sorted
+            order.sort(key=clients.__getitem__)
         if order != list(range(len(clients))):
             assert not self._reductions or self._waits, "a transport must return replies in the order of client ids"
             clients = tuple(clients[place] for place in order)

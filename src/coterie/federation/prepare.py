@@ -167,10 +167,11 @@ def _versions(versions: Mapping[str, ClientMap[int]], name: str, clients: Iterab
 
 def _rows(clients: tuple[ClientId, ...], sent: PerClient, value: str) -> Array:
     """The row of each client; raises if one is missing or out of range."""
-    missing = [client for client in clients if client not in sent.row]
-    if missing:
-        raise SpecError(f"{value} is sent per client, but has no row for {first_few(missing)}")
-    rows = np.array([sent.row[client] for client in clients], np.int64)
+    try:
+        rows = np.array([sent.row[client] for client in clients], np.int64)
+    except KeyError as fault:
+        missing = [client for client in clients if client not in sent.row]
+        raise SpecError(f"{value} is sent per client, but has no row for {first_few(missing)}") from fault
     if not clients:  # then the bank may be empty too
         return rows
     lengths = sorted({len(leaf) for leaf in tree.leaves(sent.bank)})

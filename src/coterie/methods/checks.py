@@ -149,7 +149,7 @@ def _check_numbers(what: str, noun: str, numbers: object, clients: Sequence[Clie
 
 def _check_clients(what: str, named: Iterable[object], clients: Sequence[ClientId]) -> None:
     names = list(named)
-    if len(names) > MANY:
+    if len(names) > MANY or (isinstance(named, Mapping) and 8 * len(names) > len(clients)):
         unknown = set(names).difference(clients)
     else:
         unknown = {name for name in names if not (isinstance(name, str) and _contains(clients, ClientId(name)))}
