@@ -157,6 +157,7 @@ def test_a_wrong_budget_is_an_error(budget):
     ("methods", "message"),
     [
         ([], "at least one method"),
+        (["fedavg"], "at least one method"),
         (["ifac"], "Did you mean 'ifca'"),
         (["ifca", "ifca"], "given twice"),
         ("ifca", "must be a list of names"),

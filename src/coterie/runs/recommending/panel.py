@@ -73,8 +73,8 @@ def panel(
     if isinstance(methods, str):
         raise SpecError(f"methods must be a list of names, got {shown(methods)}")
     wanted = list(budget.methods if methods is None else methods)
-    if not wanted:
-        raise SpecError("recommend needs at least one method to compare with one model for all clients (fedavg)")
+    if not set(wanted) - {REFERENCE}:
+        raise SpecError(f"recommend needs at least one method to compare with one model for all clients ({REFERENCE})")
     if twice := [name for name in wanted if wanted.count(name) > 1]:
         raise SpecError(f"Method {twice[0]} is given twice; give each method once")
     for name in wanted:
