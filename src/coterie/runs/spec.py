@@ -13,7 +13,6 @@ import tomllib
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -289,10 +288,14 @@ def method_types(name: str) -> dict[str, Any]:
     return {key: hints[key] for key in settings_of(kind)}
 
 
-@cache
+#: Class → its declared types. Evaluating them takes a millisecond, and plans make hundreds of specs.
+_HINTS: dict[type, dict[str, Any]] = {}
+
+
 def _hints(kind: type) -> dict[str, Any]:
-    """The declared types of a class; evaluating them takes a millisecond."""
-    return typing.get_type_hints(kind)
+    if kind not in _HINTS:
+        _HINTS[kind] = typing.get_type_hints(kind)
+    return _HINTS[kind]
 
 
 def _default(entry: dataclasses.Field[Any]) -> object:
