@@ -13,7 +13,6 @@ import tomllib
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -289,14 +288,19 @@ def method_options(name: str) -> dict[str, Any]:
 
 def method_types(name: str) -> dict[str, Any]:
     """Return the settings of a method with their declared types."""
-    hints = _hints(name)
-    return {key: hints[key] for key in settings_of(method_class(name))}
+    kind = method_class(name)
+    hints = _hints(kind)
+    return {key: hints[key] for key in settings_of(kind)}
 
 
-@cache
-def _hints(name: str) -> dict[str, Any]:
-    """The declared types of the class of a method; evaluating them takes a millisecond."""
-    return typing.get_type_hints(method_class(name))
+#: Class → its declared types. Evaluating them takes a millisecond, and plans make hundreds of specs.
+_HINTS: dict[type, dict[str, Any]] = {}
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    if kind not in _HINTS:
+        _HINTS[kind] = typing.get_type_hints(kind)
+    return _HINTS[kind]
 
 
 def _default(entry: dataclasses.Field[Any]) -> object:
