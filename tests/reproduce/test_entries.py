@@ -28,7 +28,7 @@ PUBLISHED = {
     "srfca-table4": 2 * 5,
     "fedsim-table4": 4 * (2 + 3),
     "fedsim-table6": 4 * (2 + 3),
-    "fedsim-table7": 6 * (2 + 3),
+    "fedsim-table7": (6 + 1) * (2 + 3),  # (0, 0) twice: with the draw of the paper, and with draws of its own
     "fedsim-fig8": 0,
     "fedsim-fig10": 0,
     "flag-table2": 8 * 8,

@@ -220,7 +220,8 @@ def _list(
     for row in rows:
         paper = f"{str(row['paper']).split(',')[1].strip()}, {row['source']}"
         numbers = [str(row[key]) for key in ("cells", "at_hand", "seeds")]
-        shown.add_row(str(row["name"]), paper, str(row["compares"]), *numbers, f"~{duration(int(str(row['seconds'])))}")
+        estimate = f"~{duration(int(str(row['seconds'])))}" if row["at_hand"] else "–"
+        shown.add_row(str(row["name"]), paper, str(row["compares"]), *numbers, estimate)
     text = (
         f"At hand: cells whose data are on disk. Estimate: rough, for these cells, {plural(workers, 'run')} at a time."
     )
