@@ -96,13 +96,13 @@ class CFL:
 
     finds_clusters: ClassVar[bool] = True
     local: LocalSGD = field(default_factory=LocalSGD)
-    eps1: Annotated[float, Bound(at_least=0, infinite=True)] = 0.4
-    eps2: Annotated[float, Bound(at_least=0, infinite=True)] = 0.4
+    eps1: Annotated[float, Bound(at_least=0, infinite=True)] = 0.6
+    eps2: Annotated[float, Bound(at_least=0, infinite=True)] = 0.6
     units: Literal["relative", "absolute"] = "relative"
     warmup: Annotated[int, Bound(at_least=0)] = 20
     min_size: Annotated[int, Bound(at_least=1)] = 2
     gamma_max: Annotated[float, Bound(at_least=0, below=1)] = 0.0
-    separation: Annotated[float, Bound(at_least=0, infinite=True)] = 4.5
+    separation: Annotated[float, Bound(at_least=0, infinite=True)] = 3.0
     repeated: bool = True
     linkage: Literal["average", "single", "complete"] = "average"
     weights: Literal["samples", "uniform"] = "samples"

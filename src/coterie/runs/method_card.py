@@ -344,7 +344,7 @@ _WHEN: dict[When, str] = {
 
 def _tiny() -> FederatedData:
     """Four clusters that a single model of this size cannot fit, so that methods that search for clusters find them."""
-    return datasets.load("blobs", clients=CLIENTS, clusters=4, samples=24, side=5, classes=4, seed=0)
+    return datasets.load("blobs", clients=CLIENTS, clusters=4, samples=48, side=5, classes=4, seed=0)
 
 
 def _models(traffic: Traffic, rounds: Iterable[int], clients: int, size: int) -> dict[str, tuple[float, float]]:
