@@ -261,12 +261,12 @@ def test_below_five_seeds_the_legend_says_that_p_means_little():
 
 
 def test_the_legend_says_why_p_is_missing_and_what_coverage_means():
-    missing = {"t_test": None, "no_p": "only 20.0 % of the clients have a model of their own"}
+    missing = {"t_test": None, "no_p": "only 20.0 % of the clients have been assigned a model"}
     assert with_legend(tests={"ifca": TESTED, "flexcfl": missing, "fesem": missing}, coverage=0.2) == [
         "accuracy: mean of the last ten rounds; mean ± standard deviation over 5 seeds.",
-        "coverage: clients with a model of their own; the others are scored with the fallback model.",
+        "coverage: clients to which the method has assigned a model; the others are scored with the fallback model.",
         "p: paired one-sided t-test that this accuracy is higher than that of fedavg.",
-        "No p for flexcfl, fesem: only 20.0 % of the clients have a model of their own.",
+        "No p for flexcfl, fesem: only 20.0 % of the clients have been assigned a model.",
     ]
 
 

@@ -82,10 +82,10 @@ def test_the_page_of_a_method_has_equations_settings_card_and_notes(name):
     ]
 
 
-def test_the_notes_of_a_method_are_its_docstring_without_equations():
+def test_the_notes_of_a_method_are_its_docstring_with_a_link_for_its_equations():
     text = "First line.\n\nAuthors, arXiv:1234.56789:\n\n    x = y_1\n\nDepartures from the paper. w_0 is `w0`.\n"
     assert method_pages.notes(text) == (
-        "Authors, [arXiv:1234.56789](https://arxiv.org/abs/1234.56789):\n\n"
+        "Authors, [arXiv:1234.56789](https://arxiv.org/abs/1234.56789): see [the equations](#equations).\n\n"
         "**Departures from the paper.** w\\_0 is `w0`."
     )
 

@@ -106,8 +106,8 @@ HALF = [record(0.6, 0.6, coverage=0.5), record(0.6, 0.8)]
 @pytest.mark.parametrize(
     ("group", "reference", "reason"),
     [
-        (HALF, PLAIN, "only 75.0 % of the clients have a model of their own"),  # (50 % + 100 %)/2
-        (PLAIN, HALF, "only 75.0 % of the reference's clients have a model of their own"),
+        (HALF, PLAIN, "only 75.0 % of the clients have been assigned a model"),  # (50 % + 100 %)/2
+        (PLAIN, HALF, "only 75.0 % of the reference's clients have been assigned a model"),
         (
             [record(0.6, clients=5), record(0.7, clients=5)],
             PLAIN,

@@ -171,7 +171,8 @@ def _figures(summary: Mapping[str, Any]) -> Table:
     if summary["coverage"] not in (None, 1.0):
         shown.add_row(
             "coverage",
-            f"{percent(summary['coverage'])} % of the clients are assigned; the others get the fallback model",
+            f"the method has assigned a model to {percent(summary['coverage'])} % of the clients; the others are "
+            "scored with the fallback model",
         )
     if attackers := summary.get("attackers"):
         shown.add_row("attackers", f"{attackers} of {summary['clients']} clients")

@@ -112,8 +112,8 @@ def notes(view: RunView) -> list[str]:
     coverage = number_at(summary, ("coverage",))
     if coverage is not None and coverage < 1:
         found.append(
-            f"The method has assigned a model to {100 * coverage:.1f} % of the clients; the others are scored with the "
-            "fallback model."
+            f"Coverage: the method has assigned a model to {100 * coverage:.1f} % of the clients; the others are "
+            "scored with the fallback model."
         )
     if (summary.get("clusters") or {}).get("collapsed"):
         found.append("The method has several models, but all clients are served one of them.")

@@ -57,7 +57,7 @@ class Curves:
         worst_tenth: Its mean over the worst tenth of clients.
         band: Name of a quantile, such as `p10` → the quantile of the primary metric over clients.
         per_cluster: Cluster → primary metric of its clients.
-        coverage: Fraction of clients that have a model of their own.
+        coverage: Fraction of clients to which the method has assigned a model.
         validation: Primary metric on validation examples; None if the run does not validate.
         adjusted_rand: Agreement with the true clusters; None if they are not known.
         training_round: Rounds that were trained, from 1.

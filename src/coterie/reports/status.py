@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,19 @@ def status_of(folder: Path, summary: Mapping[str, Any]) -> str:
     if status and not (writing and status != "done" and _older_than_lock(folder)):
         return status
     return "running" if writing else "interrupted"
+
+
+def resume_command(folder: Path, status: str, *, served: bool) -> str:
+    """The command that continues a run that ended early; empty for other runs.
+
+    Args:
+        folder: Its record.
+        status: Its status.
+        served: Whether its clients are on other machines (`coterie serve`).
+    """
+    if status not in ("interrupted", "failed", "diverged"):
+        return ""
+    return shlex.join(["coterie", *(("serve", "--resume") if served else ("resume",)), str(folder)])
 
 
 def being_written(folder: Path) -> bool:

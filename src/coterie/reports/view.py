@@ -71,6 +71,11 @@ class RunView:
         return self.record.rounds
 
     @property
+    def served(self) -> bool:
+        """Whether its clients are on other machines (`coterie serve`)."""
+        return bool(self.rounds) and "network" in self.rounds[0]
+
+    @property
     def reason(self) -> str | None:
         """Why the run failed; None if it did not."""
         found = self.summary.get("reason")

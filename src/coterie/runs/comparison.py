@@ -40,7 +40,6 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "migrations_wrong": ("drift", "migrations_wrong"),
     "down_bytes": ("traffic", "down_bytes"),
     "up_bytes": ("traffic", "up_bytes"),
-    "seconds": ("seconds", "total"),
 }
 
 
@@ -136,9 +135,18 @@ def _row(label: str, group: list[RunRecord], metrics: Sequence[str]) -> JsonObje
     keys = {"": "last_ten", "_worst_tenth": "worst_tenth_last_ten", "_coverage": "last_ten_coverage"}
     own = {f"{name}{end}": ("metrics", name, key) for name in metrics for end, key in keys.items()}
     # A metric named like a column, such as the accuracy, is in the table already.
-    for column, path in {**own, **COLUMNS}.items():
-        numbers = [number_at(record.summary, path) for record in group]
+    found = {
+        column: [number_at(record.summary, path) for record in group] for column, path in {**own, **COLUMNS}.items()
+    }
+    found["seconds"] = [_duration(record.summary) for record in group]
+    for column, numbers in found.items():
         values = [value for value in numbers if value is not None and math.isfinite(value)]
         row[column] = statistics.fmean(values) if values else None
         row[f"{column}_deviation"] = statistics.stdev(values) if len(values) > 1 else None
     return row
+
+
+def _duration(summary: JsonObject) -> float | None:
+    """Seconds of a run without loading its data: the first run of a comparison loads them for the others."""
+    total, setup = (number_at(summary, ("seconds", part)) for part in ("total", "setup"))
+    return total if total is None or setup is None else total - setup

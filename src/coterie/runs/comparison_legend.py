@@ -11,16 +11,32 @@ if TYPE_CHECKING:
     from coterie.runs.comparison import Comparison
 
 
+#: What the coverage of a method counts.
+COVERAGE = "clients to which the method has assigned a model; the others are scored with the fallback model"
+
+
 def legend(found: Comparison) -> list[str]:
     """What the columns mean: over which rounds, over how many seeds, which test, and why a p-value is missing."""
+    return [*column_legend(found), *_test_legend(found)]
+
+
+def column_legend(found: Comparison) -> list[str]:
+    """What the columns of scores mean: over which rounds, and over how many seeds."""
     seeds = max(row["seeds"] for row in found.table)
     over = f"; mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
     rounds = _when(found) if found.headline == "test_loss" else _rounds(found)
     lines = [f"{_name(found.headline)}: {rounds}{over}."]
     if partly_covered(found):
-        lines.append("coverage: clients with a model of their own; the others are scored with the fallback model.")
+        lines.append(f"coverage: {COVERAGE}.")
+    return lines
+
+
+def _test_legend(found: Comparison) -> list[str]:
+    """Which test the p-values are of, and why one is missing."""
+    seeds = max(row["seeds"] for row in found.table)
     if seeds < 2 or not found.significance:
-        return lines
+        return []
+    lines = []
     tests = [test for test in found.significance.values() if test["t_test"] is not None]
     if tests:
         corrected = f", with Holm's correction for {len(tests)} tests" if len(tests) > 1 else ""

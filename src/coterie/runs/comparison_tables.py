@@ -72,8 +72,8 @@ def cells(found: Comparison) -> Cells:
 
 
 def partly_covered(found: Comparison) -> bool:
-    """Whether some clients of some method have no model of their own."""
-    values = [row.get(_coverage_key(found.headline)) for row in found.table]
+    """Whether some method has not assigned a model to all clients."""
+    values = [row.get(coverage_key(found.headline)) for row in found.table]
     return any(value is not None and value < 1 for value in values)
 
 
@@ -88,11 +88,12 @@ def _columns(found: Comparison) -> dict[str, _Column]:
     else:
         scores = {headline: (headline, 1, "4g", True), worst: (f"{headline}_worst_tenth", 1, "4g", True)}
     if partly_covered(found):
-        scores["coverage %"] = (_coverage_key(headline), 100, "1f", False)
+        scores["coverage %"] = (coverage_key(headline), 100, "1f", False)
     return scores | _COSTS
 
 
-def _coverage_key(headline: str) -> str:
+def coverage_key(headline: str) -> str:
+    """The key of the table with the coverage over the rounds of the headline."""
     return {"last_ten": "last_ten_coverage", "test_loss": "coverage"}.get(headline, f"{headline}_coverage")
 
 

@@ -40,7 +40,7 @@ class Scores:
         total: Number of test examples per client; with sample weights, the sum of their weights.
         loss: Test loss per client, summed over examples with their weights.
         requested: Clients to evaluate.
-        coverage: Fraction of the requested clients that have a model of their own.
+        coverage: Fraction of the requested clients to which the method has assigned a model.
         placement: Client → model.
         score_with: How the clients were assigned.
         metrics: Metric → its values over all clients, per cluster and per client; empty if none were asked for.

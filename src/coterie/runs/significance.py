@@ -2,7 +2,7 @@
 
 The tested quantity is the headline of a comparison, which follows from the primary metric: the accuracy, or another
 metric, as the mean of the last ten rounds; or the test loss after the last round. Methods are tested only on equal
-populations: the same clients with the same data, all of them with a model of their own (coverage 1).
+populations: the same clients with the same data, all of them assigned a model (coverage 1).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _obstacle(group: Sequence[RunRecord], reference: Sequence[RunRecord], quanti
         covered = [value for record in records if (value := number_at(record.summary, path)) is not None]
         if covered and min(covered) < 1:
             share = f"{100 * statistics.fmean(covered):.1f} %"
-            return f"only {share} of {whose} clients have a model of their own"
+            return f"only {share} of {whose} clients have been assigned a model"
     return None
 
 

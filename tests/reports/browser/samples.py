@@ -25,6 +25,26 @@ HOSTILE = [
 ]
 
 
+#: Further columns of a comparison, and for each format a value that takes much room.
+WIDE = [
+    {"key": f"wide{place}", "label": label, "format": kind, "better": "low", "help": None}
+    for place, (label, kind) in enumerate(
+        {
+            "worst tenth of clients": "percent",
+            "best round": "percent",
+            "coverage": "percent",
+            "test loss": "number",
+            "clusters": "count",
+            "adjusted Rand index": "number",
+            "down": "bytes",
+            "up": "bytes",
+            "time": "seconds",
+        }.items()
+    )
+]
+LONG = {"percent": 0.99, "number": 123.45, "count": 100, "bytes": 876_543, "seconds": 59.99}
+
+
 def page(*runs: Data, comparison: Data | None = None, title: str = "fedgroup on digits, seed 0") -> Data:
     """The document of a page."""
     kind = "run" if comparison is None else "comparison"
@@ -328,8 +348,13 @@ def failed() -> Data:
     return empty
 
 
-def comparison(methods: int = 7, seeds: int = 3, rounds: int = 20, clients: int = 40, suffix: str = "") -> Data:
-    """The page of a comparison; method m is m points worse than the first. `suffix`: end of all names."""
+def comparison(
+    methods: int = 7, seeds: int = 3, rounds: int = 20, clients: int = 40, suffix: str = "", wide: bool = False
+) -> Data:
+    """The page of a comparison; method m is m points worse than the first.
+
+    `suffix`: end of all names; `wide`: the table has all columns that a comparison can have.
+    """
     names = [
         "fedgroup",
         "ifca",
@@ -378,6 +403,13 @@ def comparison(methods: int = 7, seeds: int = 3, rounds: int = 20, clients: int 
         }
         for m, name in enumerate(names)
     ]
+    if wide:
+        columns += WIDE
+        for row in rows:
+            row["cells"] |= {
+                each["key"]: {"mean": LONG[each["format"]], "deviation": LONG[each["format"]] / 9, "n": seeds}
+                for each in WIDE
+            }
     tests = [
         {
             "a": names[0],
@@ -397,7 +429,7 @@ def comparison(methods: int = 7, seeds: int = 3, rounds: int = 20, clients: int 
         "metric": METRIC,
         "n_clients": clients,
         "seeds": list(range(seeds)),
-        "rows_note": None,
+        "rows_notes": ["accuracy: mean of the last ten rounds."],
         "table": {"columns": columns, "rows": rows},
         "tests": tests,
         "tests_note": "Wilcoxon signed-rank test over clients, corrected by Holm.",

@@ -18,6 +18,17 @@ def test_clear_differences_are_counted(open_page, samples):
     assert page.locator("#tests tbody strong").count() == 3
 
 
+def test_without_any_test_the_reason_is_said_once(open_page, samples):
+    data = samples.comparison(seeds=1)
+    for test in data["comparison"]["tests"]:
+        test |= {"p": None, "p_adjusted": None, "significant": False, "why": "a test needs at least two seeds"}
+    page = open_page(data).page
+    assert page.locator("#tests .note").first.inner_text() == (
+        "There are no p-values: a test needs at least two seeds."
+    )
+    assert page.locator("#tests thead th").all_inner_texts() == ["Method", "Against", "Difference (points)"]
+
+
 def test_wins_and_losses_of_any_two_methods(open_page, samples):
     data = samples.comparison()
     scores = data["comparison"]["client_wins"]["scores"]

@@ -122,6 +122,12 @@ def test_what_a_failed_run_lacks_is_said_in_sentences(open_page, samples):
     assert "lost or rejected, and no" not in page.locator("#faults").inner_text()
 
 
+def test_a_run_that_ended_early_says_how_to_continue_it(open_page, samples):
+    run = {**samples.run(), "status": "interrupted", "resume": "coterie resume 'runs/my run'"}
+    notice = open_page(samples.page(run)).page.locator(".notice.interrupted")
+    assert notice.inner_text() == "This run was interrupted. Continue it with: coterie resume 'runs/my run'"
+
+
 def test_changed_settings_are_marked_and_can_be_shown_alone(open_page, samples):
     page = open_page(samples.page(samples.run())).page
     rows = page.locator("#settings tbody tr")

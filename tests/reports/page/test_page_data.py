@@ -129,6 +129,28 @@ def test_runs_of_a_comparison_have_clients_unless_there_are_too_many(monkeypatch
     assert [run["clients"] for run in page_data(views, ComparisonView.of(views))["runs"]] == [None, None]
 
 
+def test_a_run_that_ended_early_has_the_command_that_continues_it(write):
+    folder = write([FOUR], name="my run", status=None)
+    assert run_data(RunView.read(folder))["resume"] == f"coterie resume '{folder}'"
+    remote = write([FOUR], name="remote", status="failed", lines=[{"network": {}}])
+    assert run_data(RunView.read(remote))["resume"] == f"coterie serve --resume {remote}"
+    assert run_data(RunView.read(write([FOUR], name="done")))["resume"] == ""
+
+
+def test_the_coverage_of_a_comparison_is_that_of_the_last_ten_rounds_and_left_out_if_complete(write):
+    # Twelve rounds; in all but the last two the method has assigned a model to half of the clients: (8 · 0.5 + 2)/10.
+    lines = [{"coverage": 0.5}] * 10 + [{"coverage": 1.0}] * 2
+    half = RunView.read(write([FOUR] * 12, name="half", lines=lines))
+    full = RunView.read(write([FOUR] * 12, name="full", spec={"method": {"name": "fedavg"}}))
+    table = page_data([half, full], ComparisonView.of([half, full]))["comparison"]["table"]
+    (coverage,) = (column for column in table["columns"] if column["label"] == "coverage")
+    found = {row["method"]: row["cells"][coverage["key"]]["mean"] for row in table["rows"]}
+    assert found == pytest.approx({"ifca": 0.6, "fedavg": 1.0})
+    other = RunView.read(write([FOUR] * 12, name="other", spec={"method": {"name": "fedprox"}}))
+    columns = page_data([full, other], ComparisonView.of([full, other]))["comparison"]["table"]["columns"]
+    assert "coverage" not in [column["label"] for column in columns]
+
+
 def test_a_run_that_failed_before_its_first_round_is_shown(write):
     run = run_data(RunView.read(write([], status="diverged", summary={"reason": "not finite"})))
     assert (run["status"], run["reason"]) == ("diverged", "not finite")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 import threading
 import time
 from collections import deque
@@ -16,7 +15,7 @@ from typing import Any
 from coterie.errors import Error
 from coterie.reports.live.tail import Tail
 from coterie.reports.score_curves import PrimaryMetric, primary_metric
-from coterie.reports.status import status_of
+from coterie.reports.status import resume_command, status_of
 from coterie.runs.early_stopping import primary_value
 from coterie.runs.record import JsonObject, read_summary
 from coterie.runs.record_files import LOCK, ROUNDS, SPEC, SUMMARY
@@ -164,7 +163,7 @@ class Follower:
             "metric": metric,
             "history": tuple(float(each) for each in values if each is not None),
             "reason": str(summary.get("reason") or "") if stopped else "",
-            "resume": _resume(self.folder, served=bool(rows) and rows[0]["served"]) if stopped else "",
+            "resume": resume_command(self.folder, status, served=bool(rows) and rows[0]["served"]),
         }
 
     def _note(self, done: int, *, going_on: bool) -> None:
@@ -235,7 +234,3 @@ def _kept(row: JsonObject) -> JsonObject:
         },
         "served": "network" in row,
     }
-
-
-def _resume(folder: Path, *, served: bool) -> str:
-    return shlex.join(["coterie", *(("serve", "--resume") if served else ("resume",)), str(folder)])

@@ -1,8 +1,8 @@
 """The comparison of a page as JSON values.
 
 COMPARISON
-    methods, reference, metric, n_clients, seeds, excluded: [{id, name, status, reason}]
-    headline: sentences; conclusion: sentences; rows_note
+    methods, reference, metric, n_clients, seeds, excluded: [{id, name, status, reason, resume}]
+    headline: sentences; conclusion: sentences; rows_notes: sentences
     table: {columns: [{key, label, format, better, help}], rows: [{method, status, runs: [id], cells: {key: {mean,
             deviation, n, best}}}]}
     tests: [{a, b, difference, p, p_adjusted, wilcoxon, significant, n, better, why}]; tests_note
@@ -22,7 +22,9 @@ import numpy as np
 
 from coterie.reports.comparison_view import ComparisonView, SeedCurve
 from coterie.reports.page.plain import number, numbers
-from coterie.runs.comparison_legend import legend
+from coterie.reports.status import resume_command
+from coterie.runs.comparison_legend import COVERAGE, column_legend
+from coterie.runs.comparison_tables import coverage_key, partly_covered
 from coterie.runs.record import JsonObject
 
 #: Clients whose scores are embedded; wins and losses count all of them.
@@ -51,12 +53,18 @@ def comparison_data(view: ComparisonView) -> JsonObject:
         "n_clients": view.views[0].summary.get("clients"),
         "seeds": sorted({int(each.spec["run"]["seed"]) for each in view.views}),
         "excluded": [
-            {"id": str(each.path), "name": each.path.resolve().name, "status": each.status, "reason": each.reason}
+            {
+                "id": str(each.path),
+                "name": each.path.resolve().name,
+                "status": each.status,
+                "reason": each.reason,
+                "resume": resume_command(each.path, each.status, served=each.served),
+            }
             for each in view.excluded
         ],
         "headline": comparison_headline(view),
         "conclusion": [view.conclusion],
-        "rows_note": " ".join(legend(view.comparison)),
+        "rows_notes": column_legend(view.comparison),
         "table": _table(view, _columns(view)),
         "tests": _tests(view),
         "tests_note": _tests_note(view),
@@ -110,18 +118,23 @@ def _columns(view: ComparisonView) -> list[JsonObject]:
     kind = "percent" if metric.percent else "number"
     better = "high" if metric.greater_is_better else "low"
     worst = {"last_ten": "worst_tenth_last_ten", "test_loss": None}.get(quantity, f"{quantity}_worst_tenth")
+    covered = f"{COVERAGE[0].upper()}{COVERAGE[1:]}."
     over = "After the last round." if quantity == "test_loss" else "Mean of the last ten rounds, on test examples."
     shown = [
         (quantity, metric.label, kind, better, over),
         *([(worst, "worst tenth of clients", kind, better, over)] if worst else []),
         ("best", "best round", "percent", "high", "Highest accuracy of a round on test examples."),
-        ("coverage", "coverage", "percent", "high", "Fraction of clients to which the method has assigned a model."),
+        *(
+            [(coverage_key(quantity), "coverage", "percent", "high", covered)]
+            if partly_covered(view.comparison)
+            else []
+        ),
         ("test_loss", "test loss", "number", "low", "After the last round."),
         ("clusters", "clusters", "count", None, "Number of clusters that have clients."),
         ("adjusted_rand", "adjusted Rand index", "number", "high", "Agreement with the true clusters; 1: the same."),
         ("down_bytes", "down", "bytes", "low", "Bytes from the server to clients, without evaluation."),
         ("up_bytes", "up", "bytes", "low", "Bytes from clients to the server, without evaluation."),
-        ("seconds", "time", "seconds", "low", "Duration of the whole run."),
+        ("seconds", "time", "seconds", "low", "Duration of the run, without loading the data."),
     ]
     keys = ("key", "label", "format", "better", "help")
     unique = {entry[0]: dict(zip(keys, entry, strict=True)) for entry in reversed(shown)}

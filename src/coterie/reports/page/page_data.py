@@ -26,7 +26,8 @@ RUN
               score}, note}
     faults: {rejected: {reason: count}, lost, skipped: [{round, reason}], attackers, notes}
     privacy: {epsilon, delta, over_rounds: {round, epsilon}, …, words}; sees: sentences; drift: {figures, …}
-    settings: [{section, key, value, default, changed, help}]; versions; command
+    settings: [{section, key, value, default, changed, help}]; versions; command; resume: the command that continues a
+    run that ended early, or empty
 A comparison of runs with many clients in all has RUNs without map, matrix, labels, movements and clients. COMPARISON is
 described in `comparison_data`.
 """
@@ -49,6 +50,7 @@ from coterie.reports.page.summary_parts import (
     sizes_part,
     traffic_part,
 )
+from coterie.reports.status import resume_command
 from coterie.reports.view import RunView
 from coterie.runs.method_card import shipped_card
 from coterie.runs.record import JsonObject
@@ -132,6 +134,7 @@ def run_data(view: RunView, *, slim: bool = False, helps: bool = True) -> JsonOb
         ],
         "versions": summary.get("versions"),
         "command": _command(view, trainable, regression=regression),
+        "resume": resume_command(view.path, view.status, served=view.served),
     }
 
 
@@ -140,12 +143,8 @@ def _trainable(view: RunView) -> int | None:
     return None if clients is None else int(clients) - int(idle)
 
 
-def _served(view: RunView) -> bool:
-    return bool(view.rounds) and "network" in view.rounds[0]
-
-
 def _command(view: RunView, clients: int | None, *, regression: bool) -> str | None:
-    if _served(view):
+    if view.served:
         return f"coterie serve {view.path / SPEC}"
     return command(view.spec, clients, regression=regression)
 

@@ -118,15 +118,14 @@ def movements_part(view: RunView) -> JsonObject | None:
 
 def _movements_note(view: RunView, kept: int, present: int) -> str:
     moves = view.movements
-    text = "Clusters of all clients at evaluations"
+    texts = []
     if len(moves.shown) < len(moves.round):
-        text += "; only the first, the last and those before which most clients moved are drawn"
-    text += "."
+        texts.append("Of the evaluations, the first, the last and those before which most clients moved are drawn.")
     if kept < present:
-        text += f" The {kept} largest of {present} clusters are drawn one by one."
+        texts.append(f"The {kept} largest of {present} clusters are drawn one by one.")
     if len(moves.migrations) > MAX_MIGRATIONS:
-        text += f" The first {MAX_MIGRATIONS:,} of {len(moves.migrations):,} migrations are listed."
-    return text
+        texts.append(f"The first {MAX_MIGRATIONS:,} of {len(moves.migrations):,} migrations are listed.")
+    return " ".join(texts)
 
 
 def map_part(view: RunView) -> JsonObject | None:

@@ -43,6 +43,8 @@ function comparisonOverview(data) {
           { class: "notice", role: "note" },
           h("strong", null, `${plural(bad.length, "run")} left out because unfinished: `),
           bad.map((run) => `${run.name || run.id} (${run.status})`).join(", "),
+          ". ",
+          bad[0].resume ? ["Continue one with, for example: ", h("code", null, bad[0].resume)] : null,
         )
       : null,
     h(
@@ -62,15 +64,19 @@ function comparisonOverview(data) {
   );
 }
 
-/** Text of a cell: mean ± deviation. */
-function cellText(format, cell) {
+const NARROW = 6; // with more columns than this, the deviation stands below the mean
+
+/** Content of a cell: mean ± deviation, in one line or in two. */
+function cellContent(format, cell, below) {
   if (cell === null || cell === undefined) return MISSING;
   if (typeof cell !== "object") return formatValue(format, cell);
   if (!isNumber(cell.mean)) return MISSING;
   if (!isNumber(cell.deviation) || !(cell.n > 1)) return formatValue(format, cell.mean);
-  if (format === "percent") return `${fixed(100 * cell.mean, 1)} ± ${fixed(100 * cell.deviation, 1)}${SPACE}%`;
   // Zero needs no unit.
-  return `${formatValue(format, cell.mean)} ± ${cell.deviation ? formatValue(format, cell.deviation) : "0"}`;
+  const deviation = `±${SPACE}${cell.deviation ? formatValue(format, cell.deviation) : "0"}`;
+  if (below) return [formatValue(format, cell.mean), h("span", { class: "deviation" }, deviation)];
+  if (format === "percent") return `${fixed(100 * cell.mean, 1)} ± ${fixed(100 * cell.deviation, 1)}${SPACE}%`;
+  return `${formatValue(format, cell.mean)} ${deviation}`;
 }
 
 /** Columns and rows of a table of methods; the value to sort by is the mean. */
@@ -99,10 +105,10 @@ function methodTable(table, comparison, open) {
       ...column,
       cell: (row) => {
         const cell = row.cells[column.key];
-        const text = cellText(column.format, cell);
+        const content = cellContent(column.format, cell, table.columns.length > NARROW);
         return cell && cell.best && !tied.has(column.key)
-          ? h("span", { class: "best" }, h("strong", null, text), h("span", { class: "spoken" }, " (best)"))
-          : text;
+          ? h("span", { class: "best" }, h("strong", null, content), h("span", { class: "spoken" }, " (best)"))
+          : content;
       },
     })),
   ];
@@ -120,6 +126,7 @@ function methodTable(table, comparison, open) {
       key: "first",
       label: "Runs",
       format: "text",
+      kind: "action",
       cell: (row) =>
         h(
           "button",
@@ -149,12 +156,14 @@ function tableSection(data, open) {
     {
       id: "table",
       title: "Methods",
-      lead:
-        comparison.rows_note ||
-        ((comparison.seeds || []).length > 1
-          ? "Mean ± standard deviation over seeds. The best value of each column is bold."
-          : "The best value of each column is bold."),
     },
+    h(
+      "ul",
+      { class: "notes" },
+      [...(comparison.rows_notes || []), "The best value of each column is bold."].map((text) =>
+        h("li", null, capitalized(text)),
+      ),
+    ),
     dataTable({
       caption: "Methods",
       columns,
@@ -163,6 +172,7 @@ function tableSection(data, open) {
       size: 50,
       state: "methods",
       file: "methods",
+      kind: "wide",
     }),
   );
 }
@@ -179,6 +189,7 @@ function testsSection(data) {
   const format = comparison.metric && comparison.metric.percent ? "points" : "number";
   const few = (test) => isNumber(test.n) && test.n < 5; // as the legend of the table says
   const significant = tests.filter((test) => test.significant && !few(test)).length;
+  const untested = new Set(tests.map((test) => test.why)).size === 1 && tests[0].why; // one reason for all
   const rows = tests.map((test) => ({
     ...test,
     significant: test.significant && !few(test),
@@ -202,10 +213,18 @@ function testsSection(data) {
       format: "text",
       cell: (row) => (row.significant ? h("strong", null, row.verdict) : row.verdict),
     },
-  ].filter(({ key }) => rows.some((row) => row[key] !== null && row[key] !== undefined));
+  ]
+    .filter(({ key }) => rows.some((row) => row[key] !== null && row[key] !== undefined))
+    .filter(({ key }) => !untested || !["n", "verdict"].includes(key));
   return section(
     head,
-    h("p", { class: "note" }, `${significant} of ${plural(tests.length, "comparison")} show a clear difference.`),
+    h(
+      "p",
+      { class: "note" },
+      untested
+        ? `There are no p-values: ${untested}.`
+        : `${significant} of ${plural(tests.length, "comparison")} show a clear difference.`,
+    ),
     dataTable({
       caption: "Paired tests",
       columns,

@@ -190,6 +190,7 @@ function update(next) {
 function print(on) {
   printing = on;
   if (on) drawAll();
+  refillTables();
   // Images have the colors of the theme in their pixels.
   if (on || isDark()) drawAll(true);
 }

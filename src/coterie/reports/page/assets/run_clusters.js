@@ -62,7 +62,7 @@ function movementsFigure(movements, prefix) {
     title: "Moves between clusters",
     height: 380,
     note: paragraph(
-      "Each column is the state after a step; a ribbon's height is its number of clients. Ribbons in strong colors are clients that changed their cluster.",
+      "Each column is an evaluation of all clients; a ribbon's height is its number of clients. Ribbons in strong colors are clients that changed their cluster from one column to the next.",
       movements.note,
     ),
     legend: drifted ? legendOf([{ mark: diamond, name: "with clients whose data had changed" }]) : null,
@@ -90,6 +90,9 @@ function movementsFigure(movements, prefix) {
   });
 }
 
+const ROUND_BY_ROUND =
+  "The table has the assignments of the clients that took part in each round. The diagram above compares evaluations of all clients, so its numbers may differ.";
+
 function migrationsTable(movements, prefix) {
   const rows = (movements.migrations || []).map((each) => ({
     ...each,
@@ -97,7 +100,7 @@ function migrationsTable(movements, prefix) {
     to: clusterName(each.to),
   }));
   const total = movements.total_migrations ?? rows.length;
-  if (!total) return h("p", { class: "note" }, "No client changed its cluster.");
+  if (!total) return h("p", { class: "note" }, "No client that took part in a round changed its cluster.");
   const columns = [
     { key: "round", label: "Round", format: "round" },
     { key: "client", label: "Client", format: "text" },
@@ -115,8 +118,8 @@ function migrationsTable(movements, prefix) {
       "p",
       { class: "note" },
       rows.length < total
-        ? `${plural(total, "change")}; the first ${fixed(rows.length, 0)} are listed.`
-        : `${plural(total, "change")}.`,
+        ? `${plural(total, "change")}; the first ${fixed(rows.length, 0)} are listed. ${ROUND_BY_ROUND}`
+        : `${plural(total, "change")}. ${ROUND_BY_ROUND}`,
     ),
     dataTable({
       caption: "Changes of cluster",

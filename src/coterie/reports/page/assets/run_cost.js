@@ -62,14 +62,17 @@ const PARTS = {
   training: "waiting for clients",
   clustering: "work of the server",
   evaluation: "evaluation",
-  compile: "compilation (part of the others)",
+  other: "records and the rest",
+  compile: "compilation",
 };
 
 function secondsFigure(run, prefix) {
-  const seconds = run.seconds || {};
+  const seconds = { ...run.seconds };
+  const known = ["setup", "training", "clustering", "evaluation"].map((key) => seconds[key]);
+  if (isNumber(seconds.total) && known.every(isNumber)) seconds.other = Math.max(0, seconds.total - sum(known));
   const parts = Object.entries(PARTS).filter(([key]) => isNumber(seconds[key]));
   if (!parts.length) return null;
-  const total = isNumber(seconds.total) ? `${formatValue("seconds", seconds.total)} in total.` : "";
+  const total = isNumber(seconds.total) ? `${formatValue("seconds", seconds.total)} in total; compilation is part of the others.` : "";
   return figure({
     id: `${prefix}seconds`,
     title: "Seconds",

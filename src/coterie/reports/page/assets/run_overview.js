@@ -27,6 +27,7 @@ function statusNotice(run) {
     { class: `notice ${run.status}`, role: "note" },
     h("strong", null, what),
     run.reason ? ` ${run.reason}` : "",
+    run.resume ? [" Continue it with: ", h("code", null, run.resume)] : null,
   );
 }
 
@@ -273,7 +274,7 @@ function coverageCurve({ curves, prefix, x }) {
     id: `${prefix}coverage`,
     title: "Coverage",
     height: 260,
-    note: "Share of the clients to which the method has assigned a model. The others are served the fallback model.",
+    note: "Clients to which the method has assigned a model. The others are scored with the fallback model.",
     make: () => ({
       height: 260,
       series: [{ name: "", x, y: curves.coverage, index: 4 }],

@@ -1,5 +1,17 @@
 // Tables that can be sorted, searched, paged and downloaded.
 
+const PRINTED = 100; // rows of a table on paper, which has no pages to turn
+
+const tables = new Map(); // element → what fills it; only those on the page
+
+/** Fill the tables anew: before and after printing. */
+function refillTables() {
+  for (const [element, show] of tables) {
+    if (element.isConnected) show();
+    else tables.delete(element);
+  }
+}
+
 /** Order of two values: missing ones last in both directions, numbers by size, texts as people sort them. */
 function compareValues(a, b, direction) {
   const none = (value) => value === null || value === undefined || value === "";
@@ -11,9 +23,10 @@ function compareValues(a, b, direction) {
 /**
  * A table.
  *
- * `columns`: [{key, label, format, text?: row → text, cell?: row → element, help?}], numeric unless the format is "text";
- * `rows`: objects; `sort`: {key, direction}; `search`: keys to search in; `tools`: elements beside the search;
- * `state`: name under which sorting, page and search are remembered.
+ * `columns`: [{key, label, format, text?: row → text, cell?: row → content, kind?, help?}], numeric unless the format is
+ * "text"; `rows`: objects; `sort`: {key, direction}; `search`: keys to search in; `tools`: elements beside the search;
+ * `state`: name under which sorting, page and search are remembered; `kind` of a table: "wide" if it has many narrow
+ * columns, of a column: "action" if it has buttons and is not printed.
  */
 function dataTable({
   caption,
@@ -26,6 +39,7 @@ function dataTable({
   file,
   tools = [],
   rowClass = null,
+  kind = "",
 }) {
   const kept = remembered(`table:${state}`, { sort, page: 0, query: "" });
   const body = h("tbody");
@@ -52,10 +66,11 @@ function dataTable({
     if (query && texts) order = order.filter((i) => texts[i].includes(query));
     if (kept.sort)
       order.sort((a, b) => compareValues(rows[a][kept.sort.key], rows[b][kept.sort.key], kept.sort.direction) || a - b);
-    const pages = Math.max(1, Math.ceil(order.length / size));
-    kept.page = Math.min(kept.page, pages - 1);
-    const from = kept.page * size;
-    body.replaceChildren(...order.slice(from, from + size).map((i) => bodyRow(rows[i], columns, rowClass)));
+    const count = printing ? Math.max(size, PRINTED) : size;
+    const pages = Math.max(1, Math.ceil(order.length / count));
+    if (!printing) kept.page = Math.min(kept.page, pages - 1);
+    const from = printing ? 0 : kept.page * count;
+    body.replaceChildren(...order.slice(from, from + count).map((i) => bodyRow(rows[i], columns, rowClass)));
     if (!order.length)
       body.append(h("tr", null, h("td", { colspan: columns.length, class: "nothing" }, "No row matches.")));
     headers.forEach((cell, i) => {
@@ -63,8 +78,8 @@ function dataTable({
       cell.setAttribute("aria-sort", mine ? (kept.sort.direction > 0 ? "ascending" : "descending") : "none");
     });
     status.textContent =
-      order.length > size
-        ? `${fixed(from + 1, 0)}–${fixed(Math.min(from + size, order.length), 0)} of ${plural(order.length, "row")}`
+      order.length > count
+        ? `${fixed(from + 1, 0)}–${fixed(Math.min(from + count, order.length), 0)} of ${plural(order.length, "row")}`
         : plural(order.length, "row");
     showPager(pager, pages, kept, state, show);
   }
@@ -96,24 +111,36 @@ function dataTable({
       },
       "CSV",
     );
+  const table = h(
+    "table",
+    { class: kind ? `data ${kind}` : "data" },
+    h("caption", { class: "spoken" }, caption),
+    h("thead", null, h("tr", null, headers)),
+    body,
+  );
   show();
-  return h(
+  const whole = h(
     "div",
     { class: "table" },
     h("div", { class: "table-tools" }, field, tools, status, csv),
-    h(
-      "div",
-      { class: "scroll", role: "region", tabindex: 0, "aria-label": `Table: ${caption}` },
-      h(
-        "table",
-        { class: "data" },
-        h("caption", { class: "spoken" }, caption),
-        h("thead", null, h("tr", null, headers)),
-        body,
-      ),
-    ),
+    scrolling(caption, table),
     pager,
   );
+  tables.set(whole, show);
+  return whole;
+}
+
+/** A table that scrolls to the side where it is wider than the page, and then says so. */
+function scrolling(caption, table) {
+  const hint = h("p", { class: "scroll-hint", hidden: true }, "Scroll to the side for more columns \u2192");
+  const frame = h("div", { class: "scroll", role: "region", tabindex: 0, "aria-label": `Table: ${caption}` }, table);
+  const look = () => {
+    hint.hidden = frame.scrollWidth <= frame.clientWidth + 1;
+  };
+  const observer = new ResizeObserver(look);
+  observer.observe(frame);
+  observer.observe(table);
+  return [hint, frame];
 }
 
 function headerCell(column, kept, changed) {
@@ -125,7 +152,7 @@ function headerCell(column, kept, changed) {
   };
   return h(
     "th",
-    { scope: "col", class: column.format === "text" ? "" : "number" },
+    { scope: "col", class: [column.format === "text" ? "" : "number", column.kind || ""].join(" ").trim() },
     h(
       "button",
       { type: "button", onclick: sort, title: column.help },
@@ -145,7 +172,8 @@ function bodyRow(row, columns, rowClass) {
         : column.text
           ? column.text(row)
           : formatValue(column.format, row[column.key]);
-      const attributes = { class: column.format === "text" ? textClass(row[column.key]) : "number" };
+      const look = column.format === "text" ? textClass(row[column.key]) : "number";
+      const attributes = { class: column.kind ? `${look} ${column.kind}` : look };
       return i === 0 ? h("th", { scope: "row", ...attributes }, content) : h("td", attributes, content);
     }),
   );
