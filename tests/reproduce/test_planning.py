@@ -135,7 +135,8 @@ def test_the_hash_of_a_spec_is_the_same_for_all_seeds():
 
 def test_runs_that_cells_share_are_planned_once():
     # Two columns compare FedSim with FedAvg and FedProx, three show the last round of the same runs: with one seed and
-    # one row, that is FedSim, FedAvg and FedProx in two variants, FedAvg with uniform weights, and FedSim by round robin.
+    # one row, that is FedSim, FedAvg and FedProx in two variants each, FedAvg with uniform weights, and FedSim by round
+    # robin.
     found = plan(entry("fedsim-table7"), seeds=1, only=["(0.5, 0.5)"])
     assert len(found.cells) == 10
     assert len(found.runs) == 8
