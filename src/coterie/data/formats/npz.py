@@ -74,14 +74,15 @@ def read_clients(path: Path) -> tuple[tuple[Array, Array, Index], tuple[Array, A
     """
     names = tuple(f"{name}_{part}" for part in ("train", "test") for name in ("x", "y", "offsets"))
     arrays = read_arrays(path, lambda _: names, how(names))
-    x, y, fit = _client_part(path, *arrays[:3], "_train")
-    x_test, y_test, tested = _client_part(path, *arrays[3:], "_test")
+    x, y, fit = _client_part(path, arrays[:3], "_train")
+    x_test, y_test, tested = _client_part(path, arrays[3:], "_test")
     if len(fit) != len(tested) or x.shape[1:] != x_test.shape[1:]:
         raise DataError(f"{path}: the training and test parts differ in the number of clients or of features")
     return (x, y, fit), (x_test, y_test, tested)
 
 
-def _client_part(path: Path, x: Array, y: Array, offsets: Array, part: str) -> tuple[Array, Array, Index]:
+def _client_part(path: Path, arrays: tuple[Array, ...], part: str) -> tuple[Array, Array, Index]:
+    x, y, offsets = arrays
     if x.dtype.kind != "f" or x.ndim < 2:
         raise DataError(f"{path}: x{part} must hold a row of numbers for each example")
     _check_integers(path, y, x, f"y{part}", f"x{part}", "example")
