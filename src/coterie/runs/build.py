@@ -19,7 +19,7 @@ from coterie.federation import AttackTransport, Averaging, FaultTransport, Seque
 from coterie.federation.merging import MergingTransport
 from coterie.federation.network.remote import Remote
 from coterie.federation.ray.actor_pool import RayPool
-from coterie.federation.ray.cluster import ray_package
+from coterie.federation.ray.cluster import check_installed
 from coterie.federation.ray.transport import RayTransport
 from coterie.federation.transport import Transport
 from coterie.methods import METHODS
@@ -349,7 +349,7 @@ def _newcomers(run: RunSettings, clients: Sequence[ClientId], seed: Seed) -> dic
 def _transport(spec: Spec, data: FederatedData, task: Task) -> Transport:
     run = spec.run
     if run.backend == "ray":
-        ray_package()  # a missing extra is reported before anything else is done
+        check_installed()  # a missing extra is reported before anything else is done
         return RayTransport(data, task, RayPool(spec.ray))
     if run.backend == "sequential":
         return Sequential(data, task)
