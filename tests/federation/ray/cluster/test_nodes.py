@@ -143,3 +143,13 @@ def test_a_run_whose_driver_was_killed_is_resumed_with_the_same_bytes(tmp_path):
 def _lines(folder):
     file = folder / "rounds.jsonl"
     return sum(1 for line in file.read_text().splitlines() if '"train"' in line) if file.exists() else 0
+
+
+def test_a_local_ray_listens_on_the_loopback_address_only():
+    code = (
+        "from coterie.federation.ray.cluster import connect; from coterie.federation.ray.settings import RaySettings; "
+        "print(*(node['NodeManagerAddress'] for node in connect(RaySettings()).nodes()))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["127.0.0.1"], done.stderr
