@@ -74,7 +74,7 @@ def test_cfl_trains_all_clients_needs_individual_models_and_places_newcomers_by_
     assert down == up
     assert down >= 1, "a model each way at each split"
     lines = seen.sentences()
-    assert "Clients outside the cohort also work in a round: fit, project_halves." in lines
+    assert "Clients outside the cohort also work in a round: fit and project_halves." in lines
     assert not any("secure aggregation is possible" in line or "Robust" in line for line in lines)
 
 
