@@ -8,6 +8,7 @@ BROWSER_READY := .venv/.browser-ready
 # falls back on the packages of the default one, so that nothing else depends on it.
 NETWORK := .venv-network
 NETWORK_READY := $(NETWORK)/.ready
+# Its tests mostly wait for processes: three at a time, the longest file first.
 DEPLOYMENT := tests/network/deployment
 # The tools that build the site have an environment of their own in the same way.
 DOCS := .venv-docs
@@ -105,7 +106,8 @@ quick: $(DEV_READY) ## unit tests only, about a minute
 test: check $(NETWORK_READY) $(BROWSER_READY) ## check, then all tests but the exhaustive ones (about 10 minutes on two cores, 15 the first time)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
 		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS)
-	$(NETWORK)/bin/python -m pytest -n $(WORKERS) --dist loadfile --durations=10 -m "not exhaustive" $(DEPLOYMENT)
+	$(NETWORK)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=10 \
+		-m "not exhaustive" $(DEPLOYMENT)/test_serve_and_join.py $(DEPLOYMENT)
 
 test-all: check $(NETWORK_READY) $(RAY_READY) $(BROWSER_READY) docs ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=30 --seeds 10 --campaign-full \

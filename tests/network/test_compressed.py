@@ -35,7 +35,7 @@ def test_compressed_updates_give_the_bytes_of_the_simulator(pair, compression):
     same_steps(pair("fedavg", compression=compression))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("compression", COMPRESSIONS.values(), ids=COMPRESSIONS)
 @pytest.mark.parametrize("method", ["ifca", "fedgroup", "srfca", "fedsim", "fedsoft", "flag", "perfedavg"])
 def test_every_kind_of_work_gives_the_bytes_of_the_simulator(pair, method, compression):

@@ -90,7 +90,13 @@ def compared(row):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["fedavg", "ifca", "flexcfl", "srfca", "local", "perfedavg", "flag", "fedsoft"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        *("fedavg", "flexcfl", "srfca", "local"),
+        *(pytest.param(method, marks=pytest.mark.exhaustive) for method in ("ifca", "perfedavg", "flag", "fedsoft")),
+    ],
+)
 def test_a_server_without_data_gives_the_results_of_the_simulator(federation, method):
     spec = spec_of(method)
     served = federation.server(spec).start(None)
@@ -319,8 +325,14 @@ class Stop(Exception):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["fedavg", "ifca", "flexcfl", "local", "fedsoft"])
-@pytest.mark.parametrize("exchange", [2, 4, 5])
+@pytest.mark.parametrize(
+    "method",
+    [
+        *("fedavg", "flexcfl", "local"),
+        *(pytest.param(method, marks=pytest.mark.exhaustive) for method in ("ifca", "fedsoft")),
+    ],
+)
+@pytest.mark.parametrize("exchange", [2, pytest.param(4, marks=pytest.mark.exhaustive), 5])
 def test_a_server_killed_at_any_exchange_resumes_with_the_results_of_an_uninterrupted_one(
     federation, tmp_path, method, exchange
 ):

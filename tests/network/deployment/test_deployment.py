@@ -66,6 +66,7 @@ def test_an_exception_of_a_client_is_named_by_its_type_and_one_about_the_message
     assert got["b"] == ("b", None, "error 2: WireError: it has no run")
 
 
+@pytest.mark.exhaustive
 def test_after_its_gate_was_killed_the_deployment_goes_on(deployment, wait_until):
     os.kill(deployment.gate.process.pid, signal.SIGKILL)
     wait_until(lambda: deployment.gate.process.restarts == 1 and deployment.gate.process.is_running)
@@ -73,6 +74,7 @@ def test_after_its_gate_was_killed_the_deployment_goes_on(deployment, wait_until
     assert replies(deployment, {"a": Message(b"", b"")})["a"].reply == b"still here"
 
 
+@pytest.mark.exhaustive
 def test_a_client_whose_supernode_was_killed_comes_back_as_itself(deployment, wait_until):
     node, before = deployment.supernodes["a"].process, deployment.nodes.of("a")
     os.kill(node.pid, signal.SIGKILL)

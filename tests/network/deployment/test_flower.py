@@ -134,7 +134,8 @@ def simulated(method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["fedavg", "local", pytest.param("flexcfl", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("method", ["fedavg", "local", "flexcfl"])
 def test_a_run_on_a_grid_gives_the_result_of_the_simulator(method):
     record, expected = run(spec_of(method), Grid(nodes())), simulated(method)
     assert record.summary["accuracy"] == expected.summary["accuracy"]
@@ -242,6 +243,7 @@ def example(name):
     return module
 
 
+@pytest.mark.exhaustive
 def test_the_example_runs_with_the_config_of_its_project_file(capsys):
     config = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     server, client = example("server"), example("client")
