@@ -77,8 +77,8 @@ def compare(name, data, task, cohort, local, rounds):
         "what": name,
         "clients": cohort,
         "parameters": tree.size(start),
-        "vectorized_seconds": {"best": min(ours), "median": statistics.median(ours)},
-        "ray_seconds": {"best": min(ray), "median": statistics.median(ray)},
+        "vectorized_seconds": {"best": min(ours), "median": statistics.median(ours), "all": ours},
+        "ray_seconds": {"best": min(ray), "median": statistics.median(ray), "all": ray},
         "ratio": {"best": min(ours) / min(ray), "median": statistics.median(ours) / statistics.median(ray)},
         "busy": load["busy"],
         "up_bytes_per_round": load["up_bytes"] / (rounds + 2),
@@ -110,7 +110,7 @@ def synthetic(clients, samples=20, features=64):
 
 
 def overhead(tiny):
-    """Seconds of a request that does nothing, with one share and with many clients."""
+    """Milliseconds of a request that does nothing, with one share and with many clients; `driver` is processor time."""
     data = synthetic(100 if tiny else 1000)
     task = models.build("mclr", data.shape, 10)
     pool = RayPool(RaySettings(workers=WORKERS))
@@ -118,15 +118,20 @@ def overhead(tiny):
     here, there = Server(Vectorized(data, task, threads=WORKERS)), Server(transport)
     found = {}
     for cohort in (2, len(data.clients)):
-        ours, ray = in_turns(
-            here, there, lambda fed, t, cohort=cohort: fed.ask(data.clients[:cohort], EMPTY, Seed(t)), 5 if tiny else 50
-        )
-        row = transport.work_done.row()
-        shares = row["shares"] / (len(ray) + 2)
+        driver = []
+
+        def ask(fed, t, cohort=cohort, driver=driver):
+            clock = time.process_time()
+            fed.ask(data.clients[:cohort], EMPTY, Seed(t))
+            if fed is there:
+                driver.append(time.process_time() - clock)
+
+        ours, ray = in_turns(here, there, ask, 5 if tiny else 50)
         found[cohort] = {
             "vectorized_ms": 1e3 * statistics.median(ours),
             "ray_ms": 1e3 * statistics.median(ray),
-            "shares": shares,
+            "driver_ms": 1e3 * statistics.median(driver),
+            "shares": transport.work_done.row()["shares"] / len(driver),
         }
     pool.close()
     return found
@@ -159,21 +164,23 @@ def million(tiny):
 def projection(measured, empty):
     """Seconds of a round on more workers: compute / workers, shares, and what travels to the driver.
 
-    Assumptions: clients are equal; the work divides among workers up to half of the smallest share; each share costs
-    what an empty one costs, one after another on the driver; whole blocks of 32 clients travel as sums of 8 bytes per
-    parameter, the last quarter of the cohort as models; the driver receives 10 Gbit/s and adds up 2 GB/s.
+    Assumptions: clients are equal; the work divides among workers up to half of the smallest share; a request takes as
+    long as an empty one, and each share costs the driver the processor time of a request with one share, one after
+    another; whole blocks of 32 clients travel as sums of 8 bytes per parameter, the last quarter of the cohort as
+    models, all of it if there are fewer than 64 clients per worker; the driver receives 10 Gbit/s and adds up 2 GB/s,
+    and does neither while workers compute.
     """
-    many = empty[max(empty)]
-    per_share = max(many["ray_ms"] - many["vectorized_ms"], 0.0) / 1e3 / max(many["shares"], 1)
+    one = empty[min(empty)]
+    latency, per_share = (one["ray_ms"] - one["vectorized_ms"]) / 1e3, one["driver_ms"] / 1e3
     table = []
     for row in measured:
         compute = WORKERS * row["ray_seconds"]["median"] * row["busy"]
         for workers in (1, 2, 4, 10, 30, 100):
             shares = min(row["clients"], max(1, round(2 * workers * (1 + math.log(8)))))
             summed = 0.75 * row["clients"] if row["clients"] > 2 * workers * BLOCK else 0.0
-            floats = summed / BLOCK * 8 + (row["clients"] - summed) * 4
-            traveling = floats * row["parameters"]
-            seconds = compute / workers + compute / (32 * workers) + shares * per_share
+            traveling = (summed / BLOCK * 8 + (row["clients"] - summed) * 4) * row["parameters"]
+            largest = math.ceil(row["clients"] / workers) / row["clients"]  # a client is not divided
+            seconds = latency + compute * max(largest, (1 + 1 / 32) / workers) + shares * per_share
             seconds += traveling * (1 / NETWORK + 1 / ADDING)
             table.append(
                 {
@@ -184,27 +191,41 @@ def projection(measured, empty):
                     "up_bytes": traveling,
                 }
             )
-    return {"per_share_ms": 1e3 * per_share, "rows": table, "assumptions": projection.__doc__}
+    assumptions = " ".join(projection.__doc__.split())
+    return {"latency_ms": 1e3 * latency, "per_share_ms": 1e3 * per_share, "rows": table, "assumptions": assumptions}
 
 
-def show(results):
-    for row in results.get("rounds", []):
-        ours, ray = row["vectorized_seconds"], row["ray_seconds"]
-        print(
-            f"{row['what']}, {row['clients']} clients: vectorized {ours['best']:.3f} s (median {ours['median']:.3f}), "
-            f"Ray {ray['best']:.3f} s ({ray['median']:.3f}), ratio {row['ratio']['best']:.2f} "
-            f"({row['ratio']['median']:.2f}); {row['up_bytes_per_round'] / 1e6:.1f} MB to the driver per round instead "
-            f"of {row['models_bytes'] / 1e6:.1f} MB"
-        )
-    for cohort, row in results.get("overhead", {}).items():
+def show_rounds(row):
+    ours, ray = row["vectorized_seconds"], row["ray_seconds"]
+    print(
+        f"{row['what']}, {row['clients']} clients: vectorized {ours['best']:.3f} s (median {ours['median']:.3f}), "
+        f"Ray {ray['best']:.3f} s ({ray['median']:.3f}), ratio {row['ratio']['best']:.2f} "
+        f"({row['ratio']['median']:.2f}); {row['up_bytes_per_round'] / 1e6:.1f} MB to the driver per round instead "
+        f"of {row['models_bytes'] / 1e6:.1f} MB",
+        flush=True,
+    )
+    for name, times in (("vectorized", ours["all"]), ("Ray", ray["all"])):
+        print(f"  {name:10}", *(f"{seconds:.3f}" for seconds in times), flush=True)
+
+
+def show_overhead(found):
+    for cohort, row in found.items():
         times = f"vectorized {row['vectorized_ms']:.1f} ms, Ray {row['ray_ms']:.1f} ms"
-        print(f"empty work, {cohort} clients: {times}, {row['shares']:.0f} shares")
-    if row := results.get("million"):
-        print(
-            f"{row['clients']:,} clients, {row['cohort']:,} per round: {row['round_seconds']:.2f} s per round, the "
-            f"first {row['first_round_seconds']:.1f} s; {row['data_bytes'] / 1e9:.2f} GB of examples"
-        )
-    for row in results.get("projection", {}).get("rows", []):
+        times += f" (processor time of the driver {row['driver_ms']:.1f} ms)"
+        print(f"empty work, {cohort} clients: {times}, {row['shares']:.1f} shares", flush=True)
+
+
+def show_million(row):
+    print(
+        f"{row['clients']:,} clients, {row['cohort']:,} per round: {row['round_seconds']:.2f} s per round, the "
+        f"first {row['first_round_seconds']:.1f} s; {row['data_bytes'] / 1e9:.2f} GB of examples",
+        flush=True,
+    )
+
+
+def show_projection(found):
+    print(found["assumptions"])
+    for row in found["rows"]:
         print(f"  {row['what']:20} {row['workers']:4} workers  {row['seconds']:8.3f} s  {row['speedup']:6.1f} ×")
 
 
@@ -212,14 +233,19 @@ def main():
     options = arguments(__doc__.splitlines()[0], only="rounds,overhead,million,projection")
     wanted, results = options.only.split(","), {}
     if "rounds" in wanted or "projection" in wanted:
-        results["rounds"] = list(rounds(options.tiny))
+        results["rounds"] = []
+        for row in rounds(options.tiny):
+            show_rounds(row)
+            results["rounds"].append(row)
     if "overhead" in wanted or "projection" in wanted:
         results["overhead"] = overhead(options.tiny)
+        show_overhead(results["overhead"])
     if "million" in wanted:
         results["million"] = million(options.tiny)
+        show_million(results["million"])
     if "projection" in wanted:
         results["projection"] = projection(results["rounds"], results["overhead"])
-    show(results)
+        show_projection(results["projection"])
     finish(results, options)
 
 

@@ -32,16 +32,16 @@ COUNTS += ("true_cluster_changes", "true_cluster_changes_detected")
 
 #: Data of `unseen`, with their number of seeds.
 UNSEEN = {
-    "rotated, 20 clients": ({"name": "digits", "clients": 20}, 10),
-    "rotated, 40 clients": ({"name": "digits"}, 10),
-    "rotated, 80 clients": ({"name": "digits", "clients": 80}, 10),
-    "inverted, 40 clients": ({"name": "digits", "partition": "inverted", "clusters": 2}, 10),
-    "one cluster, 40 clients": ({"name": "digits", "clusters": 1}, 10),
-    "one cluster, 80 clients": ({"name": "digits", "clusters": 1, "clients": 80}, 10),
-    "labels, 20 clients": ({"name": "digits", "partition": "groups", "alpha": 1.0, "clients": 20}, 10),
-    "labels, 40 clients": ({"name": "digits", "partition": "groups", "alpha": 1.0}, 10),
-    "blobs, 40 clients": ({"name": "blobs"}, 10),
-    "MNIST rotated, 40 clients": ({"name": "mnist", "partition": "rotated", "clients": 40}, 2),
+    "rotated, 20 clients": ({"name": "digits", "clients": 20}, 5),
+    "rotated, 40 clients": ({"name": "digits"}, 5),
+    "rotated, 80 clients": ({"name": "digits", "clients": 80}, 5),
+    "inverted, 40 clients": ({"name": "digits", "partition": "inverted", "clusters": 2}, 5),
+    "one cluster, 40 clients": ({"name": "digits", "clusters": 1}, 5),
+    "one cluster, 80 clients": ({"name": "digits", "clusters": 1, "clients": 80}, 5),
+    "labels, 20 clients": ({"name": "digits", "partition": "groups", "alpha": 1.0, "clients": 20}, 5),
+    "labels, 40 clients": ({"name": "digits", "partition": "groups", "alpha": 1.0}, 5),
+    "blobs, 40 clients": ({"name": "blobs"}, 5),
+    "MNIST rotated, 40 clients": ({"name": "mnist", "partition": "rotated", "clients": 40}, 1),
 }
 
 #: Methods of `unseen`, with the rounds that they need to find their clusters; 0: the default number.

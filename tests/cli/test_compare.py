@@ -76,6 +76,7 @@ def test_a_setting_of_one_method_does_not_reach_the_others(coterie, tiny, tmp_pa
     assert {spec.local.learning_rate for spec in specs.values()} == {0.5}
 
 
+@pytest.mark.exhaustive
 def test_the_method_settings_of_a_spec_file_apply_to_that_method_only(coterie, tmp_path):
     (tmp_path / "spec.toml").write_text(
         '[data]\nname = "blobs"\nclients = 8\nsamples = 20\n[run]\nrounds = 1\n[method]\nname = "ifca"\nclusters = 3\n'
@@ -108,7 +109,7 @@ def test_the_error_of_a_diverged_run_names_the_method(coterie, tiny):
     assert done.stderr.startswith("Error: fedavg: Round ")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_results_do_not_depend_on_the_number_of_jobs(coterie, tiny):
     one, two = (
         json.loads(coterie("compare", *tiny, "--methods", "fedavg,oracle", "--jobs", jobs, "--json").stdout)
@@ -288,6 +289,7 @@ def test_another_primary_metric_has_its_own_columns_legend_and_conclusion(coteri
     assert " has the lowest ece, " in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_partial_coverage_has_a_column_and_no_p(coterie, tiny):
     # alpha=1: one initial client per cluster. The other clients are assigned when they first take part.
     args = ["--methods", "fedavg,flexcfl", "--clusters", 2, "--set", "flexcfl.alpha=1", "--seeds", 2]

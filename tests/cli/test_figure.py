@@ -49,6 +49,7 @@ def test_labels_metrics_and_other_kinds_are_chosen_by_flags(coterie, records):
     ]
 
 
+@pytest.mark.exhaustive
 def test_runs_without_a_map_are_left_out_with_a_note(coterie, tiny):
     # FedAvg clusters nothing; IFCA records the losses of each client.
     assert coterie("compare", *tiny, "--methods", "fedavg,ifca", "--out", "records").exit_code == 0

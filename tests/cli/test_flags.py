@@ -13,6 +13,7 @@ from coterie.runs.resolve import DEFAULT_CLIENTS_PER_ROUND
 from coterie.runs.spec import Spec, method_types
 
 
+@pytest.mark.exhaustive
 def test_every_common_setting_has_a_flag(coterie, tmp_path):
     args = ["--data", "blobs", "--set", "data.clients=8", "--method", "ifca", "--model", "mlp", "--clusters", 2]
     args += ["--rounds", 1, "--clients-per-round", 3, "--epochs", 2, "--batch-size", 5, "--lr", 0.25, "--seed", 4]
@@ -49,6 +50,7 @@ def test_clusters_applies_to_the_method_given_by_set():
     assert (spec.method.name, spec.method.options["clusters"]) == ("ifca", 6)
 
 
+@pytest.mark.exhaustive
 def test_clusters_applies_to_every_method_of_a_comparison_that_has_the_setting(coterie, tiny, tmp_path):
     args = ["--methods", "ifca,fesem,srfca,fedavg,oracle", "--clusters", 2, "--set", "fesem.clusters=3"]
     done = coterie("compare", *tiny, *args, "--out", "kept")

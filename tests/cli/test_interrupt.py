@@ -33,6 +33,7 @@ def lines(folder: str) -> list[dict]:
     return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
 
 
+@pytest.mark.exhaustive
 def test_interrupted_and_killed_runs_resume_to_the_same_bytes(coterie, process, tmp_path):
     # Interrupted
     going = process("run", *LONG, "--rounds", ROUNDS, "--out", "here", "--json")

@@ -120,6 +120,7 @@ def test_a_setting_has_a_default_a_type_and_a_description(coterie):
     assert "local.learning_rate" in {each["key"] for each in page["shared"]}
 
 
+@pytest.mark.exhaustive
 def test_the_page_of_a_method_measures_other_settings(coterie):
     # IFCA sends all k models to each client of the cohort and receives one.
     default, more = (

@@ -51,6 +51,7 @@ def test_the_files_hold_the_result_and_a_spec_that_runs(advice, coterie):
     assert json.loads(done.stdout)["method"] == "fedgroup"
 
 
+@pytest.mark.exhaustive
 def test_the_command_repeats_what_was_given_and_the_json_document_is_alone(coterie, tmp_path):
     draw = np.random.default_rng(0)
     rows = ["client,age,weight,label"]

@@ -87,6 +87,7 @@ def test_another_method_with_one_shot_keeps_its_settings_and_its_name(coterie, t
     assert shown == f"Run it: coterie run mine.toml --method oneshotifca {sets}"
 
 
+@pytest.mark.exhaustive
 def test_from_python_the_spec_may_have_any_method():
     from coterie.runs.spec import Spec
     from coterie.runs.threshold import suggest

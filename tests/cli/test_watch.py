@@ -112,7 +112,7 @@ def test_an_error_of_the_run_is_not_hidden_and_the_server_ends(monkeypatch):
 
 
 @needs_extra
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.network
 def test_a_run_is_followed_from_before_its_beginning_until_ctrl_c(process, tiny):
     served = process("watch", "runs", "--wait", "--json")
@@ -139,7 +139,7 @@ def test_a_run_is_followed_from_before_its_beginning_until_ctrl_c(process, tiny)
 
 
 @needs_extra
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.network
 def test_run_watch_serves_the_page_until_the_run_has_ended(process, tiny):
     # Without compiled models in a cache, the run takes some seconds before its first round.

@@ -202,7 +202,7 @@ ON_SOME_CORES = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_bytes_do_not_depend_on_the_number_of_cores(tmp_path):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("this machine has one core: nothing to compare with")

@@ -41,6 +41,7 @@ def test_a_pytorch_model_gains_from_clusters_and_converts_back():
     assert net[4].weight.shape == (10, 256)
 
 
+@pytest.mark.exhaustive
 def test_hospitals_gain_from_clusters_and_a_newcomer_is_placed_with_the_same_device():
     # The example itself asserts the clusters, the newcomer's cluster and equal predictions for reordered columns.
     shown = example("05_hospitals")

@@ -440,7 +440,7 @@ def test_rotated_digits_are_recovered(run_rounds, seeds):
     assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_rotated_digits_are_recovered_and_newcomers_placed_while_three_replies_in_ten_are_lost(run_rounds):
     images, task, truth = digits(0)
     fed = Server(FaultTransport(Vectorized(images, task), Faults(drop=0.3), Seed(0).fold("faults")))

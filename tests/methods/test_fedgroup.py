@@ -409,6 +409,7 @@ def test_invalid_settings_are_refused(settings, text):
 # Running statistics --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_running_statistics_are_not_part_of_directions(blobs, run_rounds):
     import jax
     import jax.numpy as jnp
@@ -457,7 +458,7 @@ def test_rotated_digits_are_recovered(measure, run_rounds, seeds):
     assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("measure", ["edc", "madc"])
 def test_the_number_of_groups_is_found_and_is_one_for_iid_clients(measure, run_rounds):
     task = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))

@@ -352,7 +352,7 @@ def test_rotated_digits_are_recovered(run_rounds, seeds):
     assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_number_of_clusters_is_found_and_is_one_for_identically_distributed_clients(run_rounds):
     for partition, clusters, expected in (("inverted", 2, 2), ("iid", 4, 1)):
         for seed in range(3):

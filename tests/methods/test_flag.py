@@ -118,6 +118,7 @@ def test_running_statistics_are_no_update(run_rounds):
 # Partitions ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_each_distinct_partition_is_tried_once_from_the_largest_threshold_on(groups, run_rounds):
     fed, _ = groups()
     state, rounds = run_rounds(FLAG(LOCAL, **QUICK), fed, 0)
@@ -199,6 +200,7 @@ def test_only_validation_clients_take_part_in_trial_runs(groups, run_rounds):
     assert sent == {"down": 3 * clients * model, "up": 2 * clients * model}
 
 
+@pytest.mark.exhaustive
 def test_trial_runs_train_all_layers_even_if_clients_train_some(run_rounds):
     task = models.build("mlp", (8, 8), 10, widths=(8,), normalize=Normalize(0.0, 16.0))
     fed = vectorized(data.load("digits", clients=10, partition="groups", alpha=1.0, seed=0), task)
@@ -391,7 +393,7 @@ def test_rotation_clusters_and_their_number_are_recovered(clients, settings, dig
     assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_identically_distributed_clients_are_one_cluster(digits, run_rounds):
     for seed in range(4):
         iid, _ = digits(clients=20, partition="iid", seed=seed)

@@ -61,6 +61,7 @@ def test_a_robust_rule_averages_the_first_models(numbers, quadratic, cohort, ste
         assert out.state.ifca.banks[0]["w"].tolist() == [expected]
 
 
+@pytest.mark.exhaustive
 def test_there_is_one_independent_random_model_per_cluster(blobs, run_rounds):
     for clusters in (2, 4):
         fed, truth = blobs(clients=16, clusters=clusters)

@@ -154,7 +154,7 @@ def test_the_custom_gradient_equals_jaxs_own(kind, backwards):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_second_derivatives_exist_and_layers_can_be_vmapped_over_models():
     layer, params, x = drawn("simple")
 

@@ -126,6 +126,7 @@ def small(*inner):
     return networks.network("small", SMALL.shape, 3, parts, normalize=models.Normalize(0.0, 255.0))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("inner", [[BatchNorm()], [GroupNorm(2)], [Dropout(0.3)]], ids=["batch", "group", "dropout"])
 def test_backends_agree_on_norms_and_dropout(inner):
     task = small(*inner)

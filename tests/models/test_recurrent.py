@@ -131,6 +131,7 @@ def test_backends_agree(data, task):
         np.testing.assert_allclose(scores[0]["loss"], scores[1]["loss"], rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_table_of_vectors_is_never_sent():
     task = of_vectors()
     traffic = []

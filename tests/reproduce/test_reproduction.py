@@ -90,7 +90,7 @@ def test_a_probe_needs_no_run_and_is_stored(tiny_text, tmp_path, monkeypatch):
     assert found.result.cells[0].mean > 0
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_several_processes_give_the_values_of_one(tiny, tmp_path):
     one = run([tiny], seeds=1, jobs=1, out=tmp_path / "one")
     two = run([tiny], seeds=1, jobs=2, out=tmp_path / "two")

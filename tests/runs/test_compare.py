@@ -35,7 +35,7 @@ def test_steps_are_reported_between_the_start_and_the_end_of_their_run(jobs):
         assert [what for _, at, what in seen if at == seed] == ["started", 0, 1, 2, "finished"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_steps_are_reported_while_the_run_goes_on_and_a_killed_worker_is_an_error_that_names_its_run(monkeypatch):
     started, start = [], worker_pool._start
     monkeypatch.setattr(worker_pool, "_start", lambda: started.append(start()) or started[-1])

@@ -65,7 +65,8 @@ def test_cfl_trains_all_clients_needs_individual_models_and_places_newcomers_by_
     # All 15 clients train in a round whose cohort is 8.
     assert seen.round["train"] == pytest.approx((15 / 8, 15 / 8), abs=0.01)
     assert seen.individual == ("round", "newcomer")
-    (fit,) = [ask for ask in seen.exchanges if ask.when == "round"]
+    fit, halves = [ask for ask in seen.exchanges if ask.when == "round"]
+    assert set(halves.received.values()) == {"a number"}  # whether halves of a client's examples agree about a split
     assert fit.outside_cohort
     assert "params" in fit.received
     assert not fit.aggregated
@@ -73,7 +74,7 @@ def test_cfl_trains_all_clients_needs_individual_models_and_places_newcomers_by_
     assert down == up
     assert down >= 1, "a model each way at each split"
     lines = seen.sentences()
-    assert "Clients outside the cohort also work in a round: fit." in lines
+    assert "Clients outside the cohort also work in a round: fit and project_halves." in lines
     assert not any("secure aggregation is possible" in line or "Robust" in line for line in lines)
 
 

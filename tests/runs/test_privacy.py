@@ -181,6 +181,7 @@ def test_poisson_sampling_amplifies_for_methods_that_use_sums_only():
     assert "individual replies (fit) is not covered" in in_words(clustered.summary["privacy"])
 
 
+@pytest.mark.exhaustive
 def test_the_choice_of_a_restart_by_losses_is_not_covered():
     record = coterie.run(spec(name="ifca", method={"clusters": 2, "restarts": 2}))
     assert record.summary["privacy"]["not_covered"] == ["the choice of the restart by training losses"]

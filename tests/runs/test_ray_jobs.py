@@ -74,6 +74,7 @@ def done(events):
     return {(job.label, job.seed): content for job, what, content in events if what == "done"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("where", ["memory", "shared folder"])
 def test_runs_elsewhere_give_the_same_models_as_here(tmp_path, where):
     processes = Processes()

@@ -50,6 +50,7 @@ def test_a_run_that_is_stopped_or_fails_is_an_event_and_the_next_one_is_taken_wh
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_script_without_a_main_guard_can_use_several_jobs(tmp_path):
     code = (
         "import coterie\n"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+from coterie.data.files import folders
 from coterie.data.loading import summaries
 from coterie.reproduce.planning import PlannedRun
 from coterie.runs.resolve import fill_defaults
@@ -67,12 +69,12 @@ def _seconds(spec: Spec) -> float:
 
 def _sizes(name: str, options: Mapping[str, Any]) -> tuple[int, float]:
     """Number of clients, and mean number of training examples of each."""
-    row = _described()[name]
+    row = _described(tuple(folders()))[name]
     clients = int(options.get("clients") or row["clients"])
     return clients, 0.9 * row["samples"] / row["clients"]
 
 
 @cache
-def _described() -> dict[str, dict[str, Any]]:
-    """Data set → its numbers of clients and samples; fewer samples if the files on disk are a subset."""
+def _described(searched: tuple[Path, ...]) -> dict[str, dict[str, Any]]:
+    """Data set → its numbers of clients and samples; fewer samples if the files in these folders are a subset."""
     return {row["name"]: row for row in summaries()}

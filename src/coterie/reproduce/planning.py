@@ -6,8 +6,10 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+from coterie.data.files import folders
 from coterie.data.loading import available, summaries
 from coterie.errors import SpecError
 from coterie.reproduce.fragments import merged, with_values
@@ -196,9 +198,10 @@ def _spec(
 
 def _missing(name: str) -> str:
     """How to get the files of a data set; empty if they are at hand."""
-    return "" if available(name) else _advice()[name]
+    return "" if available(name) else _advice(tuple(folders()))[name]
 
 
 @cache
-def _advice() -> dict[str, str]:
+def _advice(searched: tuple[Path, ...]) -> dict[str, str]:
+    """Data set → how to get its files, which depends on the folders in which they are searched."""
     return {row["name"]: row["advice"] for row in summaries()}

@@ -20,7 +20,7 @@ from coterie.federation.device import find_device
 from coterie.federation.merging import MergingTransport
 from coterie.federation.network.remote import Remote
 from coterie.federation.ray.actor_pool import RayPool
-from coterie.federation.ray.cluster import ray_package
+from coterie.federation.ray.cluster import check_installed
 from coterie.federation.ray.transport import RayTransport
 from coterie.federation.transport import Transport
 from coterie.methods import METHODS
@@ -369,7 +369,7 @@ def _newcomers(run: RunSettings, clients: Sequence[ClientId], seed: Seed) -> dic
 def _transport(spec: Spec, data: FederatedData, task: Task) -> Transport:
     run = spec.run
     if run.backend == "ray":
-        ray_package()  # a missing extra is reported before anything else is done
+        check_installed()  # a missing extra is reported before anything else is done
         return RayTransport(data, task, RayPool(spec.ray))
     if run.backend == "sequential":
         return Sequential(data, task)

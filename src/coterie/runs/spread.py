@@ -6,7 +6,7 @@ from collections.abc import Collection, Generator, Iterable
 from typing import Literal, get_args
 
 from coterie.errors import SpecError, unknown
-from coterie.federation.ray.cluster import ray_package
+from coterie.federation.ray.cluster import check_installed
 from coterie.federation.ray.settings import RaySettings
 from coterie.runs.jobs import Job
 from coterie.runs.worker_pool import Event, run_in_processes
@@ -20,7 +20,7 @@ def checked_jobs_on(where: str) -> JobsOn:
     if where == "processes":
         return "processes"
     if where == "ray":
-        ray_package()
+        check_installed()
         return "ray"
     raise SpecError(unknown("place for jobs", where, get_args(JobsOn)))
 

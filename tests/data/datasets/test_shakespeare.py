@@ -160,6 +160,7 @@ def test_invalid_settings_are_rejected(tiny):
         load("shakespeare", max_samples=-1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.data
 def test_real_roles_have_their_text(real):
     data = real("shakespeare", clients=0)

@@ -41,7 +41,7 @@ class Pool:
         self.calls.append((worker, method, args))
         return len(self.calls) - 1
 
-    def wait(self, futures):
+    def wait(self, futures, timeout=None):
         ready = [each for each in self.queue if each[0] in futures]
         # Workers in `slow` answer last.
         first = min(ready, key=lambda each: (each[1] in self.slow, each[0]))

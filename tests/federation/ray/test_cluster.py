@@ -8,6 +8,7 @@ import pytest
 
 import coterie
 from coterie.errors import SpecError
+from coterie.federation.ray import cluster
 from coterie.federation.ray.cluster import check_versions
 from coterie.federation.ray.settings import RaySettings
 from coterie.federation.ray.worker import versions
@@ -28,6 +29,12 @@ def test_a_missing_extra_is_named_before_the_run_begins(monkeypatch, tmp_path):
     assert not (tmp_path / "record").exists()
 
 
+def test_an_address_for_clients_without_their_package_names_the_extra(monkeypatch):
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
+    with pytest.raises(SpecError, match=r"ray://.*needs an extra: pip install 'coterie\[ray\]'"):
+        cluster._check_reachable(RaySettings("ray://127.0.0.1:1"))
+
+
 @pytest.mark.parametrize("address", ["local", "auto", "ray://head:10001", "10.0.0.1:6379"])
 def test_addresses_that_ray_understands(address):
     assert RaySettings(address).address == address
@@ -36,5 +43,7 @@ def test_addresses_that_ray_understands(address):
 def test_other_addresses_are_refused():
     with pytest.raises(SpecError, match=r"ray\.address must be local, auto, ray://HOST:PORT or HOST:PORT, got 'here'"):
         RaySettings("here")
+    with pytest.raises(SpecError, match=r"ray\.address must be local.*got 'ray://head'"):
+        RaySettings("ray://head")
     with pytest.raises(SpecError, match=r"ray\.workers must be at least 0"):
         RaySettings(workers=-1)

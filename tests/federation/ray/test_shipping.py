@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from coterie.errors import FederationError
 from coterie.federation.ray.shipping import Handle, MappedArray, arrays_of, with_arrays, without_arrays
 from coterie.federation.ray.worker import Worker
 from coterie.testing import tiny_data
@@ -43,6 +44,8 @@ def test_a_worker_without_the_file_says_so_and_takes_the_array(mapped, tmp_path)
     (tmp_path / "x.npy").rename(tmp_path / "elsewhere.npy")
     worker = Worker(1, {"x": note, "y": Handle("y", np.ones(4))}, lambda value: value)
     assert worker.hello()["missing"] == ["x"]
+    with pytest.raises(FederationError, match=r"has not received the examples \(x\)"):
+        worker.run(Handle("request", None), Handle("layout", None), (0, 1), {})
     worker.supply("x", Handle("x", mapped))
     assert worker._arrays["x"] is mapped
 

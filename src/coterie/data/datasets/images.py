@@ -174,7 +174,8 @@ def mnist_classes(
     The generator of `mnist-powerlaw` with c digits per client: client u owns the digits (u + j) mod 10 for j = 0..c-1;
     c is 1, 3, 5 and 10 in Table I of FedGroup. The sizes of these sets are not published. As in `mnist-powerlaw`, they
     are drawn again until their spread is within 10 % of that of the published set with two digits. One digit per
-    client never reaches it: the closest of 5,000 draws has a deviation of about 1.8 means instead of 1.5.
+    client never reaches it: the closest of 5,000 draws has a deviation of about 1.8 means instead of 1.5. The published
+    row with ten digits fits clients of equal size instead; see docs/errata.md.
 
     Args:
         per_client: Number of digits per client. With 10, clients differ in size only.

@@ -153,9 +153,9 @@ class RayPool:
         """Call a method of a worker."""
         return self._actors.submit(worker, "call", method, args)
 
-    def wait(self, futures: Sequence[Any]) -> Sequence[Any]:
-        """Wait until at least one future is done."""
-        return self._actors.wait(futures)
+    def wait(self, futures: Sequence[Any], timeout: float | None = None) -> Sequence[Any]:
+        """Wait until at least one future is done, or for so many seconds."""
+        return self._actors.wait(futures, timeout)
 
     def result(self, future: Any) -> Any:
         """The result of a future; see `Pool.result`."""

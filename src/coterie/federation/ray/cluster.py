@@ -8,6 +8,7 @@ import socket
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 from coterie.errors import Error, FederationError, SpecError
@@ -20,49 +21,65 @@ from coterie.federation.ray.worker import cpu, versions
 _REACHABLE = 10.0
 
 
-def ray_package() -> Any:
+def check_installed() -> None:
+    """Raise SpecError if Ray is not installed."""
+    if find_spec("ray") is None:
+        raise SpecError("run.backend = 'ray' needs an extra: pip install 'coterie[ray]'")
+
+
+def ray_package(*, local: bool = False) -> Any:
     """The package `ray`.
+
+    Args:
+        local: Whether Ray will be started on this machine alone. Then it listens on the loopback address only, unless
+            the package was imported before.
 
     Raises:
         SpecError: If it is not installed.
     """
+    check_installed()
     # Read when Ray is imported or starts: no reports on its use, and quiet logs.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError as fault:
-        raise SpecError("run.backend = 'ray' needs an extra: pip install 'coterie[ray]'") from fault
+    if local:
+        # The name is that of the systems on which 0 is the default; it means the same on Linux.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    import ray
+    import ray.exceptions
+
     return ray
 
 
 def connect(settings: RaySettings) -> Any:
     """Connect to the cluster of these settings, or use the connection of this process; returns the package `ray`."""
-    ray = ray_package()
+    local = settings.address == "local"
+    ray = ray_package(local=local)
     if ray.is_initialized():
         return ray
-    local = settings.address == "local"
     _check_reachable(settings)
     wanted = settings.workers * settings.threads_per_worker
     options: dict[str, Any] = {"num_cpus": max(cores(), wanted), "include_dashboard": False} if local else {}
+    faults = (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError, ImportError, ray.exceptions.RayError)
     try:
         with warnings.catch_warnings():
             # Ray starts its processes with fork and exec, which JAX warns about; the fork runs no JAX code.
             warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
+            warnings.filterwarnings("ignore", message="Ray Client connection timed out")  # the error says it
             ray.init(address=settings.address, log_to_driver=False, logging_level=logging.ERROR, **options)
-    except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as fault:
+    except faults as fault:
         raise FederationError(_refused(settings, str(fault))) from fault
     return ray
 
 
 def _check_reachable(settings: RaySettings) -> None:
-    """Raise FederationError if nothing listens at an address; Ray itself would try for minutes."""
-    host, colon, port = settings.address.removeprefix("ray://").rpartition(":")
-    if not colon:
+    """Raise an error if nothing listens at an address, or if Ray cannot use it; Ray itself would try for minutes."""
+    if settings.address in ("local", "auto"):
         return
+    if settings.address.startswith("ray://") and find_spec("grpc") is None:
+        raise SpecError("ray.address = 'ray://...' needs an extra: pip install 'coterie[ray]'")
+    host, _, port = settings.address.removeprefix("ray://").rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=_REACHABLE):
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_REACHABLE):
             pass
     except (OSError, ValueError, OverflowError) as fault:
         raise FederationError(_refused(settings, str(fault))) from fault
@@ -77,9 +94,12 @@ def _refused(settings: RaySettings, text: str) -> str:
         )
     if settings.address == "local":
         return f"Ray did not start on this machine: {first}"
+    token = ""
+    if settings.address != "auto" and os.environ.get("RAY_AUTH_MODE") != "token":
+        token = ". If the cluster wants a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
     return (
         f"There is no Ray cluster at {settings.address!r}: {first}. Start one with ray start --head, or use "
-        "ray.address = 'local'"
+        f"ray.address = 'local'{token}"
     )
 
 
@@ -128,6 +148,11 @@ class Actors:
         except faults.RayTaskError as fault:
             if isinstance(fault.cause, Error | MemoryError):
                 raise fault.cause from None
+            if "ModuleNotFoundError" in str(fault):  # raised while a worker unpickled something
+                raise SpecError(
+                    f"A Ray worker cannot load a part of this run: {_reason(fault)}. What models, works and metrics of "
+                    "your own import must be installed on all machines"
+                ) from fault
             raise
         except faults.RayError as fault:  # the process, its machine or its objects are lost
             raise WorkerLost(_reason(fault)) from fault

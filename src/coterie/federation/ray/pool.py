@@ -31,8 +31,8 @@ class Pool(Protocol):
     def submit(self, worker: Any, method: str, *args: object) -> Any:
         """Call a method of a `Worker`; returns a future."""
 
-    def wait(self, futures: Sequence[Any]) -> Sequence[Any]:
-        """Wait until at least one future is done; returns those that are."""
+    def wait(self, futures: Sequence[Any], timeout: float | None = None) -> Sequence[Any]:
+        """Wait until at least one future is done, or for so many seconds; returns those that are done."""
 
     def result(self, future: Any) -> Any:
         """The result of a future that is done.

@@ -27,7 +27,7 @@ class RaySettings:
     def __post_init__(self) -> None:
         """Validate the settings."""
         check(self, "ray")
-        if self.address not in ("local", "auto") and ":" not in self.address:
+        if self.address not in ("local", "auto") and ":" not in self.address.removeprefix("ray://"):
             raise SpecError(
                 f"ray.address must be local, auto, ray://HOST:PORT or HOST:PORT, got {shown(self.address)}; ray start "
                 "prints the address of a cluster"

@@ -154,15 +154,16 @@ class RayTransport:
 
     def _exchange(self, request: Request, means: Sequence[Mean]) -> Iterator[ReplyBatch]:
         scheduler = self._shared.scheduler
-        workers = scheduler.find_workers()
+        workers = scheduler.free_workers()
         most = len(request.clients)
         if not means and any(isinstance(schema, Model) for schema in request.work.gives.values()):
             most = max(1, SHARE_BYTES // self._model_bytes)
         costs, rates, name = self._costs(request), self._shared.rates, request.work.name
         shares = cut(costs, len(workers), most, SHARE_SECONDS / rates[name] if name in rates else 0.0)
         exchange = _Exchange(self._shared, self._packed(request, means), self._layout(), request, shares)
-        for number, (share, worker) in enumerate(scheduler.run(shares, exchange.submit, workers)):
-            rate = share.seconds / max(1, int(costs[slice(*shares[number])].sum()))
+        planned = [int(costs[slice(*share)].sum()) for share in shares]
+        for number, (share, worker) in enumerate(scheduler.run(planned, exchange.submit, workers)):
+            rate = share.seconds / max(1, planned[number])
             rates[name] = min(rate, rates.get(name, rate))
             yield from exchange.received(number, share, worker)
 
@@ -293,10 +294,8 @@ class _Exchange:
     def _computed_again(self, numbers: Sequence[int]) -> dict[int, Any]:
         """Let other workers run shares again whose models were lost with their workers; returns the workers."""
         scheduler = self._shared.scheduler
-        shares = [self._shares[number] for number in numbers]
-        done = scheduler.run(
-            shares, lambda worker, place: self.submit(worker, numbers[place]), scheduler.find_workers()
-        )
+        sizes = [last - first for first, last in (self._shares[number] for number in numbers)]
+        done = scheduler.run(sizes, lambda worker, place: self.submit(worker, numbers[place]), scheduler.free_workers())
         return {number: worker for number, (_, worker) in zip(numbers, done, strict=True)}
 
 

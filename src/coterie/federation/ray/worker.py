@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coterie.data.federated import FederatedData
+from coterie.errors import FederationError
 from coterie.federation.client_store import ClientStore
 from coterie.federation.collect import ReplyCollector
 from coterie.federation.messages import ReplyBatch, Request
@@ -185,6 +186,12 @@ class Worker:
     def _open(self, layout: Handle) -> ClientStore:
         """The store with the current lists of examples."""
         if self._store is None or layout.key != self._layout:
+            if lacking := [name for name in self._missing if name not in self._arrays]:
+                raise FederationError(
+                    f"The Ray worker on {socket.gethostname()} has not received the examples ({', '.join(lacking)}): "
+                    "its object store may be too small. Put the files of the data set at the same path on all "
+                    "machines, or give Ray more memory (ray start --object-store-memory)"
+                )
             without: FederatedData = self._fetch_ref(layout.ref)
             data = with_arrays(without, self._arrays)
             if self._store is None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # read when ray is imported: listen on the loopback address only
 pytest.importorskip("ray", reason="needs the extra ray; make test-all runs it in .venv-ray")
 
 
