@@ -22,7 +22,7 @@ from coterie.errors import Error
 #: Kind of heterogeneity → data set and settings.
 KINDS = {
     "none": {"partition": "iid"},
-    "quantity": {"partition": "classes", "per_client": 10},
+    "quantity": {"partition": "iid", "size_spread": 1.0},
     "label skew, five groups": {"partition": "groups", "alpha": 1.0},
     "label skew, every client": {"partition": "dirichlet"},
     "feature rotation": {"partition": "rotated"},
