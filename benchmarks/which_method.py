@@ -9,6 +9,7 @@ Scores are test accuracies in percent, means of the evaluations in the last ten 
 
 from __future__ import annotations
 
+import re
 import statistics
 import sys
 import time
@@ -21,7 +22,7 @@ from coterie.errors import Error
 #: Kind of heterogeneity → data set and settings.
 KINDS = {
     "none": {"partition": "iid"},
-    "quantity": {"partition": "classes", "per_client": 10},
+    "quantity": {"partition": "iid", "size_spread": 1.0},
     "label skew, five groups": {"partition": "groups", "alpha": 1.0},
     "label skew, every client": {"partition": "dirichlet"},
     "feature rotation": {"partition": "rotated"},
@@ -149,25 +150,29 @@ def _bytes(run):
 
 
 def markdown(results):
-    """The tables of docs/choosing.md."""
+    """The tables of docs/choosing.md: a row per method, a column per kind, a number for each size."""
     lines = []
     for part in ("kinds", "sizes"):
-        table = results.get(part) or {}
-        methods = list(dict.fromkeys(name for rows in table.values() for name in rows))
-        if table:
-            lines += ["", f"| {part} | {' | '.join(methods)} |", f"|---|{'---:|' * len(methods)}"]
-        for label, rows in table.items():
-            best = max(row["accuracy"] for row in rows.values() if row)
-            cells = [_cell(rows.get(name), best) for name in methods]
-            lines.append(f"| {label} | {' | '.join(cells)} |")
+        columns = {}
+        for label, rows in (results.get(part) or {}).items():
+            kind, _ = re.fullmatch(r"(.*?), (\d+ clients.*)", label).groups()
+            columns.setdefault(kind, []).append(rows)
+        methods = list(dict.fromkeys(name for each in columns.values() for rows in each for name in rows))
+        if columns:
+            lines += ["", f"| method | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
+        for name in methods:
+            cells = [" / ".join(_cell(name, rows) for rows in each) for each in columns.values()]
+            lines.append(f"| [{name}](methods/{name}.md) | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _cell(row, best):
-    if not row:
+def _cell(name, rows):
+    """The accuracy, in bold if it is within one percentage point of the best."""
+    if not rows.get(name):
         return "–"
-    text = f"{row['accuracy']:.0f}"
-    return f"**{text}**" if row["accuracy"] >= best - 1 else text
+    text = f"{rows[name]['accuracy']:.0f}"
+    best = max(row["accuracy"] for row in rows.values() if row)
+    return f"**{text}**" if rows[name]["accuracy"] >= best - 1 else text
 
 
 EXPERIMENTS = {"kinds": kinds, "sizes": sizes, "advice": advice}

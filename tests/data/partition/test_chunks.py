@@ -19,6 +19,16 @@ def test_iid_parts_differ_by_at_most_one_and_use_each_example_once(examples, cli
     assert index.sizes().max() - index.sizes().min() <= 1
 
 
+def test_unequal_parts_use_each_example_once_and_have_at_least_five():
+    found = iid(1000, 20, size_spread=1.0, seed=3)
+    assert sorted(found.order.tolist()) == list(range(1000))
+    sizes = found.sizes()
+    assert sizes.sum() == 1000
+    assert sizes.min() >= 5
+    assert sizes.max() > 3 * np.median(sizes)
+    assert iid(40, 20, size_spread=1.0).sizes().tolist() == [2] * 20, "too few examples for five each"
+
+
 def test_iid_depends_on_the_seed_only():
     assert iid(50, 5, seed=3).order.tolist() == iid(50, 5, seed=3).order.tolist()
     assert iid(50, 5, seed=3).order.tolist() != iid(50, 5, seed=4).order.tolist()
@@ -62,6 +72,7 @@ def test_rotations_follow_the_step():
     ("call", "text"),
     [
         (lambda: iid(5, 0), "clients must be at least 1, got 0"),
+        (lambda: iid(5, 1, size_spread=-1), "size_spread must be at least 0, got -1"),
         (lambda: clustered(9, 3, 4), "clients must be at least 4, the number of clusters, got 3"),
         (lambda: clustered(9, 4, 2, chunks=3), "chunks can be used only with whole=True"),
         (lambda: clustered(9, 4, 2, whole=True, chunks=1), "chunks must be at least 2, got 1"),

@@ -22,6 +22,7 @@ def digits(
     per_client: int = 2,
     alpha: float = 0.25,
     skew: float = 0.2,
+    size_spread: float = 0.0,
     test_share: float = 0.2,
     seed: int = 0,
 ) -> FederatedData:
@@ -37,6 +38,7 @@ def digits(
         per_client: Number of classes per client, for "classes".
         alpha: Concentration, for "dirichlet" and "groups".
         skew: Fraction of all labels that a client owns, for "groups".
+        size_spread: For "iid", 0: equal parts; otherwise sizes by LogNormal(0, `size_spread`), at least 5.
         test_share: Fraction of each client's images used for testing.
         seed: Random seed.
     """
@@ -58,7 +60,7 @@ def digits(
         truth = np.arange(clients) % clusters
         y[fit.order] = (y[fit.order] + truth[fit.owners()]) % 10
     elif partition == "iid":
-        fit = parts.iid(len(y), clients, seed=seed)
+        fit = parts.iid(len(y), clients, size_spread=size_spread, seed=seed)
     elif partition == "classes":
         fit = parts.by_classes(y, clients, per_client=per_client, seed=seed)
     elif partition == "dirichlet":

@@ -13,10 +13,29 @@ from coterie.types import Array
 _ROTATIONS = ("identity", "rot90", "rot180", "rot270")
 
 
-def iid(examples: int, clients: int, *, seed: int = 0) -> Index:
-    """Shuffle all examples and cut them into parts whose sizes differ by at most one."""
+#: Smallest part of a partition into unequal parts, if there are enough examples.
+_SMALLEST = 5
+
+
+def iid(examples: int, clients: int, *, size_spread: float = 0.0, seed: int = 0) -> Index:
+    """Shuffle all examples and cut them into parts.
+
+    Args:
+        examples: Number of examples.
+        clients: Number of clients.
+        size_spread: 0: sizes differ by at most one. Otherwise every client has 5 examples, and the others are shared in
+            proportion to draws from LogNormal(0, size_spread).
+        seed: Random seed.
+    """
     at_least("clients", clients, 1)
-    return Index.from_lists(np.array_split(Seed(seed).fold("iid").permutation(examples), clients))
+    at_least("size_spread", size_spread, 0)
+    order = Seed(seed).fold("iid").permutation(examples)
+    if not size_spread:
+        return Index.from_lists(np.array_split(order, clients))
+    shares = Seed(seed).fold("sizes").generator().lognormal(0.0, size_spread, clients)
+    smallest = min(_SMALLEST, examples // clients)
+    bounds = np.rint(np.cumsum(shares) / shares.sum() * (examples - smallest * clients)).astype(np.int64)
+    return Index.from_sizes(order, np.diff(bounds, prepend=0) + smallest)
 
 
 def clustered(
