@@ -103,7 +103,7 @@ check: $(DEV_READY) ## format, lint, types, import contracts, wording
 quick: $(DEV_READY) ## unit tests only, about a minute
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network"
 
-test: check $(NETWORK_READY) $(BROWSER_READY) ## check, then all tests but the exhaustive ones (about 10 minutes on two cores, 15 the first time)
+test: check $(NETWORK_READY) $(BROWSER_READY) ## check, then all tests but the exhaustive ones (10 to 15 minutes on two cores, up to 25 the first time)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
 		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS)
 	$(NETWORK)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=10 \
