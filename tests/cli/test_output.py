@@ -33,3 +33,16 @@ from coterie.cli import output
 )
 def test_formats(shown, expected):
     assert shown == expected
+
+
+FINGERPRINT = "12:AB:CD:34"
+
+
+def test_text_and_tables_keep_the_bytes_that_name_emoji(capsys):
+    shown = output.facts()
+    shown.add_row("key", FINGERPRINT)
+    output.result(FINGERPRINT, shown)
+    output.line(FINGERPRINT)
+    printed = capsys.readouterr()
+    assert [line.strip() for line in printed.out.splitlines()] == [FINGERPRINT, f"key  {FINGERPRINT}"]
+    assert printed.err == f"{FINGERPRINT}\n"

@@ -131,4 +131,5 @@ def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     # A pipe has no width; rich would assume 80 columns.
     width = None if stream.isatty() or "COLUMNS" in os.environ else 120
-    return Console(stderr=stderr, width=width)
+    # Rich would print the bytes :AB: and :CD: of a fingerprint as pictures.
+    return Console(stderr=stderr, width=width, emoji=False)

@@ -45,7 +45,7 @@ class ProgressDisplay:
             progress.BarColumn(bar_width=20),
             progress.TextColumn("{task.fields[note]}", markup=False),
             _remaining_column(),
-            console=Console(stderr=True),
+            console=Console(stderr=True, emoji=False),
             transient=True,
         )
         self._progress.start()
