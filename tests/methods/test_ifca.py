@@ -23,7 +23,7 @@ from coterie.metrics import adjusted_rand
 from coterie.models import linear_regression
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", pytest.param("vectorized", marks=pytest.mark.exhaustive)])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
@@ -273,6 +273,28 @@ def test_balanced_sizes_differ_by_at_most_one(size, clusters, seed, tiny, cohort
     assert set(out.assignment) == set(asked)
     assert sizes.max() - sizes.min() <= 1
     assert out.counts == {"empty_clusters": max(0, clusters - size)}
+
+
+@BOTH
+@pytest.mark.parametrize("members", [0, 12])
+def test_the_first_round_may_assign_clients_by_their_numbers(backend, members, tiny, run_rounds, step):
+    # In the order of ids, a, b, c, d, e are clients 0 to 4; modulo 2: a, c, e and b, d, for all data and seeds.
+    # One step of rate 1 moves the models to (1 + 5 + 9)/3 = 5 and (3 + 7)/2 = 5. A tie goes to the first model, so that
+    # all clients choose it in the next round, and it moves to (1 + 3 + 5 + 7 + 9)/5 = 5; the other stays.
+    fed = tiny(backend=backend, e=[9.0], a=[1.0], b=[3.0], c=[5.0], d=[7.0])
+    method = IFCA(step(1.0), clusters=2, first_round="modulo", members=members)
+    for seed in range(2):
+        state, (first, second) = run_rounds(method, fed, 2, seed=seed)
+        assert first.assignment == {"a": 0, "b": 1, "c": 0, "d": 1, "e": 0}
+        assert set(second.assignment.values()) == {0}
+        assert state.banks[0]["w"].tolist() == [5, 5]
+
+
+def test_numbers_are_those_among_all_clients(tiny, cohort, step):
+    # c is client 2 and d client 3, whoever else is in the cohort.
+    fed, method = tiny(a=[0], b=[0], c=[0], d=[0]), IFCA(step(1.0), clusters=2, first_round="modulo")
+    out = method.round(method.start(fed.task, Seed(0)), fed, cohort(fed, clients="d"), Seed(0))
+    assert out.assignment == {"d": 1}
 
 
 def test_after_a_balanced_first_round_clients_choose_by_loss(three, cohort, bank, step):

@@ -134,6 +134,11 @@ def test_a_claim_holds_for_every_row_or_column_or_not_at_all(grid, claim, holds)
     assert check(claim, MEANS, grid).holds is holds
 
 
+def test_the_values_of_a_claim_are_shown_with_their_standard_errors(grid):
+    verdict = check(Claim("", "rising", rows=("a",)), MEANS, grid, {("a", "x"): 0.25})
+    assert verdict.evidence == "1 ± 0.25, 2"
+
+
 # ------------------------------------------------------------------------------------------------------------- tables
 
 

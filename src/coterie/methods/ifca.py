@@ -13,10 +13,10 @@ arXiv:2006.04088. Algorithm 1:
 and each has its own head.
 
 Departures from the paper: ties in (a) go to the lowest j, and a cluster that no client chose keeps its model to the bit
-(the paper leaves 0/0 open). Extensions from published experiments: a balanced start, a warm start, a fixed number of
-training clients per cluster, and restarts. Restarts train several independent runs side by side; the one with the
-lowest training loss is served. If one initial model is best for all clients, they all choose it and the others never
-change; the round counts the empty clusters.
+(the paper leaves 0/0 open). Extensions from published experiments: a balanced start, a start by client numbers, a warm
+start, a fixed number of training clients per cluster, and restarts. Restarts train several independent runs side by
+side; the one with the lowest training loss is served. If one initial model is best for all clients, they all choose it
+and the others never change; the round counts the empty clusters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from coterie.codec import state
 from coterie.errors import SpecError
 from coterie.federation.protocol import Cohort, Federation, Mean, PerClient, Replies
 from coterie.methods.fedavg import distances_of, global_model, loss_of, moved
-from coterie.methods.ifca_start import prepare, random_groups
+from coterie.methods.ifca_start import numbered_groups, prepare, random_groups
 from coterie.methods.protocol import Placement, Round, Stage
 from coterie.models import Task
 from coterie.seeds import Seed
@@ -97,7 +97,8 @@ class IFCA:
         agg: With `models`: model of a cluster: the mean over its clients, or the model of its first client only, as in
             FlexCFL's published code.
         normalizer: With `gradients`: divide by the size of the cohort, as in the paper, or of the cluster.
-        first_round: Assignment in the first round: by loss, or random with clusters of equal size.
+        first_round: Assignment in the first round: by loss; random with clusters of equal size (`balanced`); or client
+            number modulo k (`modulo`), as in SR-FCA's published code.
         members: Training clients per cluster: all clients choose, and this number of each cluster trains. 0: the cohort
             chooses and trains.
         shared: Lower layers: separate for each cluster, averaged over the whole cohort, or frozen after preparation.
@@ -115,7 +116,7 @@ class IFCA:
     weights: Literal["uniform", "samples"] = "uniform"
     agg: Literal["mean", "first_only"] = "mean"
     normalizer: Literal["cohort", "cluster"] = "cohort"
-    first_round: Literal["loss", "balanced"] = "loss"
+    first_round: Literal["loss", "balanced", "modulo"] = "loss"
     members: Annotated[int, Bound(at_least=0)] = 0
     shared: Literal["none", "averaged", "frozen"] = "none"
     head_layers: Annotated[int, Bound(at_least=1)] = 1
@@ -128,7 +129,7 @@ class IFCA:
         check(self, "method")
         if self.balanced_share * self.clusters > 1:
             raise SpecError(f"method.balanced_share must be at most 1/clusters, got {self.balanced_share}")
-        only_models = self.shared != "none" or self.members or self.first_round == "balanced" or self.agg != "mean"
+        only_models = self.shared != "none" or self.members or self.first_round != "loss" or self.agg != "mean"
         if self.averaging == "gradients" and only_models:
             raise SpecError("method.averaging='gradients' needs the defaults of shared, members, first_round and agg")
 
@@ -196,6 +197,8 @@ class IFCA:
         pool, chosen = cohort.of(cohort.available) if self.members else active, None
         if self.first_round == "balanced" and state.rounds == 0:
             row = random_groups(pool, self.clusters, seed)
+        elif self.first_round == "modulo" and state.rounds == 0:
+            row = numbered_groups(pool, self.clusters, fed.clients)
         else:
             chosen = self.choices(state, bank, fed, pool, seed.fold("assign"))
             row = chosen.by_client("choice")

@@ -80,3 +80,12 @@ def random_groups(clients: Iterable[ClientId], groups: int, seed: Seed) -> dict[
     known = sorted(clients)
     order = seed.fold("deal").permutation(len(known))
     return {known[client]: int(position % groups) for position, client in enumerate(order)}
+
+
+def numbered_groups(clients: Iterable[ClientId], groups: int, everyone: Iterable[ClientId]) -> dict[ClientId, int]:
+    """The number of each client modulo the number of groups; clients are numbered in the order of their ids.
+
+    Simulated data often have client i in true cluster i mod k: there, these are the true clusters.
+    """
+    number = {client: i for i, client in enumerate(sorted(everyone))}
+    return {client: number[client] % groups for client in clients}

@@ -36,8 +36,15 @@ class Verdict:
     evidence: str
 
 
-def check(claim: Claim, means: Means, entry: Entry) -> Verdict:
-    """Check a claim; a group of cells with missing values is left out, and without any other it is not checked."""
+def check(claim: Claim, means: Means, entry: Entry, errors: Means | None = None) -> Verdict:
+    """Check a claim; a group of cells with missing values is left out, and without any other it is not checked.
+
+    Args:
+        claim: The claim.
+        means: The measured means.
+        entry: The entry of the claim.
+        errors: Standard errors of the means, which are shown beside them: a difference may be within them.
+    """
     rows = claim.rows or tuple(row.name for row in entry.rows)
     columns = claim.columns or tuple(column.name for column in entry.columns)
     groups = [[place for place in group if place in means] for group in _groups(claim, rows, columns, entry)]
@@ -46,8 +53,12 @@ def check(claim: Claim, means: Means, entry: Entry) -> Verdict:
     if claim.rule in _BEST:
         known = [group for group in known if any(claim.best in place for place in group)]
     outcomes = [_holds(claim, group, means) for group in known]
-    evidence = "; ".join(", ".join(f"{means[place]:.4g}" for place in group) for group in known)
+    evidence = "; ".join(", ".join(_shown(place, means, errors or {}) for place in group) for group in known)
     return Verdict(claim, _how(claim), all(outcomes) if outcomes else None, evidence)
+
+
+def _shown(place: tuple[str, str], means: Means, errors: Means) -> str:
+    return f"{means[place]:.4g} ± {errors[place]:.2g}" if place in errors else f"{means[place]:.4g}"
 
 
 def _groups(claim: Claim, rows: Sequence[str], columns: Sequence[str], entry: Entry) -> list[list[tuple[str, str]]]:

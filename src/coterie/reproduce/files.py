@@ -80,7 +80,7 @@ def _page(result: EntryResult, pages: Mapping[str, str]) -> str:
     body += _section("Runs", [f'<a href="{_text(file)}">{_text(title)}</a>' for title, file in pages.items()])
     body += _section("Not run: data are missing", [_text(line) for line in missing_of(result)])
     body += _section("Notes", [_text(line) for line in (*entry.notes, *notes_of(result))])
-    body += _section("Known errors in the publication", [_text(line) for line in entry.errors])
+    body += _section("Caveats", [_text(line) for line in entry.errors])
     head = (
         f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{_text(entry.name)}</title>'
     )

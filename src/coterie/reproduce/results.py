@@ -113,7 +113,7 @@ def evaluate(plan: Plan, outcomes: Mapping[str, Outcome]) -> EntryResult:
     return EntryResult(
         plan,
         cells,
-        tuple(check(claim, _means(cells), plan.entry) for claim in plan.entry.claims),
+        tuple(check(claim, _means(cells), plan.entry, _errors(cells)) for claim in plan.entry.claims),
         {name: " and ".join(sorted(found)) for name, found in versions.items()},
         {summary["data"]: summary["source"] for summary in summaries},
         sum(summary["seconds"]["total"] for summary in summaries),
@@ -126,6 +126,15 @@ def _means(cells: Sequence[CellResult]) -> dict[tuple[str, str], float]:
         (each.cell.row, each.cell.column): each.mean
         for each in cells
         if each.cell.variant == "as printed" and each.mean is not None
+    }
+
+
+def _errors(cells: Sequence[CellResult]) -> dict[tuple[str, str], float]:
+    """(row, column) → standard error of the cells as printed that have one."""
+    return {
+        (each.cell.row, each.cell.column): each.standard_error
+        for each in cells
+        if each.cell.variant == "as printed" and each.standard_error is not None
     }
 
 

@@ -98,7 +98,7 @@ def to_markdown(result: EntryResult) -> str:
         "Claims": [verdict_text(each) for each in result.verdicts],
         "Not run: data are missing": missing_of(result),
         "Notes": [*entry.notes, *notes_of(result)],
-        "Known errors in the publication": list(entry.errors),
+        "Caveats": list(entry.errors),
         "How it was run": _provenance(result),
     }
     for title, lines in sections.items():

@@ -8,8 +8,9 @@ normal distribution with standard deviation s. For client k:
     B_k ~ N(0, β);  v_k ~ N(B_k, 1) of shape (60,)
     x ~ N(v_k, Σ), Σ = diag(j^-1.2), j = 1..60;  y = argmax(Wᵀx + b)
 
-In the IID variant v = 0, and all clients have the same W ~ N(0, 1) and b ~ N(0, 1). Synthetic(0, 0) is not IID: W_k and
-v_k differ.
+α has no effect on the examples: u_k adds the same number to the ten scores of an example, and the largest stays the
+largest (docs/errata.md). In the IID variant v = 0, and all clients have the same W ~ N(0, 1) and b ~ N(0, 1).
+Synthetic(0, 0) is not IID: W_k and v_k differ.
 """
 
 from __future__ import annotations
