@@ -10,6 +10,8 @@ NETWORK := .venv-network
 NETWORK_READY := $(NETWORK)/.ready
 # Its tests mostly wait for processes: three at a time, the longest file first.
 DEPLOYMENT := tests/network/deployment
+# `make check` runs it; the targets that begin with `check` leave it out of their tests.
+WORDING := tests/architecture/test_wording.py
 # The tools that build the site have an environment of their own in the same way.
 DOCS := .venv-docs
 DOCS_READY := $(DOCS)/.ready
@@ -27,6 +29,10 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON = $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done)
 
+# Benchmarks that are not of speed, the shortest first.
+QUALITY := how_many_exchanges how_big_is_a_report how_robust_is_it what_does_compression_cost which_method \
+	how_well_are_clusters_found
+
 # Optional data sets for tests and benchmarks; without them, tests that need them are skipped.
 ifndef COTERIE_DATA
 ifneq ($(wildcard ../shared/data),)
@@ -34,10 +40,10 @@ export COTERIE_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help setup run check quick test test-all campaign bench cards docs docs-serve golden clean
+.PHONY: help setup run check quick test test-all campaign bench bench-setup bench-quality cards docs docs-serve golden clean
 
 help:
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 # The environment is updated whenever pyproject.toml is newer.
 $(RUN_READY): pyproject.toml
@@ -98,20 +104,20 @@ check: $(DEV_READY) ## format, lint, types, import contracts, wording
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest -q -p no:cacheprovider tests/architecture/test_wording.py
+	$(BIN)/pytest -q -p no:cacheprovider $(WORDING)
 
 quick: $(DEV_READY) ## unit tests only, about a minute
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network"
 
 test: check $(NETWORK_READY) $(BROWSER_READY) ## check, then all tests but the exhaustive ones (10 to 15 minutes on two cores, up to 25 the first time)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
-		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS)
+		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS) --ignore=$(WORDING)
 	$(NETWORK)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=10 \
 		-m "not exhaustive" $(DEPLOYMENT)/test_serve_and_join.py $(DEPLOYMENT)
 
 test-all: check $(NETWORK_READY) $(RAY_READY) $(BROWSER_READY) docs ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=30 --seeds 10 --campaign-full \
-		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS)
+		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS) --ignore=$(WORDING)
 	$(NETWORK)/bin/python -m pytest --durations=30 $(DEPLOYMENT)
 	$(RAY)/bin/python -m pytest --durations=30 $(RAY_TESTS)
 
@@ -121,11 +127,15 @@ campaign: $(DEV_READY) ## the crash, fuzz and fault campaign (ten minutes); writ
 		--campaign-results build/campaign
 	$(BIN)/python docs/reliability.py build/campaign
 
-bench: $(DEV_READY) ## run every benchmark; each prints one line of JSON
-	@$(BIN)/python -c 'import torch' 2>/dev/null || echo \
-		"PyTorch is missing; how_fast_is_a_round.py compares with it: $(BIN)/pip install torch==2.13.0" >&2
-	@failed=; for script in $(filter-out benchmarks/common.py,$(wildcard benchmarks/*.py)); do \
-		echo "== $$script" >&2; $(BIN)/python $$script --json || failed="$$failed $$script"; \
+bench: $(DEV_READY) ## measure speed and write docs/performance.md (25 to 35 minutes; continues; BENCH=NAME repeats one, BENCH=all everything)
+	$(BIN)/python benchmarks/bench.py $(BENCH) $(BENCH_FLAGS)
+
+bench-setup: $(DEV_READY) $(RAY_READY) ## what make bench compares with: Ray, FedJAX, Flower, PyTorch, each in its environment (3 GB)
+	$(BIN)/python benchmarks/against_peers.py --setup
+
+bench-quality: $(DEV_READY) ## benchmarks that are not of speed: robustness, clusters found, choice of a method, compression (hours)
+	@failed=; for name in $(QUALITY); do \
+		echo "== benchmarks/$$name.py" >&2; $(BIN)/python benchmarks/$$name.py --json $(BENCH_FLAGS) || failed="$$failed $$name"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 cards: $(DEV_READY) ## measure traffic and privacy of every method again: src/coterie/methods/cards.json

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
 import resource
 import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -28,20 +34,77 @@ def arguments(text: str, only: str | None = None) -> argparse.Namespace:
     return parser.parse_args()
 
 
+def cpu_model() -> str:
+    """Name of the processor, from /proc/cpuinfo if there is one."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Version of each package that is installed."""
+    found = {}
+    for package in packages:
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
 def machine() -> dict:
     """Versions and machine, which the figures depend on."""
-    import jax
-
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "commit": commit.stdout.strip() or None,
         "coterie": coterie.__version__,
         "python": platform.python_version(),
-        "jax": jax.__version__,
-        "numpy": np.__version__,
+        **versions("jax", "jaxlib", "numpy", "scipy", "scikit-learn", "torch", "ray"),
+        "system": f"{platform.system()} {platform.release()}",
+        "cpu": cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "load": os.getloadavg()[0],
     }
+
+
+def progress(what: str, seconds: float | None = None) -> None:
+    """Say on standard error what runs now, and how long it usually takes on two cores."""
+    about = "" if seconds is None else f" (about {seconds:.0f} s)"
+    print(f"  ... {what}{about}", file=sys.stderr, flush=True)
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def alternate(repeats: int, calls: Mapping[str, Callable[[], object]], pause: float = 0.0) -> dict[str, list[float]]:
+    """Seconds of each call; the calls take turns, so that a slow minute of the machine affects all of them.
+
+    Args:
+        repeats: Number of times that each is called.
+        calls: Name → function.
+        pause: Seconds before each call: threads of BLAS and OpenMP keep spinning for a while and would slow it down.
+    """
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeats):
+        for name, call in calls.items():
+            time.sleep(pause)
+            times[name].append(seconds_of(call))
+    return times
+
+
+def spread(times: Sequence[float]) -> dict[str, float]:
+    """The best and the median of some times."""
+    return {"best": min(times), "median": median(times)}
+
+
+def ratio(times: Sequence[float], reference: Sequence[float]) -> dict[str, float]:
+    """Times divided by those of a reference: of the best ones, and the median over those that followed each other."""
+    pairs = [one / other for one, other in zip(times, reference, strict=True)]
+    return {"best": min(times) / min(reference), "median": median(pairs)}
 
 
 def finish(results: dict, options: argparse.Namespace) -> None:
@@ -97,6 +160,17 @@ def tweet_clients(clients: int, samples: int) -> FederatedData:
     index = partition.iid(len(x), clients)
     pool = (x, (x[:, 0] % 2).astype(np.int32))
     return partition.assemble("random words", pool, index, test_share=0.1, classes=2, tokens=len(table), table=table)
+
+
+def synthetic_clients(clients: int, samples: int = 20, features: int = 64) -> FederatedData:
+    """Clients with random vectors and labels of ten classes, without test examples; made in parts, to save memory."""
+    x = aligned(np.empty((clients * samples, features), np.float32))
+    rng = np.random.default_rng(0)
+    for first in range(0, len(x), 65536):
+        x[first : first + 65536] = rng.random(x[first : first + 65536].shape, dtype=np.float32)
+    y = rng.integers(0, 10, len(x)).astype(np.int32)
+    index = Index.from_sizes(np.arange(len(x), dtype=np.int32), np.full(clients, samples))
+    return FederatedData("random", x, y, partition.numbered(clients), index, empty_index(clients), 10)
 
 
 def empty_index(clients: int) -> Index:

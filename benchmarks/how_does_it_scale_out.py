@@ -3,8 +3,9 @@
     python benchmarks/how_does_it_scale_out.py [--json] [--tiny] [--only rounds,overhead,million,projection]
 
 Needs the extra `ray`. Two workers with one thread each run on the machine on which `vectorized` has two threads; rounds
-of both alternate, after two rounds that compile. `ratio` is the time of vectorized divided by that of Ray: 1 is equal,
-less than 1 is slower. The best and the median of all rounds are given.
+of both alternate, after rounds that compile. `ratio` is the time of vectorized divided by that of Ray: 1 is equal, less
+than 1 is slower; of the best rounds, and the median over rounds that followed each other. Each comparison is made
+twice, with new workers.
 
     rounds      the CNN of the papers with 200 clients per round, logistic regression with 1,000 clients per round
     overhead    a request whose work does nothing
@@ -19,13 +20,11 @@ import statistics
 import time
 
 import numpy as np
-from common import arguments, cifar_clients, empty_index, finish, peak_bytes, power_law
+from common import arguments, cifar_clients, finish, peak_bytes, power_law, progress, ratio, spread, synthetic_clients
 
 from coterie import models, tree
 from coterie.aggregation.means import BLOCK
 from coterie.clients import LocalSGD, Values, Work, fit
-from coterie.data import partition
-from coterie.data.federated import FederatedData, Index, aligned
 from coterie.federation import Mean, Server, Vectorized
 from coterie.federation.ray.actor_pool import RayPool
 from coterie.federation.ray.settings import RaySettings
@@ -33,6 +32,8 @@ from coterie.federation.ray.transport import RayTransport
 from coterie.seeds import Seed
 
 WORKERS = 2
+#: Each comparison of rounds is made this often.
+RUNS = 2
 
 #: Assumptions of the projection: bytes per second to the driver, and bytes per second that it adds up.
 NETWORK, ADDING = 1.25e9, 2e9
@@ -45,20 +46,20 @@ def nothing(task, x, y, seed):
 EMPTY = Work("benchmark.nothing", takes={}, gives={"nothing": Values("float32")}, plain=nothing, trains=False)
 
 
-def in_turns(fed, other, ask, rounds):
-    """Seconds of the rounds of two federations, alternating, after two of each that compile."""
+def in_turns(fed, other, ask, rounds, warm=2):
+    """Seconds of the rounds of two federations, alternating, after some of each that compile."""
     seconds = ([], [])
-    for t in range(rounds + 2):
+    for t in range(rounds + warm):
         for place, each in enumerate((fed, other)):
             clock = time.perf_counter()
             ask(each, t)
-            if t >= 2:
+            if t >= warm:
                 seconds[place].append(time.perf_counter() - clock)
     return seconds
 
 
-def compare(name, data, task, cohort, local, rounds):
-    """One row of `rounds`: both backends, the ratio, and the bytes that travel."""
+def one_run(data, task, cohort, local, rounds):
+    """Seconds of the rounds of both backends, and what the workers did."""
     pool = RayPool(RaySettings(workers=WORKERS))
     transport = RayTransport(data, task, pool)
     here, there = Server(Vectorized(data, task, threads=WORKERS)), Server(transport)
@@ -70,48 +71,50 @@ def compare(name, data, task, cohort, local, rounds):
 
     assert tree.same(ask(here, 0).mean, ask(there, 0).mean), "results must have the same bytes"
     transport.work_done.row()
-    ours, ray = in_turns(here, there, ask, rounds)
+    ours, ray = in_turns(here, there, ask, rounds, warm=1)
     load = transport.work_done.row()
     pool.close()
     return {
+        "vectorized_seconds": {**spread(ours), "all": ours},
+        "ray_seconds": {**spread(ray), "all": ray},
+        "ratio": ratio(ours, ray),
+        "busy": load["busy"],
+        "up_bytes_per_round": load["up_bytes"] / (rounds + 1),
+        "shares_per_round": load["shares"] / (rounds + 1),
+    }
+
+
+def compare(name, data, task, cohort, local, rounds):
+    """One row of `rounds`: both backends, the ratio, and the bytes that travel, in each of the runs."""
+    start = task.init(Seed(0))
+    return {
         "what": name,
+        "data": data.name,
         "clients": cohort,
         "parameters": tree.size(start),
-        "vectorized_seconds": {"best": min(ours), "median": statistics.median(ours), "all": ours},
-        "ray_seconds": {"best": min(ray), "median": statistics.median(ray), "all": ray},
-        "ratio": {"best": min(ours) / min(ray), "median": statistics.median(ours) / statistics.median(ray)},
-        "busy": load["busy"],
-        "up_bytes_per_round": load["up_bytes"] / (rounds + 2),
         "models_bytes": cohort * tree.nbytes(start),
-        "shares_per_round": load["shares"] / (rounds + 2),
+        "runs": [one_run(data, task, cohort, local, rounds) for _ in range(RUNS)],
     }
 
 
 def rounds(tiny):
-    clients, count = (40, 1) if tiny else (200, 5)
+    clients, count = (40, 1) if tiny else (200, 4)
+    progress("CNN, two runs", None if tiny else 200)
     images = cifar_clients(clients, 20 if tiny else 50)
     task = models.build("cnn", images.shape, images.classes)
     yield compare("CNN", images, task, clients, LocalSGD(epochs=1, batch_size=10, learning_rate=0.01), count)
     clients = 100 if tiny else 1000
+    progress("logistic regression, two runs", None if tiny else 60)
     digits = power_law(clients)
     task = models.build("mclr", digits.shape, digits.classes)
     local = LocalSGD(epochs=1 if tiny else 20, batch_size=10, learning_rate=0.01)
     yield compare("logistic regression", digits, task, clients, local, count)
 
 
-def synthetic(clients, samples=20, features=64):
-    x = aligned(np.empty((clients * samples, features), np.float32))
-    rng = np.random.default_rng(0)
-    for first in range(0, len(x), 65536):
-        x[first : first + 65536] = rng.random(x[first : first + 65536].shape, dtype=np.float32)
-    y = rng.integers(0, 10, len(x)).astype(np.int32)
-    index = Index.from_sizes(np.arange(len(x), dtype=np.int32), np.full(clients, samples))
-    return FederatedData("random", x, y, partition.numbered(clients), index, empty_index(clients), 10)
-
-
 def overhead(tiny):
     """Milliseconds of a request that does nothing, with one share and with many clients; `driver` is processor time."""
-    data = synthetic(100 if tiny else 1000)
+    progress("requests that do nothing", None if tiny else 30)
+    data = synthetic_clients(100 if tiny else 1000)
     task = models.build("mclr", data.shape, 10)
     pool = RayPool(RaySettings(workers=WORKERS))
     transport = RayTransport(data, task, pool)
@@ -129,7 +132,9 @@ def overhead(tiny):
         ours, ray = in_turns(here, there, ask, 5 if tiny else 50)
         found[cohort] = {
             "vectorized_ms": 1e3 * statistics.median(ours),
+            "vectorized_best_ms": 1e3 * min(ours),
             "ray_ms": 1e3 * statistics.median(ray),
+            "ray_best_ms": 1e3 * min(ray),
             "driver_ms": 1e3 * statistics.median(driver),
             "shares": transport.work_done.row()["shares"] / len(driver),
         }
@@ -139,13 +144,14 @@ def overhead(tiny):
 
 def million(tiny):
     clients, cohort = (10_000, 200) if tiny else (1_000_000, 2000)
-    data = synthetic(clients)
+    progress(f"{clients:,} clients", None if tiny else 60)
+    data = synthetic_clients(clients)
     task = models.build("mclr", data.shape, 10)
     pool = RayPool(RaySettings(workers=WORKERS))
     transport = RayTransport(data, task, pool)
     fed, start = Server(transport), task.init(Seed(0))
     seconds = []
-    for t in range(2 if tiny else 6):
+    for t in range(2 if tiny else 11):
         chosen = sorted(data.clients[place] for place in Seed(t).sample(clients, cohort))
         began = time.perf_counter()
         fed.ask(chosen, fit, Seed(t), start=start, local=LocalSGD(epochs=1), reduce=Mean())
@@ -155,7 +161,7 @@ def million(tiny):
         "clients": clients,
         "cohort": cohort,
         "first_round_seconds": seconds[0],
-        "round_seconds": min(seconds[1:]),
+        "round_seconds": spread(seconds[1:]),
         "data_bytes": data.x.nbytes,
         "driver_peak_bytes": peak_bytes(),
     }
@@ -164,17 +170,17 @@ def million(tiny):
 def projection(measured, empty):
     """Seconds of a round on more workers: compute / workers, shares, and what travels to the driver.
 
-    Assumptions: clients are equal; the work divides among workers up to half of the smallest share; a request takes as
-    long as an empty one, and each share costs the driver the processor time of a request with one share, one after
-    another; whole blocks of 32 clients travel as sums of 8 bytes per parameter, the last quarter of the cohort as
-    models, all of it if there are fewer than 64 clients per worker; the driver receives 10 Gbit/s and adds up 2 GB/s,
-    and does neither while workers compute.
+    Assumptions: clients are equal; the work is divided evenly, up to 1/32 of the part of a worker, and a single client
+    is not divided; a request takes as long as an empty one, and each share costs the driver as much processor time as a
+    share of an empty request, one after another; whole blocks of 32 clients travel as sums of 8 bytes per parameter,
+    the last quarter of the cohort as models, all of it if there are fewer than 64 clients per worker; the driver
+    receives 10 Gbit/s and adds up 2 GB/s, and does neither while workers compute.
     """
     one = empty[min(empty)]
-    latency, per_share = (one["ray_ms"] - one["vectorized_ms"]) / 1e3, one["driver_ms"] / 1e3
+    latency, per_share = (one["ray_ms"] - one["vectorized_ms"]) / 1e3, one["driver_ms"] / one["shares"] / 1e3
     table = []
     for row in measured:
-        compute = WORKERS * row["ray_seconds"]["median"] * row["busy"]
+        compute = WORKERS * statistics.mean(run["ray_seconds"]["median"] * run["busy"] for run in row["runs"])
         for workers in (1, 2, 4, 10, 30, 100):
             shares = min(row["clients"], max(1, round(2 * workers * (1 + math.log(8)))))
             summed = 0.75 * row["clients"] if row["clients"] > 2 * workers * BLOCK else 0.0
@@ -196,16 +202,16 @@ def projection(measured, empty):
 
 
 def show_rounds(row):
-    ours, ray = row["vectorized_seconds"], row["ray_seconds"]
-    print(
-        f"{row['what']}, {row['clients']} clients: vectorized {ours['best']:.3f} s (median {ours['median']:.3f}), "
-        f"Ray {ray['best']:.3f} s ({ray['median']:.3f}), ratio {row['ratio']['best']:.2f} "
-        f"({row['ratio']['median']:.2f}); {row['up_bytes_per_round'] / 1e6:.1f} MB to the driver per round instead "
-        f"of {row['models_bytes'] / 1e6:.1f} MB",
-        flush=True,
-    )
-    for name, times in (("vectorized", ours["all"]), ("Ray", ray["all"])):
-        print(f"  {name:10}", *(f"{seconds:.3f}" for seconds in times), flush=True)
+    for place, run in enumerate(row["runs"]):
+        ours, ray = run["vectorized_seconds"], run["ray_seconds"]
+        print(
+            f"{row['what']}, {row['clients']} clients, run {place + 1}: vectorized {ours['best']:.3f} s (median "
+            f"{ours['median']:.3f}), Ray {ray['best']:.3f} s ({ray['median']:.3f}), ratio {run['ratio']['best']:.2f} "
+            f"({run['ratio']['median']:.2f}); {run['up_bytes_per_round'] / 1e6:.1f} MB to the driver per round instead "
+            f"of {row['models_bytes'] / 1e6:.1f} MB"
+        )
+        for name, times in (("vectorized", ours["all"]), ("Ray", ray["all"])):
+            print(f"  {name:10}", *(f"{seconds:.3f}" for seconds in times), flush=True)
 
 
 def show_overhead(found):
@@ -217,7 +223,7 @@ def show_overhead(found):
 
 def show_million(row):
     print(
-        f"{row['clients']:,} clients, {row['cohort']:,} per round: {row['round_seconds']:.2f} s per round, the "
+        f"{row['clients']:,} clients, {row['cohort']:,} per round: {row['round_seconds']['best']:.2f} s per round, the "
         f"first {row['first_round_seconds']:.1f} s; {row['data_bytes'] / 1e9:.2f} GB of examples",
         flush=True,
     )

@@ -5,18 +5,32 @@
 Logistic regression and an MLP: twenty of a thousand MNIST clients, 20 epochs, batch size 10. Convolutions: the same
 clients, and twenty CIFAR-10 clients, 1 epoch, batch size 10. Recurrent networks: twenty Shakespeare roles with 30
 windows of 80 characters, and twenty accounts with 50 tweets of 25 random words, 1 epoch, batch size 10, compared with
-nn.LSTM and nn.GRU. All implementations train the same clients, alternately in one process. Times are the best of
-several rounds, for PyTorch with the faster of one and two threads. Our time is that of the whole `ask`: planning,
-gathering, training, validation, replies as NumPy arrays. The first call, which includes compilation, is reported
-separately. Ratios above 1 mean that Coterie is faster.
+nn.LSTM and nn.GRU. All implementations train the same clients, alternately in one process. Times are the best and the
+median of several rounds, for PyTorch with the faster of one and two threads. Our time is that of the whole `ask`:
+planning, gathering, training, validation, replies as NumPy arrays. The first call, which includes compilation, is
+reported separately. Ratios above 1 mean that Coterie is faster: `best` compares the best rounds, `median` is the median
+of the ratios of rounds that followed each other.
 """
 
 from __future__ import annotations
 
-import time
+import os
+from functools import partial
 
 import numpy as np
-from common import arguments, cifar_clients, finish, power_law, shakespeare_clients, tweet_clients
+from common import (
+    alternate,
+    arguments,
+    cifar_clients,
+    finish,
+    power_law,
+    progress,
+    ratio,
+    seconds_of,
+    shakespeare_clients,
+    spread,
+    tweet_clients,
+)
 
 from coterie import models, tree
 from coterie.clients import LocalSGD, fit, score
@@ -31,6 +45,8 @@ except ImportError:
     torch = None
 
 BATCH_SIZE, LEARNING_RATE = 10, 0.03
+#: Threads that are compared: one, two, and as many as there are cores.
+THREADS = sorted({1, 2, len(os.sched_getaffinity(0))})
 MNIST_SHAPE, CIFAR_SHAPE = (28, 28), (32, 32, 3)
 
 #: Name → data, epochs, task.
@@ -44,14 +60,12 @@ MODELS = {
 }
 
 
+#: Name → seconds that it usually takes without PyTorch.
+USUALLY = {"mclr": 8, "mlp": 10, "cnn": 25, "lenet5": 10, "charlstm": 45, "bigru": 15}
+
+
 def torch_examples(data, cohort):
     return [] if torch is None else [pytorch_loops.tensors(*data.examples(client)) for client in cohort]
-
-
-def seconds(fn, *args, **kwargs):
-    begin = time.perf_counter()
-    fn(*args, **kwargs)
-    return time.perf_counter() - begin
 
 
 def flops_per_step(name):
@@ -80,7 +94,7 @@ def compare(name, data, cohort, epochs, repeats):
     """All implementations of one model, alternately; the figures of that model."""
     task = MODELS[name][2]()
     start, local = task.init(Seed(0)), LocalSGD(epochs=epochs, batch_size=BATCH_SIZE, learning_rate=LEARNING_RATE)
-    ours = {threads: vectorized(data, task, threads=threads) for threads in (1, 2)}
+    ours = {threads: vectorized(data, task, threads=threads) for threads in THREADS}
     tensors = torch_examples(data, cohort)
     steps = epochs * sum(-(-len(data.rows(data.position(client), "fit")) // BATCH_SIZE) for client in cohort)
 
@@ -91,41 +105,64 @@ def compare(name, data, cohort, epochs, repeats):
         torch.set_num_threads(threads)
         pytorch_loops.one_round(kind, name, tensors, epochs, BATCH_SIZE, LEARNING_RATE)
 
-    implementations = {"product": (by_numpy,)} | {f"ours_{threads}": (by_coterie, threads) for threads in (1, 2)}
+    calls = {"product": by_numpy} | {f"ours_{n}": partial(by_coterie, n) for n in THREADS}
     if torch is not None:
-        for kind in ("dataloader", "tight"):
-            implementations |= {f"{kind}_{threads}": (by_torch, kind, threads) for threads in (1, 2)}
+        calls |= {f"{kind}_{n}": partial(by_torch, kind, n) for kind in ("dataloader", "tight") for n in (1, 2)}
     before = compilations()
-    first = seconds(by_coterie, 2)
+    first = seconds_of(partial(by_coterie, 2))
     compiled = compilations()
-    best = dict.fromkeys(implementations, np.inf)
-    for _ in range(repeats):
-        for implementation, call in implementations.items():
-            time.sleep(0.1)  # BLAS and OpenMP threads keep spinning for a while and would slow down the next call
-            best[implementation] = min(best[implementation], seconds(*call))
+    times = alternate(repeats, calls, pause=0.1)
     again = compilations()
-    scoring = min(seconds(ours[2].ask, data.clients, score, Seed(0), part="test", params=start) for _ in range(3))
-    fastest = min(best["ours_1"], best["ours_2"])
+    best = {key: min(each) for key, each in times.items()}
+    evaluation = ours[2].scoring()  # only an evaluation may use test examples
+
+    def by_scoring():
+        evaluation.ask(data.clients, score, Seed(0), part="test", params=start)
+
+    scoring = min(alternate(3, {"score": by_scoring})["score"])
+    fastest = min((f"ours_{n}" for n in THREADS), key=best.__getitem__)
+    product = 1e6 * flops_per_step(name) * best["product"] / (2 * len(SQUARE) ** 3)
     row = {
         "data": data.name,
         "parameters": tree.size(start),
         "steps": steps,
-        "seconds": {key: round(value, 5) for key, value in best.items()},
-        "first_seconds": round(first, 3),
-        "compile_seconds": round(compiled.seconds - before.seconds, 3),
-        "us_per_step_one_thread": round(1e6 * best["ours_1"] / steps, 2),
-        "us_per_step_two_threads": round(1e6 * best["ours_2"] / steps, 2),
-        "us_per_step_of_products_alone": round(
-            1e6 * flops_per_step(name) * best["product"] / (2 * len(SQUARE) ** 3), 2
-        ),
-        "score_all_clients_seconds": round(scoring, 4),
+        "seconds": {key: spread(each) for key, each in times.items()},
+        "speedup": {str(n): ratio(times["ours_1"], times[f"ours_{n}"]) for n in THREADS[1:]},
+        "first_seconds": first,
+        "compile_seconds": compiled.seconds - before.seconds,
+        "us_per_step_of_products_alone": product,
+        "share_of_matrix_product_rate": product / (1e6 * best[fastest] / steps),
+        "score_all_clients_seconds": scoring,
+        "clients": len(data.clients),
         "recompilations": again.count - compiled.count,
     }
-    row["share_of_matrix_product_rate"] = round(row["us_per_step_of_products_alone"] / (1e6 * fastest / steps), 3)
     if torch is not None:
         for kind in ("dataloader", "tight"):
-            row[f"vs_{kind}"] = round(min(best[f"{kind}_1"], best[f"{kind}_2"]) / fastest, 2)
+            theirs = min((f"{kind}_{n}" for n in (1, 2)), key=best.__getitem__)
+            row[f"vs_{kind}"] = ratio(times[theirs], times[fastest])
     return row
+
+
+def print_row(name, row):
+    steps = row["steps"]
+    print(f"{name}: {steps} steps of {row['parameters']:,} parameters, {row['data']}; best (median)")
+    for key, figure in row["seconds"].items():
+        if key != "product":
+            best, middle = figure["best"], figure["median"]
+            print(
+                f"  {key:14}{1e3 * best:9.1f} ms ({1e3 * middle:.1f}) per round, {1e6 * best / steps:.1f} µs per step"
+            )
+    for n, figure in row["speedup"].items():
+        print(f"  {n} threads are {figure['best']:.2f} ({figure['median']:.2f}) times as fast as one")
+    for kind in ("dataloader", "tight"):
+        if figure := row.get(f"vs_{kind}"):
+            print(f"  {figure['best']:.2f} ({figure['median']:.2f}) times as fast as PyTorch, {kind}")
+    print(
+        f"  first call {row['first_seconds']:.1f} s, all {row['clients']} clients scored in "
+        f"{row['score_all_clients_seconds']:.3f} s, {row['share_of_matrix_product_rate']:.0%} of the rate of a matrix "
+        f"product, recompilations {row['recompilations']}",
+        flush=True,
+    )
 
 
 def main():
@@ -144,11 +181,13 @@ def main():
         dataset, epochs, _ = MODELS[name]
         data = datasets[dataset]()
         cohort = [data.clients[i] for i in Seed(1).fold("cohort").sample(len(data.clients), 20)]
-        results[name] = compare(
-            name, data, cohort, min(epochs, 2) if options.tiny else epochs, 2 if options.tiny else 5
+        epochs, repeats = (min(epochs, 2), 2) if options.tiny else (epochs, 7)
+        progress(
+            f"{name}, {repeats} rounds of each", None if options.tiny else USUALLY[name] * (1 if torch is None else 2)
         )
-        print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in results[name].items()))
-    finish(results, options)
+        results[name] = compare(name, data, cohort, epochs, repeats)
+        print_row(name, results[name])
+    finish({"models": results}, options)
 
 
 if __name__ == "__main__":

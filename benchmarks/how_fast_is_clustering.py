@@ -4,14 +4,14 @@
 
 Cold start: pre-trained updates in five planted clusters, float32. `ours` is EDC through the Gram matrix and k-means;
 `reference` is what FedGroup's code does with scikit-learn on the full matrix: TruncatedSVD, cosine similarities with
-the singular vectors, KMeans. Both run in this process, alternately, best of five; both must find the planted clusters.
+the singular vectors, KMeans. Both run in this process, alternately, five times; both must find the planted clusters.
 The memory of MADC is the peak that Python and NumPy allocate during one call, including the result. A FedGroup round in
 which all clients have a cluster is compared with a FedAvg round of the same cohort: 20 of 1,000 MNIST clients, 10
 epochs, batch size 10.
 
 Cross losses: 100 models (MLP 784-200-10), each on the 600 MNIST images of each of 100 clients, as in SR-FCA. `ours` is
 one ask of the vectorized backend. It is compared with a loop over pairs that calls a jitted mean loss (a tenth is
-timed), and with the rate of a product of two large float32 matrices on two threads. All alternately, best of three.
+timed), and with the rate of a product of two large float32 matrices on two threads. All alternately, three times.
 
 Class angles: 100 clients with orthonormal (784, p) bases of ten classes. The reference is a loop over
 scipy.linalg.subspace_angles; every 50th pair of each class is timed and the time scaled; both must agree. Class
@@ -20,11 +20,10 @@ subspaces: one ask of 100 clients for the bases of 60 and of 600 random images o
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 
 import numpy as np
-from common import arguments, empty_index, finish, images, power_law
+from common import alternate, arguments, empty_index, finish, images, power_law, progress, ratio, spread
 
 from coterie import clustering, models, tree
 from coterie.aggregation import trimmed_mean, uniform_mean
@@ -66,15 +65,23 @@ def reference(updates):
     return KMeans(CLUSTERS, n_init=10, random_state=0).fit(cosine_similarity(updates, svd.components_)).labels_
 
 
-def alternately(times, **calls):
-    """Best seconds of each call; calls alternate, so that all of them run under the same conditions."""
-    best = dict.fromkeys(calls, np.inf)
-    for _ in range(times):
-        for name, call in calls.items():
-            clock = time.perf_counter()
-            call()
-            best[name] = min(best[name], time.perf_counter() - clock)
-    return best
+def alternately(times, first, second, scale=1.0):
+    """Best and median seconds of two calls by name, and those of the second divided by the first; they take turns.
+
+    Args:
+        times: Number of times that each is called.
+        first: Name and function of one call.
+        second: Name and function of the other.
+        scale: Factor of the times of the second, of which only part is run.
+    """
+    took = alternate(times, dict((first, second)))
+    ours, theirs = took[first[0]], [scale * each for each in took[second[0]]]
+    return {"seconds": {first[0]: spread(ours), second[0]: spread(theirs)}, "ratio": ratio(theirs, ours)}
+
+
+def alone(times, call):
+    """Best and median seconds of one call."""
+    return spread(alternate(times, {"call": call})["call"])
 
 
 def cold_start(d, times):
@@ -88,33 +95,32 @@ def cold_start(d, times):
         "ours": score(ours(updates)),
         "reference": score(reference(updates)),
     }  # loads imports
-    best = alternately(times, ours=lambda: ours(updates), reference=lambda: reference(updates))
-    return {"d": d, "seconds": best, "ratio": best["reference"] / best["ours"], "adjusted_rand": agree}
+    times = alternately(times, ("ours", lambda: ours(updates)), ("reference", lambda: reference(updates)))
+    return {"d": d, **times, "adjusted_rand": agree}
 
 
 def madc(clients, times):
     """Seconds of MADC given the cosine matrix, and the memory besides that matrix."""
     cosines = clustering.cosine(planted(clients, 64)[0])
     clustering.madc_of(cosines[:200, :200])  # loads imports
-    best = alternately(times, madc=lambda: clustering.madc_of(cosines))["madc"]
+    seconds = alone(times, lambda: clustering.madc_of(cosines))
     tracemalloc.start()
     clustering.madc_of(cosines)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return {"clients": clients, "seconds": best, "peak_bytes": peak}
+    return {"clients": clients, "seconds": seconds, "peak_bytes": peak}
 
 
 def bipartition(clients, times):
     similarities = clustering.cosine(planted(clients, 64, clusters=2)[0])
     clustering.bipartition(similarities[:10, :10])
-    best = alternately(times, split=lambda: clustering.bipartition(similarities))
-    return {"clients": clients, "seconds": best["split"]}
+    return {"clients": clients, "seconds": alone(times, lambda: clustering.bipartition(similarities))}
 
 
 def means(models, d, times):
     bank = Seed(0).fold("bank").generator().standard_normal((models, d), dtype=np.float32)
-    best = alternately(times, trimmed=lambda: trimmed_mean(bank, 0.1), plain=lambda: uniform_mean(bank))
-    return {"models": models, "d": d, "seconds": best, "ratio": best["trimmed"] / best["plain"]}
+    plain, trimmed = ("plain", lambda: uniform_mean(bank)), ("trimmed", lambda: trimmed_mean(bank, 0.1))
+    return {"models": models, "d": d, **alternately(times, trimmed, plain)}
 
 
 def rounds(clients, times):
@@ -137,8 +143,8 @@ def rounds(clients, times):
 
     for name in settings:
         one(name)()  # compiles
-    best = alternately(times, **{name: one(name) for name in settings})
-    return {"clients": clients, "cohort": len(cohort), "seconds": best, "ratio": best["fedgroup"] / best["fedavg"]}
+    pair = [(name, one(name)) for name in ("fedgroup", "fedavg")]
+    return {"clients": clients, "cohort": len(cohort), **alternately(times, *pair)}
 
 
 def cross_losses(clients, samples, width, times):
@@ -169,12 +175,17 @@ def cross_losses(clients, samples, width, times):
             return square @ square
 
     np.testing.assert_allclose(ours()[: len(examples)], loop(), rtol=1e-4)  # also compiles both
-    best = alternately(times, ours=ours, loop=loop, product=product)
-    best["loop"] *= clients / len(examples)
+    took = alternate(times, {"ours": ours, "loop": loop, "product": product})
+    took["loop"] = [each * clients / len(examples) for each in took["loop"]]
     work = 2 * clients * clients * samples * (784 * width + width * 10)
-    rates = {"ours": work / best["ours"], "product": 2 * len(square) ** 3 / best["product"]}
-    share = rates["ours"] / rates["product"]
-    return {"clients": clients, "seconds": best, "ratio": best["loop"] / best["ours"], "flops": rates, "share": share}
+    rates = {"ours": work / min(took["ours"]), "product": 2 * len(square) ** 3 / min(took["product"])}
+    return {
+        "clients": clients,
+        "seconds": {name: spread(each) for name, each in took.items()},
+        "ratio": ratio(took["loop"], took["ours"]),
+        "flops": rates,
+        "share": rates["ours"] / rates["product"],
+    }
 
 
 def class_angles(clients, classes, p, times):
@@ -195,9 +206,8 @@ def class_angles(clients, classes, p, times):
         )
 
     np.testing.assert_allclose([ours()[pair] for pair in some], loop(), atol=1e-3)  # loads imports
-    best = alternately(times, ours=ours, loop=loop)
-    best["loop"] *= len(pairs) / len(some)
-    return {"clients": clients, "classes": classes, "p": p, "seconds": best, "ratio": best["loop"] / best["ours"]}
+    found = alternately(times, ("ours", ours), ("loop", loop), scale=len(pairs) / len(some))
+    return {"clients": clients, "classes": classes, "p": p, **found}
 
 
 def subspaces(clients, classes, count_per_class, times):
@@ -209,58 +219,56 @@ def subspaces(clients, classes, count_per_class, times):
     index = Index.from_sizes(order, np.full(clients, count))
     data = FederatedData("images", x, y, numbered(clients), index, empty_index(clients), classes)
     fed = vectorized(data, models.mclr((28, 28), classes, normalize=models.Normalize(33.0, 79.0)))
-    best = alternately(times, ask=lambda: fed.ask(fed.clients, class_subspaces.class_subspaces, Seed(0), how=SETTINGS))
-    return {"clients": clients, "classes": classes, "images": count_per_class, "seconds": best["ask"]}
+    seconds = alone(times, lambda: fed.ask(fed.clients, class_subspaces.class_subspaces, Seed(0), how=SETTINGS))
+    return {"clients": clients, "classes": classes, "images": count_per_class, "seconds": seconds}
+
+
+#: Function → seconds that it usually takes.
+USUALLY = {"cold_start": 10, "means": 10, "rounds": 10, "cross_losses": 40, "class_angles": 20, "class_subspaces": 30}
+
+
+def measure(tiny):
+    """All tables, by name; each is a list of rows."""
+    times = 2 if tiny else 5
+    tables = {
+        "cold_start": lambda: [cold_start(d, times) for d in ((785, 7_850) if tiny else (7_850, 101_770, 407_050))],
+        "madc": lambda: [madc(200 if tiny else 2_000, min(times, 3))],
+        "bipartition": lambda: [bipartition(100 if tiny else 1_000, times)],
+        "means": lambda: [means(*(10, 4_000) if tiny else (100, 400_000), times)],
+        "rounds": lambda: [rounds(100 if tiny else 1_000, 4 * times)],
+        "cross_losses": lambda: [cross_losses(*(10, 20, 8) if tiny else (100, 600, 200), min(times, 3))],
+        "class_angles": lambda: [class_angles(*(10, 2) if tiny else (100, 10), p, min(times, 3)) for p in (1, 6)],
+        "class_subspaces": lambda: [
+            subspaces(*(5, 2) if tiny else (100, 10), n, 1) for n in ((6,) if tiny else (60, 600))
+        ],
+    }
+    results = {}
+    for name, table in tables.items():
+        progress(name.replace("_", " "), None if tiny else USUALLY.get(name))
+        results[name] = table()
+    return results
+
+
+def show(results):
+    for name, rows in results.items():
+        for row in rows:
+            about = ("d", "clients", "models", "cohort", "classes", "p", "images")
+            what = ", ".join(f"{key} {row[key]:,}" for key in about if key in row)
+            seconds = row["seconds"] if "best" not in row["seconds"] else {"ours": row["seconds"]}
+            what += ": " + ", ".join(
+                f"{key} {each['best']:.4f} s (median {each['median']:.4f})" for key, each in seconds.items()
+            )
+            if "ratio" in row:
+                what += f", ratio {row['ratio']['best']:.2f} ({row['ratio']['median']:.2f})"
+            for key in ("adjusted_rand", "peak_bytes", "share"):
+                what += f", {key} {row[key]}" if key in row else ""
+            print(f"{name.replace('_', ' ')}, {what}")
 
 
 def main():
-    options = arguments("How fast is clustering?")
-    tiny, times = options.tiny, 2 if options.tiny else 5
-    results = {
-        "cold_start": [cold_start(d, times) for d in ((785, 7_850) if tiny else (7_850, 101_770, 407_050))],
-        "madc": madc(200 if tiny else 2_000, min(times, 3)),
-        "bipartition": bipartition(100 if tiny else 1_000, times),
-        "means": means(*(10, 4_000) if tiny else (100, 400_000), times),
-        "rounds": rounds(100 if tiny else 1_000, 4 * times),
-        "cross_losses": cross_losses(*(10, 20, 8) if tiny else (100, 600, 200), min(times, 3)),
-        "class_angles": [class_angles(*(10, 2) if tiny else (100, 10), p, min(times, 3)) for p in (1, 6)],
-        "class_subspaces": [subspaces(*(5, 2) if tiny else (100, 10), n, 1) for n in ((6,) if tiny else (60, 600))],
-    }
-    for row in results["cold_start"]:
-        print(
-            f"cold start, {CLIENTS} clients, d = {row['d']:>7,}: {row['seconds']['ours']:.4f} s, "
-            f"scikit-learn {row['seconds']['reference']:.4f} s, {row['ratio']:.1f} × faster; adjusted Rand "
-            f"{row['adjusted_rand']['ours']:.2f}, {row['adjusted_rand']['reference']:.2f}"
-        )
-    row = results["madc"]
-    print(f"MADC of {row['clients']:,} clients: {row['seconds']:.2f} s, {row['peak_bytes'] / 1e6:.0f} MB of memory")
-    print(f"bipartition of {results['bipartition']['clients']:,} clients: {results['bipartition']['seconds']:.4f} s")
-    row = results["means"]
-    print(
-        f"trimmed mean of {row['models']} models of {row['d']:,}: {row['seconds']['trimmed']:.3f} s, "
-        f"plain {row['seconds']['plain']:.3f} s, {row['ratio']:.1f} × as long"
-    )
-    row = results["rounds"]
-    print(
-        f"round of {row['cohort']} of {row['clients']} clients: FedGroup {1e3 * row['seconds']['fedgroup']:.1f} ms, "
-        f"FedAvg {1e3 * row['seconds']['fedavg']:.1f} ms, ratio {row['ratio']:.3f}"
-    )
-    row = results["cross_losses"]
-    print(
-        f"cross losses of {row['clients']} × {row['clients']}: {row['seconds']['ours']:.2f} s, a loop over pairs "
-        f"{row['seconds']['loop']:.2f} s, {row['ratio']:.2f} × as long; {100 * row['share']:.0f} % of a product's rate"
-    )
-    for row in results["class_angles"]:
-        print(
-            f"class angles of {row['clients']} clients × {row['classes']} classes, p = {row['p']}: "
-            f"{row['seconds']['ours']:.3f} s, SciPy in a loop {row['seconds']['loop']:.1f} s, "
-            f"{row['ratio']:.0f} × as long"
-        )
-    for row in results["class_subspaces"]:
-        print(
-            f"class subspaces of {row['clients']} clients × {row['classes']} classes × {row['images']} images: "
-            f"{row['seconds']:.1f} s"
-        )
+    options = arguments(__doc__.splitlines()[0])
+    results = measure(options.tiny)
+    show(results)
     finish(results, options)
 
 

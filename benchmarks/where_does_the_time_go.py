@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from common import finish
+from common import finish, progress
 
 from coterie.data.loading import available
 
@@ -44,7 +44,8 @@ def run(data, rounds, folder):
     begin = time.perf_counter()
     subprocess.run([*command, "--out", folder, "--json"], check=True, capture_output=True)
     process = time.perf_counter() - begin
-    return {**json.loads((folder / "summary.json").read_text())["seconds"], "process": process}
+    summary = json.loads((folder / "summary.json").read_text())
+    return {**summary["seconds"], "process": process, "peak_rss_bytes": summary["peak_rss_bytes"]}
 
 
 def shares(seconds):
@@ -59,6 +60,7 @@ def shares(seconds):
         "total_seconds": round(seconds["total"], 3),
         "start_seconds": round(seconds["process"] - seconds["total"], 3),
         "compile_seconds": seconds["compile"],
+        "peak_rss_bytes": seconds["peak_rss_bytes"],
         "share_without_training": round(1 - seconds["training"] / seconds["total"], 3),
     }
 
@@ -70,6 +72,7 @@ def main():
     runs = []
     with tempfile.TemporaryDirectory() as folder:
         for repeat in range(repeats):
+            progress(f"run {repeat + 1} of {repeats}, {rounds} rounds", None if options.tiny else 4 + rounds / 13)
             runs.append(run(data, rounds, Path(folder) / str(repeat)))
     best = min(runs, key=lambda each: each["total"])
     results = {"data": data, "rounds": rounds, **shares(best), "totals": [round(each["total"], 3) for each in runs]}

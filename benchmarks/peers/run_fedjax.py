@@ -22,6 +22,13 @@ def _convolutions(x):
     return hk.Linear(10)(hk.Flatten()(x))
 
 
+def _lenet5(x):
+    for filters in (6, 16):
+        x = jax.nn.relu(hk.Conv2D(filters, 5, padding="VALID")(x))
+        x = hk.max_pool(x, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    return hk.nets.MLP([120, 84, 10])(hk.Flatten()(x))
+
+
 def _char_lstm(ids):
     x = hk.Embed(80, 8)(jnp.transpose(ids))
     core = hk.DeepRNN([hk.LSTM(256), hk.LSTM(256)])
@@ -33,6 +40,7 @@ NETWORKS = {
     "mclr": lambda x: hk.Linear(10)(hk.Flatten()(x)),
     "mlp": lambda x: hk.Linear(10)(jax.nn.relu(hk.Linear(128)(hk.Flatten()(x)))),
     "cnn": lambda x: _convolutions(x[..., None]),
+    "lenet5": _lenet5,
     "charlstm": _char_lstm,
 }
 

@@ -16,14 +16,16 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 @pytest.mark.parametrize(
     ("script", "key"),
     [
-        ("against_peers.py --only mclr", "mclr"),  # peers that are not installed are left out
-        ("how_fast_is_a_round.py --only mclr", "mclr"),
+        ("against_peers.py --only mclr", "models"),  # peers that are not installed are left out
+        ("how_fast_is_a_round.py --only mclr", "models"),
         ("where_does_the_time_go.py", "parts"),
+        ("how_fast_is_clustering.py", "cold_start"),
+        ("how_does_it_scale.py", "growth"),
     ],
 )
 def test_a_benchmark_of_speed_runs_with_tiny_and_ends_with_json(script, key):
     name, *options = script.split()
     command = [sys.executable, BENCHMARKS / name, "--tiny", "--json", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert key in json.loads(done.stdout.splitlines()[-1])

@@ -22,6 +22,8 @@ from coterie.cli.app import app
 from coterie.data import load
 
 RUN = sorted({fence.page for page in PAGES for fence in fences(page) if fence.language == "sh" and not fence.reason})
+#: Pages whose commands run in `make test`; those of the others run in `make test-all`.
+EACH_TIME = ("README.md", "docs/deploy.md", "docs/how-to/use-the-models.md")
 #: Options whose numbers are lowered, so that a page takes seconds.
 LOWERED = {"--rounds": 2, "--trials": 2, "--seeds": 2, "--jobs": 1}
 #: Those that are added if a command does not have them.
@@ -104,7 +106,9 @@ def _run(command, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", RUN)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=() if page in EACH_TIME else pytest.mark.exhaustive) for page in RUN]
+)
 @pytest.mark.filterwarnings("ignore::UserWarning:optuna")
 def test_the_commands_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
