@@ -183,8 +183,12 @@ class Server:
         self._averaging.ledger.end_round()
 
     def note_checkpoint(self) -> None:
-        """Record that the state of this moment is in a checkpoint: clients keep the memories that it names."""
-        self._state.note_checkpoint()
+        """Record that the state of this moment is in a checkpoint: clients keep the memories that it names.
+
+        Not needed where checkpoints contain the memories themselves, as those of simulations do.
+        """
+        if self._transport.outlives_server:
+            self._state.note_checkpoint()
 
     def start_again(self, starts: int) -> None:
         """Use new request ids: the server was started `starts` times before, and clients remember those requests.
