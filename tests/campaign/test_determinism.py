@@ -72,8 +72,8 @@ def hashes(name: str, methods: list[str]) -> list[str]:
 
 @pytest.fixture(scope="session")
 def methods(campaign) -> list[str]:
-    """All methods in the full campaign, otherwise two."""
-    return list(METHODS) if campaign.full else ["fedavg", "fedgroup"]
+    """All methods in the full campaign, otherwise one with preparation."""
+    return list(METHODS) if campaign.full else ["fedgroup"]
 
 
 @pytest.fixture(scope="session")

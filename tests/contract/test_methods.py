@@ -73,6 +73,7 @@ VARIANTS = {
         {"clusters": 2},
         {"clusters": 2, "averaging": "gradients"},
         {"clusters": 2, "first_round": "balanced", "members": 2},
+        {"clusters": 2, "first_round": "modulo"},
         {"clusters": 2, "warm_rounds": 2, "restarts": 2},
         {"clusters": 2, "balanced_share": 0.2, "weights": "samples"},
     ],

@@ -58,7 +58,17 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize(("name", "batch"), [*((name, 10) for name in METHODS), ("fedavg", 0)])
+#: Methods of `make test`; the others run in `make test-all`.
+EACH_TIME = ("fedavg", "ifca with members")
+
+
+@pytest.mark.parametrize(
+    ("name", "batch"),
+    [
+        *(pytest.param(name, 10, marks=() if name in EACH_TIME else pytest.mark.exhaustive) for name in METHODS),
+        ("fedavg", 0),
+    ],
+)
 def test_nothing_is_compiled_after_the_second_round(uneven, name, batch):
     fed = fresh(uneven)
     given = {"rounds": len(COHORTS), "clients_per_round": 5, "clients": len(SIZES), "truth": None}

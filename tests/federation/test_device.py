@@ -35,7 +35,12 @@ TASKS = {
 }
 SMALL_BATCHES = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
 FULL_BATCH = LocalSGD(steps=3, batch_size=0, learning_rate=0.1, momentum=0.5)
-CASES = [(name, SMALL_BATCHES) for name in TASKS] + [("logistic regression", FULL_BATCH)]
+#: Training of these in both forms compiles for seconds; `make test` compares their scores.
+LARGE = ("convolutions", "recurrent")
+CASES = [
+    *(pytest.param(name, SMALL_BATCHES, marks=pytest.mark.exhaustive if name in LARGE else ()) for name in TASKS),
+    ("logistic regression", FULL_BATCH),
+]
 
 
 def examples(sizes, draw=0):
@@ -87,6 +92,8 @@ def batched(_):
     return Vectorized(tiny_data(), tiny_task(), device=FORM_FOR_GPUS)
 
 
+#: Settings of methods that would not cluster within the rounds of the test.
+SETTINGS = {"flhc": {"warm_rounds": 1}}
 EVERY_METHOD = [pytest.param(name, marks=() if name == "flexcfl" else pytest.mark.exhaustive) for name in METHODS]
 
 
@@ -94,7 +101,7 @@ EVERY_METHOD = [pytest.param(name, marks=() if name == "flexcfl" else pytest.mar
 def test_a_method_ends_in_the_same_state_in_both_forms(name):
     # Memory, several plans, values per example, rows of banks: whatever methods ask for.
     local = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
-    harness = Harness(lambda given: build(name, local, given))
+    harness = Harness(lambda given: build(name, local, given, **SETTINGS.get(name, {})))
     one, other = harness.session(), harness.session(wrap=batched)
     initial = one.state
     for step, same in zip(harness.finish(one), harness.finish(other), strict=True):

@@ -94,7 +94,10 @@ def test_ifca_sends_the_bank_once_for_the_choice_of_an_evaluation_and_the_next_r
     assert record.summary["traffic"]["by_purpose"]["train"]["down"] == 3 * CLIENTS * 2 * MODEL
 
 
-@pytest.mark.parametrize("method", ["fedavg", "ifca", "local", "perfedavg", "cfl"])
+@pytest.mark.parametrize(
+    "method",
+    ["fedavg", "ifca", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("local", "perfedavg", "cfl"))],
+)
 def test_the_simulator_and_the_channel_count_the_same(method):
     plain = spec(method, 3)
     assert simulated(plain).summary["traffic"] == in_process(plain).summary["traffic"]

@@ -58,8 +58,8 @@ def asked(backend, data, work, **sent):
         (fit, {"start": MODEL, "local": ONE_STEP}),
         (gradient, {"params": MODEL}),
         (losses_of, {"centers": BANK}),
-        (closest, {"base": {}, "heads": BANK}),
-        (fit_closest, {"base": {}, "heads": BANK, "local": ONE_STEP}),
+        pytest.param(closest, {"base": {}, "heads": BANK}, marks=pytest.mark.exhaustive),
+        pytest.param(fit_closest, {"base": {}, "heads": BANK, "local": ONE_STEP}, marks=pytest.mark.exhaustive),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

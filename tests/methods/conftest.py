@@ -1,6 +1,9 @@
 """A federation small enough for calculations by hand, and one of images; shared, to limit compilation.
 
 The helpers are fixtures because test files cannot import from each other; each gives a plain function.
+
+Numbers calculated by hand are checked with the sequential backend in `make test`, and with the vectorized backend, too,
+in `make test-all` (`BOTH` in the test files). That the two agree for every method is part of the contract suite.
 """
 
 from __future__ import annotations
@@ -57,13 +60,20 @@ def two_layers():
     return _TWO_LAYERS
 
 
+#: Number of examples of `numbers`. The vectorized backend compiles for the number of examples of all clients together:
+#: with rows of no client after those of the clients, all tests share what is compiled.
+_ROWS = 64
+
+
 @pytest.fixture(scope="session")
 def numbers():
     """`numbers(a=[0], b=[10])`: data of clients with these samples and without test samples."""
 
     def make(**clients):
         arrays = {name: (np.zeros((len(xs), 1), np.float32), np.array(xs, np.float32)) for name, xs in clients.items()}
-        return data.from_arrays(arrays, test={}, classes=None)
+        made = data.from_arrays(arrays, test={}, classes=None)
+        rest = max(_ROWS - len(made.y), 0)
+        return dataclasses.replace(made, x=np.pad(made.x, ((0, rest), (0, 0))), y=np.pad(made.y, (0, rest)))
 
     return make
 

@@ -53,7 +53,7 @@ def check_accuracy(method, data, seeds):
 
 
 #: Methods that `make test` trains; `make test-all` trains the others too.
-EACH_TIME = ("fedavg", "ifca", "fedgroup", "flexcfl", "srfca")
+EACH_TIME = ("fedavg", "ifca")
 
 
 @pytest.mark.slow

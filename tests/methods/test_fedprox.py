@@ -12,7 +12,7 @@ from coterie.methods.fedavg import FedAvg
 from coterie.methods.fedprox import FedProx
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", pytest.param("vectorized", marks=pytest.mark.exhaustive)])
 
 
 def w(value):

@@ -20,7 +20,7 @@ from coterie.runs.sampling import Sampler
 from coterie.runs.session import Session
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", pytest.param("vectorized", marks=pytest.mark.exhaustive)])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 

@@ -21,7 +21,7 @@ from coterie.metrics import adjusted_rand
 from coterie.models import Normalize
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", pytest.param("vectorized", marks=pytest.mark.exhaustive)])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 QUICK = {"update_epochs": 2, "trial_rounds": 2, "trial_epochs": 2}
 DIGITS = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))
@@ -141,6 +141,7 @@ def test_each_distinct_partition_is_tried_once_from_the_largest_threshold_on(gro
     ]
 
 
+@pytest.mark.exhaustive  # two searches for thresholds on twenty clients
 def test_without_singletons_all_thresholds_are_above_0(groups, run_rounds):
     fed, _ = groups()
     state, _ = run_rounds(FLAG(LOCAL, **QUICK), fed, 0)

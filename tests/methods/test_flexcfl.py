@@ -21,7 +21,13 @@ from coterie.runs.spec import Spec
 from coterie.seeds import Seed
 from coterie.shift import SHIFTS
 
-BOTH = pytest.mark.parametrize("make", [sequential, vectorized], ids=["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(sequential, id="sequential"),
+        pytest.param(vectorized, id="vectorized", marks=pytest.mark.exhaustive),
+    ],
+)
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1)
 
 

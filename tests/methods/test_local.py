@@ -18,7 +18,7 @@ from coterie.methods.local import Local, State, recall
 from coterie.methods.srfca import SRFCA
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", pytest.param("vectorized", marks=pytest.mark.exhaustive)])
 
 
 def own_models(state, fed, clients=None):

@@ -11,7 +11,13 @@ from coterie.methods.migration import Detector, Migration, watch
 from coterie.methods.protocol import Round
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("make", [sequential, vectorized], ids=["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(sequential, id="sequential"),
+        pytest.param(vectorized, id="vectorized", marks=pytest.mark.exhaustive),
+    ],
+)
 
 
 def drifted(fed, clients="a", renew=0, **detector):

@@ -16,7 +16,7 @@ from coterie.methods.fedavg import FedAvg
 from coterie.methods.per_fedavg import PerFedAvg, hessian_times
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("backend", ["sequential", "vectorized"])
+BOTH = pytest.mark.parametrize("backend", ["sequential", pytest.param("vectorized", marks=pytest.mark.exhaustive)])
 VARIANTS = pytest.mark.parametrize("variant", ["fo", "hf"])
 
 

@@ -1,13 +1,15 @@
 """A small federation whose clients are sites in this process, beside the same federation in the simulator."""
 
 import dataclasses
+import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coterie import methods
+from coterie import codec, methods
 from coterie.federation import Server
 from coterie.federation.network.channel import InProcessChannel
 from coterie.federation.network.remote import Connection, Remote
@@ -70,41 +72,57 @@ def works_are_known():
         methods.method_class(name)
 
 
+def _pair(folder: Path, method: str | dict = "fedavg", **sections: dict) -> Pair:
+    plain = {
+        **SPEC,
+        "method": method,
+        **{name: {**SPEC.get(name, {}), **given} for name, given in sections.items()},
+    }
+    spec = Spec.from_dict(plain)
+    built = build(spec)
+    data, seed = built.data, Seed(spec.run.seed)
+    sites = {client: Site(data.only(client), folder / client, threads=1) for client in data.clients}
+    channel = InProcessChannel({client: site.answer for client, site in sites.items()})
+    members = Members(data.clients)
+    held = Held(data.held_share, data.held_seed)
+    connection = Connection(channel, members, "run-1", backend=spec.run.backend, deadline=60, held=held)
+
+    def session(saved=None, starts: int = 0) -> tuple[Session, Server, Remote]:
+        other = build(spec)
+        remote = Remote(connection, built.task)
+        server = Server(remote, averaging=other.session.averaging, compression=spec.compression)
+        made = Session(other.session._method, server, seed, other.session._sampler)
+        if saved is not None:
+            made.load(saved)
+            server.start_again(starts)
+        return made, server, remote
+
+    networked, server, remote = session()
+
+    def restart(saved, starts: int = 1) -> Session:
+        return session(saved, starts)[0]
+
+    return Pair(build(spec).session, networked, server, remote, channel, sites, members, restart)
+
+
 @pytest.fixture
 def pair(tmp_path: Path) -> Callable[..., Pair]:
     """Creates pairs: pair("ifca", **sections)."""
+    return functools.partial(_pair, tmp_path / "sites")
 
-    def create(method: str | dict = "fedavg", **sections: dict) -> Pair:
-        plain = {
-            **SPEC,
-            "method": method,
-            **{name: {**SPEC.get(name, {}), **given} for name, given in sections.items()},
-        }
-        spec = Spec.from_dict(plain)
-        built = build(spec)
-        data, seed = built.data, Seed(spec.run.seed)
-        folder = tmp_path / "sites"
-        sites = {client: Site(data.only(client), folder / client, threads=1) for client in data.clients}
-        channel = InProcessChannel({client: site.answer for client, site in sites.items()})
-        members = Members(data.clients)
-        held = Held(data.held_share, data.held_seed)
-        connection = Connection(channel, members, "run-1", backend=spec.run.backend, deadline=60, held=held)
 
-        def session(saved=None, starts: int = 0) -> tuple[Session, Server, Remote]:
-            other = build(spec)
-            remote = Remote(connection, built.task)
-            server = Server(remote, averaging=other.session.averaging, compression=spec.compression)
-            made = Session(other.session._method, server, seed, other.session._sampler)
-            if saved is not None:
-                made.load(saved)
-                server.start_again(starts)
-            return made, server, remote
+@pytest.fixture(scope="session")
+def round_without(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
+    """`round_without(client, **sections)`: the state after a round of FedAvg that the client misses, computed once."""
+    known: dict[str, bytes] = {}
 
-        networked, server, remote = session()
+    def state(client: str, **sections: dict) -> bytes:
+        key = json.dumps([client, sections], sort_keys=True)
+        if key not in known:
+            alone = _pair(tmp_path_factory.mktemp("alone"), "fedavg", **sections)
+            alone.members.present = tuple(each for each in alone.members.present if each != client)
+            alone.networked.step()
+            known[key] = codec.encode(alone.networked.state)
+        return known[key]
 
-        def restart(saved, starts: int = 1) -> Session:
-            return session(saved, starts)[0]
-
-        return Pair(build(spec).session, networked, server, remote, channel, sites, members, restart)
-
-    return create
+    return state

@@ -6,6 +6,10 @@ from coterie import codec, methods
 #: Settings that a run of three rounds needs.
 SETTINGS = {"flhc": {"warm_rounds": 1}}
 
+#: Methods of `make test`: one model, models that stay with the clients, cached values and preparation, several models
+#: per client, works without a model, steps before a client is served, single steps. `make test-all` has all methods.
+EACH_TIME = ("fedavg", "local", "flexcfl", "fedsoft", "pacfl", "perfedavg", "srfca")
+
 
 def same_step(simulated, networked):
     """Run one step of both and evaluate it; asserts equal bytes."""
@@ -19,7 +23,10 @@ def same_step(simulated, networked):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", methods.names())
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(name, marks=() if name in EACH_TIME else pytest.mark.exhaustive) for name in methods.names()],
+)
 def test_every_method_gives_the_bytes_and_the_ledger_of_the_simulator(pair, method):
     both = pair({"name": method, **SETTINGS.get(method, {})})
     while not both.simulated.finished(3):

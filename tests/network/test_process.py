@@ -28,8 +28,9 @@ def started(tmp_path):
     def create(code, *, timeout=20.0, **settings):
         log = tmp_path / f"{len(made)}.log"
 
-        def ready():
-            return log.exists() and "here" in log.read_text()
+        def ready():  # a long log may have been moved aside before it is read
+            logs = (log, log.with_suffix(".old.log"))
+            return any(each.exists() and "here" in each.read_text() for each in logs)
 
         made.append(Process("The process", [sys.executable, "-c", code], log, ready, **settings))
         made[-1].start(timeout)

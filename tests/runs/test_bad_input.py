@@ -55,7 +55,7 @@ def error_of(kind, spec, **more):
         ({"method": {"name": "ifca", "clusters": "four"}}, "method.clusters must be a whole number, got 'four'"),
         (
             {"method": {"name": "ifca", "first_round": "best"}},
-            "method.first_round must be one of 'loss', 'balanced', got 'best'",
+            "method.first_round must be one of 'loss', 'balanced', 'modulo', got 'best'",
         ),
     ],
 )
@@ -180,7 +180,9 @@ def parts(train: int, test: int, label: int | None = None):
     return draw.normal(size=(train, 4)), y, draw.normal(size=(test, 4)), y_test
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedprox", "local", "ifca"])
+@pytest.mark.parametrize(
+    "method", ["fedavg", "ifca", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("fedprox", "local"))]
+)
 def test_clients_without_training_or_test_examples_are_accepted(method, caplog):
     data = arrays(
         none=parts(0, 6), one=parts(1, 6), same=parts(9, 6, label=1), untested=parts(9, 0), usual=parts(12, 6)
@@ -195,23 +197,28 @@ def test_clients_without_training_or_test_examples_are_accepted(method, caplog):
     assert record.summary["coverage"] == 1.0
 
 
+#: Data without clusters.
+ALIKE = {
+    "one client": {"a": parts(9, 6)},
+    "few clients": {"a": parts(9, 6), "b": parts(9, 6, label=1), "c": parts(1, 6)},
+    "one class": {name: parts(9, 6, label=0) for name in "abcdef"},
+    "equal clients": {name: parts(1, 6) for name in "abcdef"},
+}
+#: Pairs of method and data in `make test`: the data of each kind once, with two ways to find clusters.
+EACH_TIME = {("fedgroup", "one client"), ("flhc", "few clients"), ("fedgroup", "one class"), ("flhc", "equal clients")}
+
+
 @pytest.mark.parametrize(
-    "method",
-    ["flhc", "fedgroup", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("fedgrouprox", "flexcfl"))],
-)
-@pytest.mark.parametrize(
-    "data",
+    ("method", "data"),
     [
-        {"a": parts(9, 6)},
-        {"a": parts(9, 6), "b": parts(9, 6, label=1), "c": parts(1, 6)},
-        {name: parts(9, 6, label=0) for name in "abcdef"},
-        {name: parts(1, 6) for name in "abcdef"},
+        pytest.param(method, data, marks=() if (method, data) in EACH_TIME else pytest.mark.exhaustive)
+        for method in ("flhc", "fedgroup", "fedgrouprox", "flexcfl")
+        for data in ALIKE
     ],
-    ids=["one client", "few clients", "one class", "equal clients"],
 )
 def test_without_clusters_to_be_found_there_is_one(method, data):
     spec = {"method": method, "run": {"rounds": 12}}
-    record = coterie.run(spec, data=arrays(**data))
+    record = coterie.run(spec, data=arrays(**ALIKE[data]))
     assert record.summary["clusters"]["count"] == 1
     assert record.summary["coverage"] == 1.0
 

@@ -60,7 +60,7 @@ def test_the_oracle_detects_every_change_of_true_cluster_and_migrates_correctly(
     assert drift["delay"] == drift["migrations_wrong"] == drift["false_alarms"] == 0
 
 
-@pytest.mark.parametrize("method", ["flexcfl", "ifca-mig", "fesem-mig"])
+@pytest.mark.parametrize("method", ["flexcfl", "ifca-mig", pytest.param("fesem-mig", marks=pytest.mark.exhaustive)])
 def test_methods_with_drift_detection_are_measured_by_the_clients_they_flag(method):
     # All ten clients swap all data in rounds 2 and 4, so their labels change.
     settings = {"name": method, **({"alpha": 5, "clusters": 2, "assign": "eager"} if method == "flexcfl" else {})}
@@ -149,7 +149,14 @@ PLACED_BY_WORK = {
 }
 
 
-@pytest.mark.parametrize("method", PLACED_BY_WORK)
+#: Methods of `make test`. That every method keeps its placements is part of the contract suite, too.
+EACH_TIME = ("fedgroup", "srfca")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(name, marks=() if name in EACH_TIME else pytest.mark.exhaustive) for name in PLACED_BY_WORK],
+)
 def test_a_newcomer_is_placed_once_and_the_placement_is_kept(method):
     options = {"name": method, **PLACED_BY_WORK[method]}
     session = build(Spec.of(spec(method=options, run={"newcomers": 0.2, "newcomers_join": [2]}))).session

@@ -131,7 +131,7 @@ def test_an_object_that_is_no_observer_is_an_error(wrong):
         coterie.run(SMALL, observers=[wrong])
 
 
-@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
 def test_each_run_of_a_comparison_has_its_own_observers(jobs):
     by_run = {}
 

@@ -220,7 +220,9 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(method, after, tmp_path):
     assert read[0] == read[1]
 
 
-@pytest.mark.parametrize("method", ["flag", "srfca", "flhc"])
+@pytest.mark.parametrize(
+    "method", ["srfca", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("flag", "flhc"))]
+)
 def test_preparation_is_not_lost_in_a_crash(method, tmp_path):
     # A crash writes no checkpoint, unlike Ctrl-C. It comes after the last preparation step.
     spec = {**SPEC, "method": method, "run": {"rounds": 12, "clients_per_round": 4, "checkpoint_every": 100}}

@@ -93,7 +93,9 @@ def test_bytes_to_a_target_include_preparation_and_newcomers():
     assert final(rows, 0.95)["target"] == {"accuracy": 0.95, "rounds": None, "bytes": None}
 
 
-@pytest.mark.parametrize("method", ["srfca", "flhc", "pacfl"])
+@pytest.mark.parametrize(
+    "method", ["srfca", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("flhc", "pacfl"))]
+)
 def test_the_bytes_of_the_lines_add_up_to_the_total(method):
     spec = {"data": {"name": "blobs", "clients": 8}, "method": method, "local": {"epochs": 1}, "run": {"rounds": 12}}
     record = coterie.run(spec)

@@ -58,7 +58,7 @@ def same_session(one, other, rounds=2):
 
 
 #: Methods that `make test` runs; `make test-all` runs the others too.
-EACH_TIME = ("fedavg", "fedgroup", "ifca", "local", "srfca")
+EACH_TIME = ("fedgroup", "local")
 
 
 @pytest.mark.slow

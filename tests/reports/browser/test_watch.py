@@ -92,6 +92,7 @@ def until(page: Any, condition: str) -> None:
         page.wait_for_timeout(50)
 
 
+@pytest.mark.exhaustive  # tests/reports/live and test_live.py follow records without a process that is killed
 def test_the_page_gains_rounds_and_follows_a_run_that_is_killed_and_resumed(coterie, address, visit, tmp_path):
     folder = str(tmp_path / "runs" / "one")
     page = visit(address)

@@ -36,6 +36,7 @@ def test_clusters_are_recommended_for_rotated_images():
     assert "percentage points better" in found.reasons[0]
 
 
+@pytest.mark.exhaustive
 def test_one_model_is_enough_for_iid_clients():
     found = coterie.recommend({"data": {**BLOBS, "clusters": 1}, **QUICK}, methods=["local", "fedgroup"])
     assert (found.method, found.answer) == ("fedavg", "one model")
