@@ -50,6 +50,22 @@ def test_quick_runs_some_cells_with_its_own_settings(tiny):
     assert (cell.column, cell.spec.run.rounds, len(cell.runs)) == ("FedAvg", 2, 1)
 
 
+def test_a_maximum_of_rounds_shortens_longer_runs_and_their_baselines_only():
+    shortened = plan(entry("flexcfl-fig6"), max_rounds=120)
+    runs = [run for cell in shortened.cells for run in (*cell.runs, *cell.baselines)]
+    assert {cell.spec.run.rounds for cell in shortened.cells} == {120}
+    assert {run.spec.run.rounds for run in runs} <= {120}
+    assert shortened.name == "flexcfl-fig6-120-rounds"
+    longer = plan(entry("flexcfl-fig6"), max_rounds=1000)
+    assert {cell.spec.run.rounds for cell in longer.cells} == {300}
+
+
+def test_a_shortened_run_is_evaluated_in_its_last_round(tiny_text):
+    one = parse("tiny", tiny_text + "\n[[cells]]\nrow = 'easy'\ncolumn = 'IFCA'\nspec.run = { evaluate_every = 3 }\n")
+    assert cells(plan(one))["easy", "IFCA", "as printed"].spec.run.evaluate_every == 3
+    assert cells(plan(one, max_rounds=2))["easy", "IFCA", "as printed"].spec.run.evaluate_every == 2
+
+
 def test_patterns_choose_cells_and_all_must_match(tiny):
     assert [cell.variant for cell in plan(tiny, only=["ifca", "coded"]).cells] == ["as coded"]
     with pytest.raises(SpecError, match="tiny has no cell whose row, column or variant matches CFL"):

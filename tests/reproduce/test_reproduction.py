@@ -79,6 +79,13 @@ def test_quick_results_go_to_a_folder_of_their_own_and_say_that_they_are_scaled_
         assert "Two rounds." in text
 
 
+def test_results_of_fewer_rounds_go_to_a_folder_of_their_own_and_say_so(tiny, tmp_path):
+    (found,) = run([tiny], seeds=1, only=["FedAvg"], max_rounds=2, jobs=1, out=tmp_path)
+    assert found.folder == tmp_path / "tiny-2-rounds"
+    for name in ("table.md", "report.html"):
+        assert "At most 2 rounds (--max-rounds)" in (found.folder / name).read_text(encoding="utf-8")
+
+
 def test_a_probe_needs_no_run_and_is_stored(tiny_text, tmp_path, monkeypatch):
     probing = parse("tiny", tiny_text.replace('"last_weighted"', '{ name = "pni", draws = 2 }'))
     log = Log()

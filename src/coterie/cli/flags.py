@@ -555,9 +555,10 @@ def _note_without_clusters(methods: Sequence[str]) -> None:
 
 
 def check_counts(**counts: int | None) -> None:
-    """Raise SpecError for a number of seeds or jobs that is out of range; None: it was not given."""
+    """Raise SpecError for a number of seeds, jobs or rounds that is out of range; None: it was not given."""
     from coterie.errors import SpecError
 
     for name, value in counts.items():
         if value is not None and not 1 <= value <= _MAX_COUNT:
-            raise SpecError(f"--{name} must be between 1 and {_MAX_COUNT}, got {shown(value)}")
+            flag = f"--{name.replace('_', '-')}"
+            raise SpecError(f"{flag} must be between 1 and {_MAX_COUNT}, got {shown(value)}")

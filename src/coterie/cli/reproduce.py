@@ -53,6 +53,14 @@ def reproduce(
             help="Only cells whose row, column or variant contains this text; repeatable: all must match.",
         ),
     ] = None,
+    max_rounds: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            show_default=False,
+            help="Maximum number of rounds of a run, where a table takes days. Default: as in the paper.",
+        ),
+    ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(
@@ -92,10 +100,11 @@ def reproduce(
     from coterie.reproduce import names as known
 
     chosen = [entry(name).name for name in names or ()]  # an unknown name is reported before anything is run
+    flags.check_counts(seeds=seeds, jobs=jobs, max_rounds=max_rounds)
     if listed or not chosen:
-        _list(chosen or list(known()), seeds, jobs, only or (), quick=quick, as_json=as_json, hint=not listed)
+        options: dict[str, Any] = {"quick": quick, "seeds": seeds, "only": only or (), "max_rounds": max_rounds}
+        _list(chosen or list(known()), options, jobs, as_json=as_json, hint=not listed)
         return
-    flags.check_counts(seeds=seeds, jobs=jobs)
     from coterie.reproduce.reproduction import FOLDER
 
     folder = FOLDER if out is None else out
@@ -108,6 +117,7 @@ def reproduce(
                     quick=quick,
                     seeds=seeds,
                     only=only or (),
+                    max_rounds=max_rounds,
                     jobs=jobs,
                     jobs_on=jobs_on,
                     ray_address=ray_address,
@@ -153,12 +163,12 @@ class _Progress:
 
 def _show(found: Reproduction) -> None:
     """Print the table of an entry."""
-    from coterie.reproduce.table import SCALED_DOWN, missing_of, notes_of, result_cells, verdict_text
+    from coterie.reproduce.table import missing_of, notes_of, result_cells, scaled_down, verdict_text
 
     entry, made = found.result.plan.entry, found.result
     lines: list[Any] = [f"{entry.name}: {entry.title}", f"{entry.paper}, {entry.source}"]
-    if made.plan.quick:
-        lines.append(f"{SCALED_DOWN} {entry.quick.note}")
+    if small := scaled_down(made.plan):
+        lines.append(" ".join(small))
     lines.append(f"Compared: {entry.compares}.")
     if made.measured:
         lines.append(_rich(*result_cells(made)))
@@ -181,22 +191,13 @@ def _rich(header: list[str], lines: list[list[str]]) -> Table:
     return shown
 
 
-def _list(
-    names: Sequence[str],
-    seeds: int | None,
-    jobs: int | None,
-    only: Sequence[str],
-    *,
-    quick: bool,
-    as_json: bool,
-    hint: bool,
-) -> None:
+def _list(names: Sequence[str], options: dict[str, Any], jobs: int | None, *, as_json: bool, hint: bool) -> None:
     from coterie.reproduce import entry
     from coterie.reproduce.cost import seconds
     from coterie.reproduce.planning import plan
     from coterie.reproduce.running import default_jobs
 
-    plans = [plan(entry(name), quick=quick, seeds=seeds, only=only) for name in names]
+    plans = [plan(entry(name), **options) for name in names]
     workers = default_jobs() if jobs is None else jobs
     rows = [
         {
@@ -214,7 +215,7 @@ def _list(
         for each in plans
     ]
     if as_json:
-        document({"quick": quick, "jobs": workers, "entries": rows})
+        document({"quick": options["quick"], "jobs": workers, "entries": rows})
         return
     shown = table("name", "paper", "what is compared", "cells", "at hand", "seeds", "estimate", left=3)
     for row in rows:

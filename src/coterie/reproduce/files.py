@@ -11,7 +11,7 @@ from pathlib import Path
 from coterie.reproduce.planning import PlannedRun
 from coterie.reproduce.results import EntryResult
 from coterie.reproduce.running import Outcome
-from coterie.reproduce.table import SCALED_DOWN, missing_of, notes_of, result_cells, to_dict, to_markdown, verdict_text
+from coterie.reproduce.table import missing_of, notes_of, result_cells, scaled_down, to_dict, to_markdown, verdict_text
 from coterie.runs.record import finite
 from coterie.runs.record_files import write_whole
 
@@ -69,8 +69,8 @@ def _title(run: PlannedRun) -> str:
 def _page(result: EntryResult, pages: Mapping[str, str]) -> str:
     entry = result.plan.entry
     body = [f"<h1>{_text(f'{entry.name}: {entry.title}')}</h1>", f"<p>{_text(f'{entry.paper}, {entry.source}.')}</p>"]
-    if result.plan.quick:
-        body.append(f"<p><strong>{_text(SCALED_DOWN)}</strong> {_text(entry.quick.note)}</p>")
+    if small := scaled_down(result.plan):
+        body.append(f"<p><strong>{_text(small[0])}</strong> {_text(' '.join(small[1:]))}</p>")
     body += [f"<p>Setting: {_text(entry.setting)}</p>", f"<p>Compared: {_text(entry.compares)}.</p>"]
     header, lines = result_cells(result)
     rows = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in line)}</tr>" for line in lines)

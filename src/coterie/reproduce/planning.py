@@ -89,17 +89,20 @@ class Plan:
         quick: Whether it is the scaled-down version.
         seeds: The seeds.
         cells: The cells, in the order of rows, columns and variants.
+        max_rounds: Maximum number of rounds of a run; None: as many as the entry says.
     """
 
     entry: Entry
     quick: bool
     seeds: tuple[int, ...]
     cells: tuple[PlannedCell, ...]
+    max_rounds: int | None = None
 
     @property
     def name(self) -> str:
         """Name of its folder."""
-        return f"{self.entry.name}-quick" if self.quick else self.entry.name
+        rounds = "" if self.max_rounds is None else f"-{self.max_rounds}-rounds"
+        return f"{self.entry.name}{'-quick' if self.quick else ''}{rounds}"
 
     @property
     def runs(self) -> dict[str, PlannedRun]:
@@ -107,7 +110,14 @@ class Plan:
         return {run.key: run for cell in self.cells for run in (*cell.runs, *cell.baselines)}
 
 
-def plan(entry: Entry, *, quick: bool = False, seeds: int | None = None, only: Sequence[str] = ()) -> Plan:
+def plan(
+    entry: Entry,
+    *,
+    quick: bool = False,
+    seeds: int | None = None,
+    only: Sequence[str] = (),
+    max_rounds: int | None = None,
+) -> Plan:
     """Plan an entry.
 
     Args:
@@ -115,12 +125,13 @@ def plan(entry: Entry, *, quick: bool = False, seeds: int | None = None, only: S
         quick: Plan the scaled-down version.
         seeds: Number of seeds; None: that of the entry.
         only: Patterns; only cells whose row, column or variant matches each of them. Empty: all.
+        max_rounds: Maximum number of rounds of a run; None: as many as the entry says.
     """
     count = seeds if seeds is not None else entry.quick.seeds if quick else entry.seeds
     numbers = tuple(range(FIRST_SEED, FIRST_SEED + count))
     chosen = entry.quick
     cells = [
-        _cell(entry, row, column, variant, numbers, quick)
+        _cell(entry, row, column, variant, numbers, quick, max_rounds)
         for row, column in entry.pairs()
         if not quick or (row.name in (chosen.rows or [row.name]) and column.name in (chosen.columns or [column.name]))
         for variant in _variants(entry, row, column)
@@ -128,7 +139,7 @@ def plan(entry: Entry, *, quick: bool = False, seeds: int | None = None, only: S
     ]
     if only and not cells:
         raise SpecError(f"{entry.name} has no cell whose row, column or variant matches {' and '.join(only)}")
-    return Plan(entry, quick, numbers, tuple(cells))
+    return Plan(entry, quick, numbers, tuple(cells), max_rounds)
 
 
 def _matches(pattern: str, *texts: str) -> bool:
@@ -141,13 +152,21 @@ def _variants(entry: Entry, row: Line, column: Line) -> tuple[Variant, ...]:
     return ("as printed", "as coded") if given and given[-1] is not False else ("as printed",)
 
 
-def _cell(entry: Entry, row: Line, column: Line, variant: Variant, seeds: Sequence[int], quick: bool) -> PlannedCell:
+def _cell(
+    entry: Entry,
+    row: Line,
+    column: Line,
+    variant: Variant,
+    seeds: Sequence[int],
+    quick: bool,
+    max_rounds: int | None,
+) -> PlannedCell:
     levels = entry.levels(row, column)
     measure = next((level.measure for level in reversed(levels) if level.measure is not None), None)
     if measure is None:
         raise SpecError(f"{entry.name}.toml: cell {row.name!r}, {column.name!r} has no measure")
     label = f"{entry.name}: {row.name}, {column.name}{'' if variant == 'as printed' else ', as coded'}"
-    spec = _spec(levels, variant, quick, None, label)
+    spec = _shortened(_spec(levels, variant, quick, None, label), max_rounds)
     compares, probes = MEASURES[measure["name"]].compares, MEASURES[measure["name"]].probes
     base = next((level.baseline for level in reversed(levels) if level.baseline is not None), None)
     if compares and base is None:
@@ -163,6 +182,7 @@ def _cell(entry: Entry, row: Line, column: Line, variant: Variant, seeds: Sequen
         seeded = [replace(each, run=replace(each.run, seed=seed, **steps)) for seed in seeds]
         return tuple(PlannedRun(what, one, run_hash(one, options), options) for one in seeded)
 
+    baseline = _shortened(_spec(levels, variant, quick, base, label), max_rounds) if compares else None
     return PlannedCell(
         row.name,
         column.name,
@@ -174,7 +194,7 @@ def _cell(entry: Entry, row: Line, column: Line, variant: Variant, seeds: Sequen
         replace(spec, run=replace(spec.run, seed=seeds[0])),
         missing,
         planned(spec, label),
-        planned(_spec(levels, variant, quick, base, label), f"{label}, baseline") if compares else (),
+        () if baseline is None else planned(baseline, f"{label}, baseline"),
     )
 
 
@@ -194,6 +214,14 @@ def _spec(
         return Spec.from_dict(with_values(spec, values))
     except SpecError as fault:
         raise SpecError(f"{label}: {fault}") from fault
+
+
+def _shortened(spec: Spec, max_rounds: int | None) -> Spec:
+    """A spec with at most `max_rounds` rounds, of which the last is evaluated."""
+    if max_rounds is None or spec.run.rounds <= max_rounds:
+        return spec
+    every = min(spec.run.evaluate_every, max_rounds)
+    return replace(spec, run=replace(spec.run, rounds=max_rounds, evaluate_every=every))
 
 
 def _missing(name: str) -> str:

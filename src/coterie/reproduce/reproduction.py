@@ -44,6 +44,7 @@ def run(
     quick: bool = False,
     seeds: int | None = None,
     only: Sequence[str] = (),
+    max_rounds: int | None = None,
     jobs: int | None = None,
     jobs_on: str = "processes",
     ray_address: str = "local",
@@ -62,6 +63,7 @@ def run(
         quick: Run the scaled-down versions, each in less than two minutes on two cores.
         seeds: Number of seeds, counted up from 100; None: as in the entry.
         only: Patterns; only cells whose row, column or variant matches each of them.
+        max_rounds: Maximum number of rounds of a run; None: as many as the paper.
         jobs: Number of runs at a time, each in its own process; None: as many as this machine has cores and memory for.
         jobs_on: Where these processes are: `processes` on this machine, or on those of a `ray` cluster.
         ray_address: The Ray cluster, as in `ray.address`.
@@ -70,12 +72,11 @@ def run(
         on_step: Called after each step of each run.
         on_job: Called when a run starts and when it has finished.
     """
-    if seeds is not None and seeds < 1:
-        raise SpecError(f"seeds must be at least 1, got {seeds}")
-    if jobs is not None and jobs < 1:
-        raise SpecError(f"jobs must be at least 1, got {jobs}")
+    for name, count in {"seeds": seeds, "jobs": jobs, "max_rounds": max_rounds}.items():
+        if count is not None and count < 1:
+            raise SpecError(f"{name} must be at least 1, got {count}")
     entries = {each.name: each for each in (entry(name) if isinstance(name, str) else name for name in names)}
-    plans = [plan(each, quick=quick, seeds=seeds, only=only) for each in entries.values()]
+    plans = [plan(each, quick=quick, seeds=seeds, only=only, max_rounds=max_rounds) for each in entries.values()]
     where = Where(
         Path(out) / STORE, default_jobs() if jobs is None else jobs, checked_jobs_on(jobs_on), RaySettings(ray_address)
     )

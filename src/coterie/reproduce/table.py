@@ -8,12 +8,21 @@ from typing import Any
 from coterie import __version__
 from coterie.reproduce.claims import Verdict
 from coterie.reproduce.identity import sources_hash
+from coterie.reproduce.planning import Plan
 from coterie.reproduce.results import CellResult, EntryResult
 from coterie.reproduce.schema import Variant
 from coterie.runs.comparison_tables import Cells, markdown
 
 #: Said wherever results of the scaled-down version are shown.
 SCALED_DOWN = "Scaled down (--quick): these values are not comparable with the published ones."
+
+
+def scaled_down(plan: Plan) -> list[str]:
+    """What makes the values of a plan less comparable with the published ones, as sentences; empty: nothing."""
+    lines = [SCALED_DOWN, plan.entry.quick.note] if plan.quick else []
+    if plan.max_rounds is not None:
+        lines.append(f"At most {plan.max_rounds} rounds (--max-rounds); published values may be after more.")
+    return lines
 
 
 def result_cells(result: EntryResult) -> Cells:
@@ -89,8 +98,8 @@ def to_markdown(result: EntryResult) -> str:
     """The whole result as a Markdown document."""
     entry, plan = result.plan.entry, result.plan
     parts = [f"# {entry.name}: {entry.title}", f"{entry.paper}, {entry.source}."]
-    if plan.quick:
-        parts.append(f"**{SCALED_DOWN}** {entry.quick.note}")
+    if small := scaled_down(plan):
+        parts.append(f"**{small[0]}** {' '.join(small[1:])}")
     parts += [f"Setting: {entry.setting}", f"Compared: {entry.compares}."]
     parts.append("Measured: mean over seeds ± standard error; difference: measured minus published.")
     parts.append(markdown(result_cells(result)) if result.measured else "No cell could be run.")
@@ -141,7 +150,7 @@ def to_dict(result: EntryResult) -> dict[str, Any]:
         "setting": entry.setting,
         "compares": entry.compares,
         "quick": plan.quick,
-        "scaled_down": entry.quick.note if plan.quick else None,
+        "scaled_down": " ".join(scaled_down(plan)) or None,
         "seeds": list(plan.seeds),
         "cells": [_cell_dict(each) for each in result.cells],
         "claims": [
