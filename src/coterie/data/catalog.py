@@ -399,7 +399,7 @@ def _images_of_papers() -> Iterator[Dataset]:
         "MNIST, 1, 3, 5 or 10 digits for each of 1,000 clients, sizes by a power law",
         "Client u has digits u + j mod 10, j < per_client; pixels standardized over all images; split 90/10.",
         clients=1000,
-        samples=68_624,
+        samples=69_782,
         paper=f"{_FEDGROUP}, Table I; {_FLEXCFL}, Table 1",
         files=(_MNIST,),
     )

@@ -67,6 +67,18 @@ def test_more_examples_than_are_left_are_not_taken():
     assert by_classes(np.zeros(10, int), 1, per_client=1, base=2).sizes().tolist() == [2]
 
 
+def test_with_fewer_reserved_examples_a_class_runs_out():
+    # One class of 100, two clients that first take 40 each. P counts all but 10, so that one of the two asks for at
+    # least 45 more, but only 20 are left; a client that asks for less than 20 gets them.
+    labels = np.zeros(100, int)
+    for seed in range(8):
+        sizes = by_classes(labels, 2, per_client=1, base=40, reserved=10, seed=seed).sizes()
+        assert sizes.min() == 40
+        assert sizes.max() < 60
+    with pytest.raises(DataError, match="reserved must be at most the number of examples of a class, 100, got 101"):
+        by_classes(labels, 2, per_client=1, base=40, reserved=101)
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 4), st.integers(1, 25), st.integers(1, 4), st.integers(0, 99))
 def test_power_law_never_uses_an_example_twice(classes, clients, c, seed):

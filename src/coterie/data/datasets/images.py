@@ -9,7 +9,7 @@ import numpy as np
 
 from coterie.data import partition as parts
 from coterie.data.datasets.pool import Pool, pool
-from coterie.data.federated import FederatedData
+from coterie.data.federated import FederatedData, Index
 from coterie.errors import SpecError, unknown
 
 Partition = Literal["iid", "classes", "dirichlet", "groups", "rotated", "inverted"]
@@ -158,40 +158,34 @@ def mnist_powerlaw(
         published_spread: Draw sizes again until their spread matches the published one; false uses the first draw.
         seed: Random seed.
     """
-    return _by_classes("mnist-powerlaw", clients, 2, test_share, seed, published_spread)
+    images, spread = pool("mnist-powerlaw"), PUBLISHED_SPREAD if published_spread else None
+    fit = parts.by_classes(images.y, clients, per_client=2, spread=spread, seed=seed)
+    return _standardized(images, fit, test_share, seed)
 
 
-def mnist_classes(
-    *,
-    per_client: int = 3,
-    clients: int = 1000,
-    test_share: float = 0.1,
-    published_spread: bool = True,
-    seed: int = 0,
-) -> FederatedData:
+def mnist_classes(*, per_client: int = 3, clients: int = 1000, test_share: float = 0.1, seed: int = 0) -> FederatedData:
     """One to ten digits for each of 1,000 clients, sizes by a power law.
 
     The generator of `mnist-powerlaw` with c digits per client: client u owns the digits (u + j) mod 10 for j = 0..c-1;
-    c is 1, 3, 5 and 10 in Table I of FedGroup. The sizes of these sets are not published. As in `mnist-powerlaw`, they
-    are drawn again until their spread is within 10 % of that of the published set with two digits. One digit per
-    client never reaches it: the closest of 5,000 draws has a deviation of about 1.8 means instead of 1.5. The published
-    row with ten digits fits clients of equal size instead; see docs/errata.md.
+    c is 1, 3, 5 and 10 in Table I of FedGroup. The sets of that table are not published. They fit FedProx's script with
+    only the number of digits changed (docs/errata.md): a client first takes five images of each of its digits, and
+    sizes are scaled as if it had two digits. With one digit, 500 images of each digit are left; with five and ten the
+    images run out, and with ten about half of the clients have 50 images each.
 
     Args:
         per_client: Number of digits per client. With 10, clients differ in size only.
         clients: Number of clients.
         test_share: Fraction of each client's images used for testing.
-        published_spread: Draw sizes again until their spread matches the published one; false uses the first draw.
         seed: Random seed.
     """
-    return _by_classes("mnist-classes", clients, per_client, test_share, seed, published_spread)
+    images = pool("mnist-classes")
+    # The script takes 5 · 2 · clients / 10 images of each digit for the first images of clients with two digits.
+    fit = parts.by_classes(images.y, clients, per_client=per_client, base=5, reserved=clients, seed=seed)
+    return _standardized(images, fit, test_share, seed)
 
 
-def _by_classes(
-    name: str, clients: int, per_client: int, test_share: float, seed: int, published_spread: bool
-) -> FederatedData:
-    images, spread = pool(name), PUBLISHED_SPREAD if published_spread else None
-    fit = parts.by_classes(images.y, clients, per_client=per_client, spread=spread, seed=seed)
+def _standardized(images: Pool, fit: Index, test_share: float, seed: int) -> FederatedData:
+    """The images of each client split into training and test images, each pixel standardized over all images."""
     return images.federated(fit, test_share=test_share, seed=seed, normalize=images.per_pixel(len(images.y)))
 
 

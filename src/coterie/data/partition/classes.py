@@ -25,20 +25,23 @@ def by_classes(
     *,
     per_client: int = 2,
     base: int | None = None,
+    reserved: int | None = None,
     spread: float | None = None,
     seed: int = 0,
 ) -> Index:
     """FedProx's generator: a few examples for every client, the rest by a power law; no example is used twice.
 
     Each client first takes `base` consecutive examples of each class that it owns. Then it takes int(P[l, u div C, j])
-    more of its class l, where P is drawn from LogNormal(0, 2) and scaled for each class to the examples left. If fewer
-    are left, it takes none.
+    more of its class l, where P is drawn from LogNormal(0, 2) and scaled for each class to all but `reserved` examples.
+    If fewer are left, it takes none.
 
     Args:
         labels: (examples,) labels of the pool; examples are taken in their order.
         clients: Number of clients.
         per_client: Classes per client, c. With all classes, clients differ in size only.
         base: Examples of each class that a client takes first. None: 10 div c, at least 1.
+        reserved: Examples of each class that P does not count. None: those that clients take first, so that P counts
+            those that are left. With fewer, a class may run out, and clients with high numbers have only their base.
         spread: Standard deviation of the clients' sizes divided by their mean: P is drawn again until it is within
             10 %; after 5,000 draws the closest is used. None: the first draw, whose spread varies a lot.
         seed: Random seed.
@@ -57,7 +60,10 @@ def by_classes(
             f"Class {short[0]} has {counts[short[0]]} examples, but {given[short[0]]} are needed to give {base} to each"
             f" client that owns it. Use fewer clients or a smaller base"
         )
-    extra = _power_law(owned, counts - given, base * per_client, spread, Seed(seed).fold("sizes"))
+    counted = counts - (given if reserved is None else reserved)
+    if counted.min() < 0:
+        raise DataError(f"reserved must be at most the number of examples of a class, {counts.min()}, got {reserved}")
+    extra = _power_law(owned, counted, base * per_client, spread, Seed(seed).fold("sizes"))
     lists: list[list[Integers]] = [[] for _ in range(clients)]
     taken = np.zeros(classes, np.int64)
     for more in (False, True):
@@ -72,7 +78,7 @@ def by_classes(
 
 
 def _power_law(owned: Integers, left: Integers, base: int, spread: float | None, seed: Seed) -> Integers:
-    """(clients, c) numbers of further examples of each owned class, from the examples left of each class."""
+    """(clients, c) numbers of further examples of each owned class; those of class l add up to about left[l]."""
     clients, per_client = owned.shape
     stream = seed.generator()
     nearest: Integers = np.zeros_like(owned)
