@@ -17,6 +17,7 @@ from coterie.runs.record import RunRecord
 from coterie.runs.spec import method_options
 
 
+@pytest.mark.exhaustive
 def test_without_arguments_compare_runs_the_demonstration(coterie):
     done = coterie("compare", "--rounds", 2, "--json")
     assert done.exit_code == 0, done.stderr
@@ -94,6 +95,7 @@ def test_the_default_methods_for_other_data_do_not_include_the_oracle(coterie):
     assert [run["method"] for run in json.loads(done.stdout)["runs"]] == others
 
 
+@pytest.mark.exhaustive
 def test_regression_is_compared_by_test_loss(coterie):
     small = ["--set", "data.dimension=5", "--set", "data.clients=6", "--rounds", 2, "--clients-per-round", 6]
     done = coterie("compare", "--data", "regression", *small, "--methods", "fedavg,oracle")

@@ -115,6 +115,7 @@ def write_clients(folder, **sizes):
         np.savez(folder / f"{name}.npz", x=draw.normal(size=(n, 4)) + y[:, None], y=y)
 
 
+@pytest.mark.exhaustive
 def test_a_folder_of_npz_files(coterie, tmp_path):
     write_clients(tmp_path / "mine", anna=30, ben=20, carl=25)
     done = coterie("run", "--data", "mine/", "--rounds", 3, "--json")

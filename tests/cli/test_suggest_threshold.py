@@ -55,6 +55,7 @@ def test_the_printed_command_gives_these_clusters(coterie, found):
     assert json.loads(done.stdout)["clusters"]["sizes"] == [6, 6]
 
 
+@pytest.mark.exhaustive
 def test_the_threshold_and_the_rounds_of_a_spec_are_ignored(coterie, tmp_path):
     (tmp_path / "mine.toml").write_text(
         '[data]\nname = "blobs"\nclients = 8\nclusters = 2\nsamples = 30\n[local]\nlearning_rate = 0.1\n'
@@ -75,6 +76,7 @@ ONE_SHOT_IFCA = (
 )
 
 
+@pytest.mark.exhaustive
 def test_another_method_with_one_shot_keeps_its_settings_and_its_name(coterie, tmp_path):
     (tmp_path / "mine.toml").write_text(ONE_SHOT_IFCA)
     done = coterie("suggest-threshold", "mine.toml", "--set", "method.min_size=3", "--json")

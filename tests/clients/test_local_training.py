@@ -109,22 +109,42 @@ def sgd_by_hand(local, client, l2=0.0):
     [
         pytest.param("few", {"epochs": 3, "batch_size": 3}, id="epochs with a smaller last batch"),
         pytest.param("few", {"steps": 5, "batch_size": 3}, id="steps that end within a pass"),
-        pytest.param("few", {"steps": 2, "batch_size": 3}, id="steps of less than a pass"),
-        pytest.param("few", {"steps": 5, "batch_size": 3, "epochs": 9}, id="steps instead of epochs"),
+        pytest.param(
+            "few", {"steps": 2, "batch_size": 3}, id="steps of less than a pass", marks=pytest.mark.exhaustive
+        ),
+        pytest.param(
+            "few",
+            {"steps": 5, "batch_size": 3, "epochs": 9},
+            id="steps instead of epochs",
+            marks=pytest.mark.exhaustive,
+        ),
         pytest.param("few", {"epochs": 2, "batch_size": 10}, id="a batch larger than the client"),
         pytest.param("few", {"epochs": 2, "batch_size": 0}, id="all examples in a batch"),
-        pytest.param("many", {"epochs": 2, "batch_size": 0}, id="all of many examples in a batch"),
+        pytest.param(
+            "many", {"epochs": 2, "batch_size": 0}, id="all of many examples in a batch", marks=pytest.mark.exhaustive
+        ),
         pytest.param("many", {"epochs": 2, "batch_size": 600}, id="batches beyond 512 and a smaller last one"),
-        pytest.param("many", {"steps": 4, "batch_size": 600}, id="steps of batches beyond 512"),
-        pytest.param("many", {"epochs": 2, "batch_size": 512}, id="batches of 512"),
-        pytest.param("few", {"epochs": 3, "batch_size": 3, "momentum": 0.5}, id="momentum"),
-        pytest.param("few", {"epochs": 3, "batch_size": 3, "weight_decay": 0.25}, id="weight decay"),
-        pytest.param("few", {"epochs": 3, "batch_size": 3, "mu": 0.5}, id="proximal term"),
+        pytest.param(
+            "many", {"steps": 4, "batch_size": 600}, id="steps of batches beyond 512", marks=pytest.mark.exhaustive
+        ),
+        pytest.param("many", {"epochs": 2, "batch_size": 512}, id="batches of 512", marks=pytest.mark.exhaustive),
+        pytest.param(
+            "few", {"epochs": 3, "batch_size": 3, "momentum": 0.5}, id="momentum", marks=pytest.mark.exhaustive
+        ),
+        pytest.param(
+            "few", {"epochs": 3, "batch_size": 3, "weight_decay": 0.25}, id="weight decay", marks=pytest.mark.exhaustive
+        ),
+        pytest.param(
+            "few", {"epochs": 3, "batch_size": 3, "mu": 0.5}, id="proximal term", marks=pytest.mark.exhaustive
+        ),
         pytest.param(
             "few", {"epochs": 3, "batch_size": 3, "momentum": 0.5, "weight_decay": 0.25, "mu": 0.5}, id="all terms"
         ),
         pytest.param(
-            "many", {"steps": 4, "batch_size": 600, "momentum": 0.5, "mu": 0.5}, id="terms with batches beyond 512"
+            "many",
+            {"steps": 4, "batch_size": 600, "momentum": 0.5, "mu": 0.5},
+            id="terms with batches beyond 512",
+            marks=pytest.mark.exhaustive,
         ),
     ],
 )
@@ -289,6 +309,7 @@ def test_an_infinite_loss_in_an_early_pass_does_not_affect_the_reported_loss():
         assert trained(local, "far", fed=fed, start={"w": np.zeros(1, np.float32)})[1] == 0
 
 
+@pytest.mark.exhaustive
 def test_dropout_depends_on_the_client():
     class Dropping(flax.linen.Module):
         @flax.linen.compact

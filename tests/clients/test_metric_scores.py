@@ -53,7 +53,7 @@ def outputs_of(data, task, params, client):
 
 @BACKENDS
 @WEIGHTED
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [pytest.param(2, marks=pytest.mark.exhaustive), 3])
 def test_sums_of_a_classifier_give_the_metrics_of_its_predictions(backend, weighted, classes):
     task, data = mclr((2,), classes), data_of(classes, weighted)
     params = task.init(Seed(3))

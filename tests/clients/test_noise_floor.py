@@ -14,6 +14,7 @@ from coterie.seeds import Seed
 # F(w) = ½ mean (w - y)²: one full step of rate 1 from 0 ends at the mean of the examples.
 STEP = LocalSGD(steps=1, batch_size=0, learning_rate=1.0)
 ZERO = {"w": np.zeros((), np.float32)}
+BOTH = pytest.mark.parametrize("federation", [sequential, pytest.param(vectorized, marks=pytest.mark.exhaustive)])
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def numbers(**examples):
     return data.from_arrays(arrays, test={}, classes=None)
 
 
-@pytest.mark.parametrize("federation", [sequential, vectorized])
+@BOTH
 def test_halves_are_compared_by_the_models_trained_on_them(federation, task):
     # b: {3} and {5} in either order: w = 3 and 5, at distance 2 and in one direction. c: -1 and 2 point apart.
     # d: one example cannot be divided.
@@ -53,7 +54,7 @@ def test_halves_are_compared_by_the_models_trained_on_them(federation, task):
     assert both.tolist() == [[-1, -1, -1, 0], [-1, -1, 1, 0]]
 
 
-@pytest.mark.parametrize("federation", [sequential, vectorized])
+@BOTH
 def test_the_held_out_loss_is_on_a_fifth_of_the_examples_that_was_not_trained_on(federation, task):
     # b: w is one of 3 and 5, the loss ½(3 - 5)² = 2. c: one of five is held out. If it is 10, w = 0 and the loss 50;
     # if it is a 0, w = 10/4 and the loss ½ 2.5² = 3.125.

@@ -9,6 +9,7 @@ in `make test-all` (`BOTH` in the test files). That the two agree for every meth
 from __future__ import annotations
 
 import dataclasses
+import importlib
 
 import jax
 import jax.numpy as jnp
@@ -63,6 +64,25 @@ def two_layers():
 #: Number of examples of `numbers`. The vectorized backend compiles for the number of examples of all clients together:
 #: with rows of no client after those of the clients, all tests share what is compiled.
 _ROWS = 64
+
+
+#: Number of rows to which the sequential backend pads at least, in these tests.
+_MIN_ROWS = 16
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_clients_share_what_is_compiled():
+    """The sequential backend pads to powers of two: clients with 1, 2, 4 and 8 samples would compile four times."""
+    module = importlib.import_module("coterie.federation.sequential")  # its name in the package is a function
+    pad = module._padded
+
+    def padded(array, fill):
+        rest = np.full((max(_MIN_ROWS - len(array), 0), *array.shape[1:]), fill, array.dtype)
+        return pad(np.concatenate([array, rest]), fill)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_padded", padded)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -189,6 +189,7 @@ def test_rounds_before_the_clustering_are_fedavg_to_the_bit(blobs, run_rounds):
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_run_clusters_between_two_of_its_rounds():
     spec = {"data": {"name": "blobs", "clients": 8}, "method": {"name": "flhc", "warm_rounds": 2}}
     record = coterie.run({**spec, "local": {"epochs": 1}, "run": {"rounds": 4, "clients_per_round": 3}})

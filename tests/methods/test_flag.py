@@ -169,6 +169,7 @@ def test_the_rule_chooses_by_the_goodness_of_all_partitions(rule, groups, run_ro
     assert rounds[-1].assignment == dict(zip(state.initial.clients, state.labels.tolist(), strict=True))
 
 
+@pytest.mark.exhaustive
 def test_a_trial_run_does_not_depend_on_when_it_runs(groups, run_rounds):
     # The second partition tried first gives each validation client the same accuracy.
     fed, _ = groups()

@@ -220,7 +220,13 @@ def finished(method, **sections):
     return session
 
 
-@pytest.mark.parametrize("shift", SHIFTS)
+#: Shifts that `make test` has, too.
+EACH_TIME = ("none", "rotate")
+
+
+@pytest.mark.parametrize(
+    "shift", [pytest.param(name, marks=() if name in EACH_TIME else pytest.mark.exhaustive) for name in SHIFTS]
+)
 def test_without_migration_it_is_fedgroup_byte_for_byte_under_every_shift(shift):
     drifting = {"name": shift, "probability": 0.5, "candidates": "assigned"}
     if shift in ("incremental", "new_class"):

@@ -23,7 +23,9 @@ from coterie.metrics import adjusted_rand
 from coterie.models import linear_regression
 from coterie.seeds import Seed
 
-BOTH = pytest.mark.parametrize("backend", ["sequential", pytest.param("vectorized", marks=pytest.mark.exhaustive)])
+#: Of further settings of what a test in `make test` shows.
+MORE = pytest.mark.exhaustive
+BOTH = pytest.mark.parametrize("backend", ["sequential", pytest.param("vectorized", marks=MORE)])
 LOCAL = LocalSGD(epochs=2, batch_size=8, learning_rate=0.1, lr_decay=0.9)
 
 
@@ -453,10 +455,12 @@ def layers(wide, head):
     [
         ({"shared": "none"}, [1.5, 3.5], [-1.5, 7.5]),
         ({"shared": "averaged"}, [8.5 / 3, 8.5 / 3], [-1.5, 7.5]),  # (1.5 + 3 + 4)/3 over the whole cohort
-        ({"shared": "averaged", "weights": "samples"}, [12.5 / 4, 12.5 / 4], [-1.5, 23 / 3]),  # c counts twice
+        # c counts twice
+        pytest.param({"shared": "averaged", "weights": "samples"}, [12.5 / 4] * 2, [-1.5, 23 / 3], marks=MORE),
         ({"shared": "frozen"}, [2, 2], [-1.5, 7.5]),
-        ({"shared": "averaged", "head_layers": 2}, [1.5, 3.5], [-1.5, 7.5]),  # each cluster has both layers of its own
-        ({"shared": "averaged", "members": 3}, [8.5 / 3, 8.5 / 3], [-1.5, 7.5]),
+        # each cluster has both layers of its own
+        pytest.param({"shared": "averaged", "head_layers": 2}, [1.5, 3.5], [-1.5, 7.5], marks=MORE),
+        pytest.param({"shared": "averaged", "members": 3}, [8.5 / 3] * 2, [-1.5, 7.5], marks=MORE),
     ],
 )
 def test_lower_layers_are_shared_as_set(backend, options, wide, head, three, cohort, step, two_layers):
@@ -479,7 +483,16 @@ def test_frozen_layers_are_kept_to_the_bit_and_heads_train(backend, options, thr
     assert not tree.same(state.banks[0]["head"], first.banks[0]["head"])
 
 
-@pytest.mark.parametrize("options", [{}, {"first_round": "balanced"}, {"warm_rounds": 2}, {"restarts": 2}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        *(
+            pytest.param(each, marks=MORE)
+            for each in ({"first_round": "balanced"}, {"warm_rounds": 2}, {"restarts": 2})
+        ),
+    ],
+)
 @pytest.mark.parametrize("shared", ["averaged", "frozen"])
 def test_shared_layers_are_equal_in_all_clusters_from_the_start(shared, options, three, run_rounds, step, two_layers):
     # Also before any training, in a cluster that no client chose, and after a warm start.

@@ -67,6 +67,7 @@ def test_one_cluster_per_client_gives_the_local_models_to_the_bit(blobs, run_rou
     assert tree.same(tree.take(state.bank, [state.assignment[client] for client in alone.clients]), alone["params"])
 
 
+@pytest.mark.exhaustive
 def test_own_initial_models_differ_between_clients(blobs, run_rounds):
     # With a rate of 0 each model stays at its initial model.
     fed, _ = blobs()

@@ -48,7 +48,7 @@ def lines():
 
 
 @BOTH
-@pytest.mark.parametrize("batch", [0, 10])
+@pytest.mark.parametrize("batch", [0, pytest.param(10, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(
     ("variant", "weights", "expected"),
     [
@@ -145,14 +145,18 @@ def by_hand(held, start, local, method, order):
     ("n", "options"),
     [
         pytest.param(12, {"batch_size": 2, "epochs": 2}, id="six batches: three pairs, two triples"),
-        pytest.param(7, {"batch_size": 1, "epochs": 1}, id="one batch is left over"),
+        pytest.param(7, {"batch_size": 1, "epochs": 1}, id="one batch is left over", marks=pytest.mark.exhaustive),
         pytest.param(7, {"batch_size": 3, "epochs": 3}, id="three batches, the last one short"),
-        pytest.param(4, {"batch_size": 2, "epochs": 2}, id="two batches, too few for a triple"),
+        pytest.param(
+            4, {"batch_size": 2, "epochs": 2}, id="two batches, too few for a triple", marks=pytest.mark.exhaustive
+        ),
         pytest.param(3, {"batch_size": 10, "epochs": 2}, id="one batch, used for all parts"),
-        pytest.param(12, {"batch_size": 2, "steps": 7}, id="steps that end within a pass"),
-        pytest.param(12, {"batch_size": 2, "steps": 1}, id="one step"),
+        pytest.param(
+            12, {"batch_size": 2, "steps": 7}, id="steps that end within a pass", marks=pytest.mark.exhaustive
+        ),
+        pytest.param(12, {"batch_size": 2, "steps": 1}, id="one step", marks=pytest.mark.exhaustive),
         pytest.param(1300, {"batch_size": 600, "epochs": 2}, id="batches of more than 512, the last one short"),
-        pytest.param(1300, {"batch_size": 0, "steps": 3}, id="all of many samples"),
+        pytest.param(1300, {"batch_size": 0, "steps": 3}, id="all of many samples", marks=pytest.mark.exhaustive),
     ],
 )
 def test_epochs_take_their_batches_in_pairs_or_triples(variant, n, options, tiny, cohort):
@@ -160,7 +164,10 @@ def test_epochs_take_their_batches_in_pairs_or_triples(variant, n, options, tiny
 
 
 @VARIANTS
-@pytest.mark.parametrize("options", [{"batch_size": 2, "epochs": 2}, {"batch_size": 600, "epochs": 2}])
+@pytest.mark.parametrize(
+    "options",
+    [{"batch_size": 2, "epochs": 2}, pytest.param({"batch_size": 600, "epochs": 2}, marks=pytest.mark.exhaustive)],
+)
 def test_a_vectorized_cohort_takes_the_same_batches(variant, options, tiny, cohort):
     check_batches(tiny, cohort, variant, 1300, options, "vectorized")
 

@@ -588,7 +588,7 @@ def test_the_rounds_of_a_run_are_divided_among_the_parts(settings, labels, four,
 # Planted clusters ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("distance", ["cross", "l2"])
+@pytest.mark.parametrize("distance", [pytest.param("cross", marks=pytest.mark.exhaustive), "l2"])
 def test_one_refine_repairs_a_fifth_of_misassigned_clients(distance, blobs):
     fed, truth = blobs(clients=20)
     method = SRFCA(LOCAL, distance=distance, init_steps=50, members=0, beta=0.3, refines=1, rounds=10)
@@ -625,6 +625,7 @@ def test_rotated_digits_are_recovered_without_the_number_of_clusters(seeds):
     assert scores.count(1.0) >= len(seeds) - len(seeds) // 10, scores
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_identically_distributed_clients_are_one_cluster():
     task = models.build("mclr", (8, 8), 10, normalize=Normalize(0.0, 16.0))

@@ -38,6 +38,7 @@ def test_a_cluster_trains_on_rest_and_is_validated_on_held(blobs, cohort):
     assert found == {c: n / 4 for c, n in held.by_client("correct").items()}
 
 
+@pytest.mark.exhaustive
 def test_clusters_train_independently(blobs, cohort):
     fed, _ = blobs(clients=6)
     a, b, c, d, e, f = fed.clients

@@ -139,7 +139,9 @@ def plainly(kind, backwards):
     return run
 
 
-@pytest.mark.parametrize(("kind", "backwards"), [("simple", True), ("lstm", False), ("gru", True)])
+@pytest.mark.parametrize(
+    ("kind", "backwards"), [("simple", True), ("lstm", False), pytest.param("gru", True, marks=pytest.mark.exhaustive)]
+)
 def test_the_custom_gradient_equals_jaxs_own(kind, backwards):
     draw = np.random.default_rng(2)
     rows = CELLS[kind].gates * UNITS

@@ -110,11 +110,11 @@ VECTORS = np.random.default_rng(1).normal(size=(TOKENS, 2)).astype(np.float32)
 LOCAL = LocalSGD(epochs=2, batch_size=4, learning_rate=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("data", "task"),
     [
-        pytest.param(spoken(), of_ids(), id="ids", marks=pytest.mark.exhaustive),
+        pytest.param(spoken(), of_ids(), id="ids"),
         pytest.param(spoken(table=VECTORS), of_vectors(), id="vectors"),
     ],
 )
