@@ -56,7 +56,7 @@ def asked(backend, data, work, **sent):
     ("work", "sent"),
     [
         (fit, {"start": MODEL, "local": ONE_STEP}),
-        (gradient, {"params": MODEL}),
+        pytest.param(gradient, {"params": MODEL}, marks=pytest.mark.exhaustive),
         (losses_of, {"centers": BANK}),
         pytest.param(closest, {"base": {}, "heads": BANK}, marks=pytest.mark.exhaustive),
         pytest.param(fit_closest, {"base": {}, "heads": BANK, "local": ONE_STEP}, marks=pytest.mark.exhaustive),

@@ -69,7 +69,9 @@ def test_clusters_train_in_turn_independently_of_each_other(federation):
 
 
 @BOTH
-@pytest.mark.parametrize("local", [STEP, ADAM], ids=["sgd", "adam"])
+@pytest.mark.parametrize(
+    "local", [pytest.param(STEP, id="sgd"), pytest.param(ADAM, id="adam", marks=pytest.mark.exhaustive)]
+)
 def test_one_client_per_cluster_in_turn_equals_side_by_side_to_the_bit(federation, local):
     fed = federation(tiny_data(), tiny_task())
     bank = tree.stack(tiny_task().init(Seed(i)) for i in range(len(fed.clients)))

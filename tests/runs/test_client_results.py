@@ -148,6 +148,7 @@ def test_a_record_without_results_says_so(record, tmp_path):
         RunRecord({}, []).client_results()
 
 
+@pytest.mark.exhaustive
 def test_clients_without_a_model_of_their_own_are_recorded_with_the_fallback_model(tmp_path):
     # FlexCFL assigns 2 x 2 clients before the first round and others when they first take part, four in this run.
     spec = {

@@ -105,6 +105,7 @@ def test_a_folder_with_the_record_of_another_spec_is_an_error_that_names_the_fir
     assert [path.name for path in tmp_path.iterdir()] == ["fedavg-0"], "nothing was run"
 
 
+@pytest.mark.exhaustive
 def test_methods_are_compared_by_their_primary_metric_also_when_continued(tmp_path):
     run = {"rounds": 2, "primary_metric": "ece", "metrics": ["auroc"]}
     specs = {name: {**SMALL, "method": name, "run": run} for name in ("fedavg", "oracle")}
@@ -138,6 +139,7 @@ def test_an_error_in_any_spec_is_reported_before_the_first_run(tmp_path):
     assert not (tmp_path / "records").exists()
 
 
+@pytest.mark.exhaustive
 def test_methods_are_compared_on_objects(tmp_path):
     data = coterie.data.load("blobs", clients=4, samples=20)
     task = coterie.models.from_functions(

@@ -23,7 +23,7 @@ SETTINGS = {"flhc": {"warm_rounds": 1}, "srfca": {"init_steps": 5}}
 
 #: Methods whose clients send no update of a model that they were sent: nothing, or their own models.
 UNCOMPRESSED = {"local", "fedsoft"}
-QUICK = ("fedavg", "ifca", "fedgroup")
+QUICK = ("fedavg", "ifca")
 
 
 @pytest.mark.slow

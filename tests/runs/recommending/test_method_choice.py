@@ -101,6 +101,7 @@ def test_of_many_clients_some_are_drawn(blobs, monkeypatch):
     assert found.reasons[-1].startswith("There was time for one seed only")
 
 
+@pytest.mark.exhaustive
 def test_methods_that_cannot_run_on_the_data_are_left_out_with_the_reason():
     regression = {"name": "regression", "clients": 8, "clusters": 2, "dimension": 5, "samples": 20}
     found = coterie.recommend({"data": regression, **QUICK}, methods=["local", "pacfl"])
