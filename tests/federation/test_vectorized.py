@@ -233,6 +233,7 @@ def test_splitting_a_cohort_into_many_calls_does_not_change_the_result(both, fiv
             np.testing.assert_allclose(one.spread, other.spread, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_inputs_can_be_floats(five):
     task = mclr((4, 4), 3)
     clients = unusual(np.float32)
@@ -275,6 +276,7 @@ SEEN = Work(
 )
 
 
+@pytest.mark.exhaustive
 def test_random_layers_agree_between_the_backends(both):
     import jax
 

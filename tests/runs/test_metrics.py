@@ -71,7 +71,7 @@ def test_metrics_change_neither_models_nor_other_scores():
         assert one["traffic"] == other["traffic"]
 
 
-@pytest.mark.parametrize("method", ["local", "perfedavg"])
+@pytest.mark.parametrize("method", ["local", pytest.param("perfedavg", marks=pytest.mark.exhaustive)])
 def test_own_metrics_use_the_models_that_clients_adapt(method):
     # Both score the same adapted models, one by sums and one by predictions.
     given = {"share": coterie.Metric(metrics.accuracy)}

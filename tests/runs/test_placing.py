@@ -85,6 +85,7 @@ def test_the_same_newcomer_is_placed_the_same_way(ifca):
     assert one == two
 
 
+@pytest.mark.exhaustive
 def test_a_method_that_trains_to_place_is_repeated_with_other_seeds(tmp_path):
     record = coterie.run(spec("fedgroup", clusters=2, alpha=2), data=DATA, out=tmp_path / "run")
     placed = record.place(*examples("new", -1))
