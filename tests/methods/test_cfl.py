@@ -369,6 +369,7 @@ def test_before_the_first_split_it_is_fedavg_with_all_clients(backend, weights, 
     assert fed.traffic.by_purpose()["train"] == {"down": 2 * 3 * 12 * model, "up": 2 * 3 * 12 * model}
 
 
+@pytest.mark.exhaustive
 def test_running_statistics_do_not_count_in_updates(blobs, cohort):
     import jax
     import jax.numpy as jnp

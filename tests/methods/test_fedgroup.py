@@ -314,6 +314,7 @@ def test_random_centers_are_updates_of_single_clients(blobs, run_rounds):
     assert set(state.assignment) == set(fed.clients)
 
 
+@pytest.mark.exhaustive
 def test_random_assignment_excludes_initial_clients_and_is_permanent_unless_redrawn(blobs, run_rounds):
     fed, _ = blobs(clients=24)
     for redraw in (False, True):

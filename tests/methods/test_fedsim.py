@@ -55,6 +55,7 @@ def test_nine_copies_of_a_client_count_as_one(backend, clusters, tiny, cohort, s
     assert out.counts == {"empty_clusters": clusters - 2}
 
 
+@pytest.mark.exhaustive
 def test_nine_copies_of_a_client_with_images_count_as_one(blobs, cohort, step):
     # (w_a + w_b) / 2 of the models that the two clients train; they are of different true clusters.
     images = data.load("blobs", clients=2, clusters=2, samples=50, seed=0)

@@ -201,6 +201,7 @@ def test_draws_follow_the_weights(tiny, cohort, bank, step):
     assert list(again.assignment) == drawn[-1:]
 
 
+@pytest.mark.exhaustive
 def test_each_center_draws_an_equal_share_of_the_cohort_by_default(blobs, run_rounds):
     fed, _ = blobs()
     _, rounds = run_rounds(FedSoft(LOCAL, clusters=2, sigma=1.0), fed, 3, size=5)

@@ -307,6 +307,7 @@ def test_adaptation_improves_accuracy_if_clients_differ(blobs, run_rounds, accur
     assert sum(gain > 0 for gain in gains) >= len(seeds) - len(seeds) // 10, gains
 
 
+@pytest.mark.exhaustive
 def test_a_round_sends_one_model_down_and_one_up_and_scoring_is_not_counted(blobs, run_rounds, accuracy):
     fed, _ = blobs()
     method = PerFedAvg(LocalSGD(epochs=1, batch_size=8))

@@ -172,6 +172,7 @@ def test_clusters_train_independently_and_distances_are_to_their_models(four, co
     assert finish(trimmed, fed, from_zero(trimmed, fed))[1][1].distances == rounds[1].distances
 
 
+@pytest.mark.exhaustive
 def test_at_most_k_members_of_each_cluster_train(blobs):
     fed, truth = blobs()
     method = SRFCA(LOCAL, init_steps=30, members=2, refines=1, rounds=6)
