@@ -60,7 +60,7 @@ def by_classes(
             f"Class {short[0]} has {counts[short[0]]} examples, but {given[short[0]]} are needed to give {base} to each"
             f" client that owns it. Use fewer clients or a smaller base"
         )
-    counted = counts - (given if reserved is None else reserved)
+    counted = counts - given if reserved is None else counts - reserved
     if counted.min() < 0:
         raise DataError(f"reserved must be at most the number of examples of a class, {counts.min()}, got {reserved}")
     extra = _power_law(owned, counted, base * per_client, spread, Seed(seed).fold("sizes"))
