@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coterie.clustering import choose_n_clusters, cosine, edc_embedding, elbow, madc
+from coterie.clustering import choose_n_clusters, cosine, edc_embedding, elbow, guarded_elbow, madc
 from coterie.errors import SpecError
 from coterie.seeds import Seed
 
@@ -113,7 +113,84 @@ def test_ties_go_to_fewer_clusters() -> None:
     assert elbow((1, 2, 3), (0.0, 1.0, 1.0), "best") == 2
 
 
+def curve(gain: Any) -> Any:
+    """Scores of four clients with 1, 2, 3 and 10 clusters; those of 3 clusters are 8 plus the gains over 2 clusters.
+
+    With a mean gain of 2 the means are 0, 8, 10, 10. x = 0, 1/9, 2/9, 1 and y = 0, 0.8, 1, 1, and the elbow is at 3:
+    y - x = 0, 0.69, 0.78, 0.
+    """
+    three = 8 + np.asarray(gain, float)
+    return np.array([np.zeros(4), np.full(4, 8.0), three, three])
+
+
+def test_fewer_clusters_than_at_the_elbow_are_taken_within_the_noise() -> None:
+    # Gains 6, -2, 6, -2: mean 2, deviations ±4, sd = √(4·16/3) = 4.62, standard error 4.62/√4 = 2.31. 2 ≤ 2·2.31.
+    # One cluster is worse by 14, 6, 14, 6: mean 10, the same error, 10 > 2·2.31 = 4.62.
+    noisy = curve([6, -2, 6, -2])
+    assert elbow((1, 2, 3, 10), noisy.mean(axis=1)) == 3
+    assert guarded_elbow((1, 2, 3, 10), noisy) == 2
+    order = [2, 0, 3, 1]
+    assert guarded_elbow([(1, 2, 3, 10)[i] for i in order], noisy[order]) == 2
+
+
+def test_the_elbow_stays_above_the_noise() -> None:
+    # The same means. Gains 2.2, 1.8, 2.2, 1.8: sd = √(4·0.04/3) = 0.231, standard error 0.115, 2 > 2·0.115.
+    assert guarded_elbow((1, 2, 3, 10), curve([2.2, 1.8, 2.2, 1.8])) == 3
+
+
+def test_noise_is_two_standard_errors() -> None:
+    # Gains 2 ± t: sd = t·√(4/3), standard error t/√3. 2 t/√3 = 2 at t = √3 = 1.732.
+    assert guarded_elbow((1, 2, 3, 10), curve([3.73, 0.27, 3.73, 0.27])) == 3
+    assert guarded_elbow((1, 2, 3, 10), curve([3.74, 0.26, 3.74, 0.26])) == 2
+
+
+def test_differences_of_one_client_count_and_not_those_between_clients() -> None:
+    # Levels of 0 to 300 would make the error of a mean 64, more than any difference here.
+    levels = np.array([0.0, 100.0, 200.0, 300.0])
+    assert guarded_elbow((1, 2, 3, 10), curve([2.2, 1.8, 2.2, 1.8]) + levels) == 3
+
+
+def test_clients_are_compared_where_both_scores_are_known() -> None:
+    # The third client is unknown for two clusters. The others gain 2.2, 1.8, 2: sd 0.2, error 0.115, above the noise.
+    scores = curve([2.2, 1.8, 2.0, 2.0])
+    scores[1, 2] = np.nan
+    assert guarded_elbow((1, 2, 3, 10), scores) == 3
+    assert guarded_elbow((1, 2, 10), [[0.0], [1.0], [1.0]]) == 2  # the error of one client is unknown
+    assert guarded_elbow((1,), [[0.5, 0.25]]) == 1
+
+
+def test_equal_scores_go_to_fewer_clusters() -> None:
+    assert guarded_elbow((1, 2, 3), [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]) == 2
+
+
+def test_with_several_scores_the_largest_elbow_counts_and_fewer_clusters_must_not_be_worse_in_any() -> None:
+    sizes = (1, 2, 3, 10)
+    clear, noisy = curve([2.2, 1.8, 2.2, 1.8]), curve([6, -2, 6, -2])
+    assert guarded_elbow(sizes, clear, noisy) == guarded_elbow(sizes, noisy, clear) == 3
+    assert guarded_elbow(sizes, noisy, noisy) == 2
+    # Saturated: all but one cluster have the score 1, so that the elbow is at 2. The other score shows that 3 is
+    # better.
+    saturated = np.minimum(clear, 1.0)
+    assert guarded_elbow(sizes, saturated) == 2
+    assert guarded_elbow(sizes, saturated, clear) == 3
+    # A score that only falls has its elbow at 1, and does not count against the other.
+    falling = -np.arange(4.0)[:, None] * np.array([1.0, 1.1, 1.2, 1.3])
+    assert guarded_elbow(sizes, falling) == 1
+    assert guarded_elbow(sizes, falling, clear) == 3
+
+
+def test_more_clusters_than_at_the_elbow_are_never_taken() -> None:
+    # Means 0, 9, 10 for 1, 2 and 20 clusters: the elbow is at 2.
+    assert guarded_elbow((1, 2, 20), [[0.0, 0.0], [8.9, 9.1], [9.9, 10.1]]) == 2
+
+
 def test_invalid_input_is_rejected() -> None:
+    with pytest.raises(SpecError, match="partitions, clients"):
+        guarded_elbow((1, 2), [0.5, 0.6])
+    with pytest.raises(SpecError, match="at least one known score"):
+        guarded_elbow((1, 2), [[0.5], [np.nan]])
+    with pytest.raises(SpecError, match="different"):
+        guarded_elbow((2, 2), [[0.5], [0.6]])
     with pytest.raises(SpecError, match="one number for each"):
         elbow((1, 2), (0.5,))
     with pytest.raises(SpecError, match="different"):

@@ -11,7 +11,7 @@ import pytest
 
 from coterie import codec, data, models, tree
 from coterie.clients import LocalSGD
-from coterie.clustering import agglomerative, elbow
+from coterie.clustering import agglomerative, elbow, guarded_elbow
 from coterie.errors import SpecError
 from coterie.federation import sequential, vectorized
 from coterie.methods.fedavg import FedAvg
@@ -150,7 +150,7 @@ def test_without_singletons_all_thresholds_are_above_0(groups, run_rounds):
     np.testing.assert_array_equal(state.accuracies[:-1], above.accuracies)
 
 
-@pytest.mark.parametrize("rule", ["elbow", "best", "tolerance"])
+@pytest.mark.parametrize("rule", ["guarded", "elbow", "best", "tolerance"])
 def test_the_rule_chooses_by_the_goodness_of_all_partitions(rule, groups, run_rounds):
     fed, _ = groups()
     state, rounds = run_rounds(FLAG(LOCAL, **QUICK, rule=rule, validation_clients=8), fed, 0)
@@ -161,7 +161,12 @@ def test_the_rule_chooses_by_the_goodness_of_all_partitions(rule, groups, run_ro
     assert state.accuracies.min() >= 0
     scores = rounds[-1].evidence["scores"]
     assert scores == {str(k): pytest.approx(good) for k, good in goodness.items()}
-    chosen = elbow(list(goodness), list(goodness.values()), rule)
+    assert state.losses.shape == state.accuracies.shape
+    np.testing.assert_allclose(rounds[-1].evidence["mean_losses"], state.losses.mean(axis=1))
+    if rule == "guarded":
+        chosen = guarded_elbow(list(goodness), state.accuracies, -state.losses)
+    else:
+        chosen = elbow(list(goodness), list(goodness.values()), rule)
     assert tree.rows(state.bank) == chosen
     place = list(goodness).index(chosen)
     assert rounds[-1].evidence["threshold"] == state.thresholds[place]
@@ -352,7 +357,7 @@ def test_a_client_without_a_complete_sketch_is_not_clustered_and_joins_later(wor
         ({"trial_rounds": 0}, "trial_rounds must be at least 1"),
         ({"update_epochs": 0}, "update_epochs must be at least 1"),
         ({"log": "plain"}, "log must be one of 'shifted', 'clamped', got 'plain'"),
-        ({"rule": "first"}, "rule must be one of 'elbow', 'best', 'tolerance', got 'first'"),
+        ({"rule": "first"}, "rule must be one of 'guarded', 'elbow', 'best', 'tolerance', got 'first'"),
         ({"trial_model": "mlp"}, "trial_model must be one of 'mclr', 'lenet5', got 'mlp'"),
         ({"scale": "rows"}, "scale must be one of 'whole', 'offdiag'"),
     ],

@@ -12,7 +12,7 @@ from coterie.clients import LocalSGD, fit, score
 from coterie.errors import SpecError, TooFewReplies
 from coterie.federation import Sequential, Server, sequential, vectorized
 from coterie.federation.protocol import Mean
-from coterie.methods.trial_runs import TrialRun, mean_accuracies, next_accuracies, trial_fit, trial_task
+from coterie.methods.trial_runs import TrialRun, mean_accuracies, next_scores, trial_fit, trial_task
 from coterie.models import Normalize
 from coterie.seeds import Seed
 
@@ -35,7 +35,8 @@ def test_a_cluster_trains_on_rest_and_is_validated_on_held(blobs, cohort):
     held = trial_fed.ask(members, score, Seed(0), part="held", params=w)
     assert held.samples.tolist() == [4, 4, 4]
     found = TRIAL.validate([members], fed, cohort(fed, -1), Seed(7))
-    assert found == {c: n / 4 for c, n in held.by_client("correct").items()}
+    correct, losses = held.by_client("correct"), held.by_client("loss")
+    assert found == {client: (correct[client] / 4, losses[client] / 4) for client in members}
 
 
 @pytest.mark.exhaustive
@@ -91,25 +92,27 @@ def test_clusters_of_an_earlier_partition_are_not_trained_again():
 
     def run(clusters):
         asked.append(clusters)
-        return {client: len(asked) / 10 for members in clusters for client in members}
+        return {client: (len(asked) / 10, len(asked)) for members in clusters for client in members}
 
-    known = np.zeros((0, 4))
+    known = np.zeros((0, 4, 2))
     for _ in partitions:
-        known = np.concatenate([known, next_accuracies(partitions, known, "abcd", run)[None]])
+        known = np.concatenate([known, next_scores(partitions, known, "abcd", run)[None]])
     assert asked == [[["a", "b", "c", "d"]], [["a", "b"], ["c", "d"]], [["c"], ["d"]]]
-    np.testing.assert_array_equal(known, [[0.1] * 4, [0.2] * 4, [0.2, 0.2, 0.3, 0.3]])
+    np.testing.assert_array_equal(known[..., 0], [[0.1] * 4, [0.2] * 4, [0.2, 0.2, 0.3, 0.3]])
+    np.testing.assert_array_equal(known[..., 1], [[1] * 4, [2] * 4, [2, 2, 3, 3]])
 
 
 def test_a_partition_without_new_clusters_asks_no_client():
     # The validation clients are in the same clusters although the partition of all clients differs; so may labels.
     partitions = np.array([[0, 0, 1], [3, 3, 7]])
-    found = next_accuracies(partitions, np.array([[0.5, -1.0, 1.0]]), "abc", lambda clusters: pytest.fail("asked"))
-    assert found.tolist() == [0.5, -1.0, 1.0]
+    known = np.array([[[0.5, 0.7], [-1.0, -1.0], [1.0, 0.1]]])
+    found = next_scores(partitions, known, "abc", lambda clusters: pytest.fail("asked"))
+    assert found.tolist() == known[0].tolist()
 
 
-def test_the_accuracy_of_a_client_without_a_reply_is_unknown():
-    found = next_accuracies(np.array([[0, 0, 1]]), np.zeros((0, 3)), "abc", lambda clusters: {"a": 0.25})
-    assert found.tolist() == [0.25, -1, -1]
+def test_the_scores_of_a_client_without_a_reply_are_unknown():
+    found = next_scores(np.array([[0, 0, 1]]), np.zeros((0, 3, 2)), "abc", lambda clusters: {"a": (0.25, 2.0)})
+    assert found.tolist() == [[0.25, 2.0], [-1, -1], [-1, -1]]
 
 
 def test_goodness_is_the_mean_over_known_accuracies():
@@ -150,4 +153,4 @@ def test_lenet_validates_images(cohort):
     fed = vectorized(data.from_arrays({"a": (images, np.arange(8) % 2)}, test={}, classes=2), models.mclr((28, 28), 2))
     trial = TrialRun("lenet5", dataclasses.replace(LOCAL, epochs=1), rounds=2)
     found = trial.validate([["a"]], fed, cohort(fed, -1), Seed(0))
-    assert found["a"] in (0.0, 1.0)  # one validation image
+    assert found["a"][0] in (0.0, 1.0)  # one validation image

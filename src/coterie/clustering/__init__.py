@@ -10,7 +10,7 @@ Pure functions of NumPy arrays. `U` is one vector per client, (clients, d).
     cross_loss   `cross`, `losses_by_cluster`
     thresholds   `widest_gap`, `pairwise_quantile`, `pivots`, `nearest`, `merge`
     noise_floor  `first_gap_above_noise`, `noise_limit`
-    n_clusters   `choose_n_clusters`, `elbow`
+    n_clusters   `choose_n_clusters`, `elbow`, `guarded_elbow`
     repeated_splits  `repeated_splits`
 
 Points (`edc_embedding`, `principal_scores`) are clustered by `kmeans`, distances (`madc`, `edc`, `l1`, `l2`) by
@@ -23,7 +23,7 @@ from coterie.clustering.angles import PairAngle, class_angles, pacfl_angles, upd
 from coterie.clustering.clusterers import Linkage, agglomerative, bipartition, components, kmeans
 from coterie.clustering.cross_loss import cross, losses_by_cluster
 from coterie.clustering.measures import cosine, edc, edc_embedding, l1, l2, madc, madc_of, principal_angle
-from coterie.clustering.n_clusters import Choice, ChoiceRule, ElbowRule, choose_n_clusters, elbow
+from coterie.clustering.n_clusters import Choice, ChoiceRule, ElbowRule, choose_n_clusters, elbow, guarded_elbow
 from coterie.clustering.noise_floor import first_gap_above_noise, noise_limit
 from coterie.clustering.pca import principal_scores
 from coterie.clustering.proximity import flag_data_angles, flag_proximity
@@ -50,6 +50,7 @@ __all__ = [
     "first_gap_above_noise",
     "flag_data_angles",
     "flag_proximity",
+    "guarded_elbow",
     "kmeans",
     "l1",
     "l2",

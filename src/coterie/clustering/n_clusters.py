@@ -30,6 +30,17 @@ uniform square, may exceed the threshold of the eigengap.
 `elbow` is FLAG's rule for the number of clusters from the scores of trial runs: with the partitions' sizes Z_s
 ascending and their scores a_s, x_s = (Z_s - Z_1)/(Z_max - Z_1), y_s = clip((a_s - a_1)/(max a - a_1), 0, 1), take the
 largest y_s - x_s, or Z_1 if max a - a_1 < 0.01. `sizes` is Z, `scores` is a.
+
+`guarded_elbow` takes fewer clusters than the elbow if single clients do not show that they are worse. Each client has
+several scores a_si, such as its accuracy and its negative loss. e is the largest elbow of all of them; with
+d_i = a_ei - a_si and m clients, partition s is worse than e beyond noise if, for any score,
+
+    mean(d) > 2 sd(d) / √m
+
+and the smallest Z_s that is not worse is taken. The scores of one client in two partitions share most of their noise,
+because its validation examples are the same, so that their difference has a smaller error than either mean. One
+standard error is the rule of CART (Breiman et al. 1984, section 3.4.3); the elbow is the most favorable of several
+partitions, which calls for more.
 """
 
 from __future__ import annotations
@@ -47,7 +58,7 @@ from coterie.errors import SpecError, unknown
 from coterie.seeds import Seed
 from coterie.types import Array
 
-__all__ = ["Choice", "ChoiceRule", "ElbowRule", "choose_n_clusters", "elbow"]
+__all__ = ["Choice", "ChoiceRule", "ElbowRule", "choose_n_clusters", "elbow", "guarded_elbow"]
 
 #: Score by which the number of clusters is chosen.
 ChoiceRule = Literal["silhouette", "eigengap", "stability"]
@@ -64,6 +75,8 @@ _EQUAL = 0.02
 # k-means restarts, the same for the data and for the samples they are compared with.
 _RESTARTS = 3
 _WORTHWHILE = 0.01
+# Standard errors within which fewer clusters than at the elbow count as equally good.
+_ERRORS = 2.0
 _ROUNDING = 1e-12
 
 
@@ -178,6 +191,36 @@ def elbow(sizes: Sequence[int] | Array, scores: Sequence[float] | Array, rule: E
     x = (size - size[0]) / (size[-1] - size[0])
     height = np.clip((values - values[0]) / gain, 0, 1) - x
     return int(size[(height >= height.max() - _ROUNDING).argmax()])  # ties go to fewer clusters
+
+
+def guarded_elbow(sizes: Sequence[int] | Array, *scores: npt.ArrayLike) -> int:
+    """The largest elbow of the mean scores, or the fewest clusters that are not worse than it beyond noise.
+
+    Args:
+        sizes: Numbers of clusters of the partitions that were tried, all different, in any order.
+        scores: One or more scores of each client in each partition, (partitions, clients), higher is better, such as
+            accuracies and negative losses; NaN where unknown.
+
+    Raises:
+        SpecError: If there is not one row per size, sizes repeat, or a partition has no known score.
+    """
+    tables = [np.asarray(table, dtype=np.float64) for table in scores]
+    for table in tables:
+        if table.ndim != 2 or not np.isfinite(table).any(axis=1).all():
+            raise SpecError("scores must be (partitions, clients), with at least one known score in each partition")
+    at_elbow = max(elbow(sizes, np.nanmean(table, axis=1)) for table in tables)
+    best = list(sizes).index(at_elbow)
+    fewer = sorted((int(size), s) for s, size in enumerate(sizes) if size < at_elbow)
+    return next((size for size, s in fewer if not any(_is_worse(table[s], table[best]) for table in tables)), at_elbow)
+
+
+def _is_worse(scores: Array, reference: Array) -> bool:
+    """Whether the clients' scores are below the reference beyond noise; yes, if the noise of one client is unknown."""
+    differences = (reference - scores)[np.isfinite(reference - scores)]
+    if len(differences) < 2:
+        return True
+    error = differences.std(ddof=1) / np.sqrt(len(differences))
+    return bool(differences.mean() > _ERRORS * error + _ROUNDING)
 
 
 def _winner(scores: dict[int, float], rule: ChoiceRule) -> int:

@@ -10,7 +10,7 @@ is reconstructed from its equations and sentences:
     for α = 1, 1-s, …, 0: agglomerate while A ≤ α               server; of equal partitions the largest α is kept
         goodness = mean over Q of the validation accuracy       clients in Q: `trial_rounds` rounds of FedAvg in each
                    of their clusters' models                    cluster with a small model; the same Q, w_0 and batches
-    choose the partition at the elbow of goodness               server: `clustering.elbow`
+    choose the partition at the elbow of goodness               server: `rule`
     (8)  w_z ← Σ_i n_i LocalUpdate_i(w_z) / Σ_i n_i             over the members of cluster z in the cohort
 
 n_ic are sent with U_c^i (`counts`), t_g is `update_epochs`, s `threshold_step`, |Q| = m' `validation_clients`, w_z row
@@ -35,6 +35,10 @@ ten classes per client, a fifth of the clients lack a class, and these angles ou
 By default a class that a client lacks by chance counts like the mean of the classes that both have
 (clustering/absent_classes.py). Class counts are needed for that: without them (`privacy`, δ = 0) it counts as 180°, and
 the run shows a warning if many clients lack a class.
+
+The elbow of goodness is often within its noise: with 18 images per client, Q validates on 60 images. By default fewer
+clusters than at the elbow are chosen if neither the accuracies nor the losses of Q show that they are worse
+(`clustering.guarded_elbow`); `rule="elbow"` is the paper's rule.
 """
 
 from __future__ import annotations
@@ -51,7 +55,7 @@ from coterie.bounds import Bound, check
 from coterie.client_map import ClientMap
 from coterie.clients import LocalSGD
 from coterie.clients.class_subspaces import Subspaces
-from coterie.clustering import ElbowRule, Linkage, elbow
+from coterie.clustering import Linkage, elbow, guarded_elbow
 from coterie.clustering.proximity import Log, Scaling
 from coterie.clustering.threshold_sweep import threshold_partitions
 from coterie.codec import state
@@ -60,7 +64,7 @@ from coterie.methods import cluster_training
 from coterie.methods.cluster_training import Clients, Joined
 from coterie.methods.flag_sketches import Proximity, Ranges, Sketches, SketchRequest, warn_about_absent_classes
 from coterie.methods.protocol import Placement, Round, Stage
-from coterie.methods.trial_runs import TrialModel, TrialRun, mean_accuracies, next_accuracies
+from coterie.methods.trial_runs import TrialModel, TrialRun, mean_accuracies, next_scores
 from coterie.models import Task
 from coterie.seeds import Seed
 from coterie.types import Array, Bank, ClientId, Params
@@ -81,6 +85,7 @@ class State:
         partitions: The cluster of each initial client, (partitions, initial clients).
         validation: Q, the validation clients.
         accuracies: Their validation accuracies, (partitions tried, validation clients); -1 where unknown.
+        losses: Their mean validation losses, likewise.
         labels: The cluster of each initial client in the chosen partition; empty before the choice.
         assignment: Client → cluster.
     """
@@ -94,6 +99,7 @@ class State:
     partitions: Array = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     validation: tuple[ClientId, ...] = ()
     accuracies: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    losses: Array = field(default_factory=lambda: np.zeros((0, 0)))
     labels: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     assignment: ClientMap[int] = field(default_factory=ClientMap)
 
@@ -123,8 +129,10 @@ class FLAG:
         trial_rounds: Rounds of each trial run.
         trial_epochs: Epochs of local training in each trial round; E of the paper.
         trial_model: Model of trial runs: logistic regression, or LeNet-5 with half the filters.
-        rule: Choice of the number of clusters: the elbow of the mean validation accuracy, its maximum, or the fewest
-            clusters within 0.01 of the maximum.
+        rule: Choice of the number of clusters: `guarded`: the elbow of the mean validation accuracy or loss, that with
+            more clusters, or the fewest clusters that are not worse in either beyond noise (two standard errors);
+            `elbow`: the elbow of the mean validation accuracy, as in the paper; `best`: its maximum; `tolerance`: the
+            fewest clusters within 0.01 of the maximum.
         weights: Client weight in the rounds: number of samples, or uniform.
     """
 
@@ -147,7 +155,7 @@ class FLAG:
     trial_rounds: Annotated[int, Bound(at_least=1)] = 5
     trial_epochs: Annotated[int, Bound(at_least=1)] = 10
     trial_model: TrialModel = "mclr"
-    rule: ElbowRule = "elbow"
+    rule: Literal["guarded", "elbow", "best", "tolerance"] = "guarded"
     weights: Literal["samples", "uniform"] = "samples"
 
     def __post_init__(self) -> None:
@@ -216,6 +224,7 @@ class FLAG:
             partitions=partitions,
             validation=validation,
             accuracies=np.zeros((0, len(validation))),
+            losses=np.zeros((0, len(validation))),
         )
         evidence = {"clients": list(sketches.clients), "proximity": proximity, **angles}
         if len(partitions) == 1:  # no trial runs are needed
@@ -226,19 +235,29 @@ class FLAG:
         """A trial run of the next partition; after the last one, choose."""
         s, position = len(now.accuracies), {client: i for i, client in enumerate(now.initial.clients)}
         labels = now.partitions[:, [position[client] for client in now.validation]]
-        accuracies = next_accuracies(
-            labels, now.accuracies, now.validation, lambda new: self.trial_run.validate(new, fed, cohort, now.trials)
+        known = np.stack([now.accuracies, now.losses], axis=-1)  # (partitions tried, validation clients, 2)
+        scores = next_scores(
+            labels, known, now.validation, lambda new: self.trial_run.validate(new, fed, cohort, now.trials)
         )
-        after = dataclasses.replace(now, accuracies=np.concatenate([now.accuracies, accuracies[None]]))
+        accuracies, losses = np.moveaxis(np.concatenate([known, scores[None]]), -1, 0)
+        after = dataclasses.replace(now, accuracies=accuracies, losses=losses)
         goodness = mean_accuracies(after.accuracies)
         label = f"trial {s + 1} of {len(now.partitions)}"
         numbers = (after.partitions.max(axis=1) + 1).tolist()  # of clusters
         if s + 1 < len(now.partitions):
             evidence = {"threshold": now.thresholds[s], "clusters": numbers[s], "goodness": goodness[s]}
             return Round(after, evidence=evidence, label=label)
-        chosen = numbers.index(elbow(numbers, goodness, self.rule))
-        scores = {str(number): good for number, good in zip(numbers, goodness, strict=True)}
-        return self._choose(after, chosen, {"scores": scores, "thresholds": list(now.thresholds)}, label)
+        if self.rule == "guarded":
+            both = (np.where(accuracies >= 0, each, np.nan) for each in (accuracies, -losses))
+            number = guarded_elbow(numbers, *both)
+        else:
+            number = elbow(numbers, goodness, self.rule)
+        evidence = {
+            "scores": {str(size): good for size, good in zip(numbers, goodness, strict=True)},
+            "mean_losses": np.mean(losses, axis=1, where=accuracies >= 0),
+            "thresholds": list(now.thresholds),
+        }
+        return self._choose(after, numbers.index(number), evidence, label)
 
     def _choose(self, now: State, chosen: int, evidence: dict[str, object], label: str) -> Round[State]:
         """The clusters of the chosen partition, all at w_0."""

@@ -56,8 +56,8 @@ class TrialRun:
 
     def validate(
         self, clusters: Sequence[Sequence[ClientId]], fed: Federation, cohort: Cohort, seed: Seed
-    ) -> dict[ClientId, float]:
-        """Client → validation accuracy of its cluster's model after the rounds.
+    ) -> dict[ClientId, tuple[float, float]]:
+        """Client → validation accuracy and mean loss of its cluster's model after the rounds.
 
         Clusters train independently of each other. The initial model and the batches depend only on the seed and the
         client ids, so that a cluster ends at the same model in every partition. Clients that did not reply or have no
@@ -70,7 +70,7 @@ class TrialRun:
             seed: Seed of the initial model and the batches.
 
         Raises:
-            TooFewReplies: If no accuracy is known, but some replies were lost.
+            TooFewReplies: If no score is known, but some replies were lost.
         """
         row = {client: j for j, members in enumerate(clusters) for client in members}
         asked = dataclasses.replace(cohort.of(row), efforts={})
@@ -84,31 +84,32 @@ class TrialRun:
             got = trial_fed.ask(asked, trial_fit, seed_r, part="rest", reduce=mean, start=start, local=local)
             bank = move_groups(bank, got)
         got = trial_fed.ask(asked, trial_score, seed.fold("judge"), part="held", params=PerClient(bank, row))
-        correct, sizes = got.by_client("correct"), dict(zip(got.clients, got.samples.tolist(), strict=True))
-        accuracies = {client: correct[client] / n for client, n in sizes.items() if n}
-        if not accuracies and got.lost:
+        correct, losses = got.by_client("correct"), got.by_client("loss")
+        sizes = dict(zip(got.clients, got.samples.tolist(), strict=True))
+        scores = {client: (correct[client] / n, losses[client] / n) for client, n in sizes.items() if n}
+        if not scores and got.lost:
             raise TooFewReplies(
                 f"{len(got.lost)} of {len(row)} clients did not validate, and the others have no validation examples"
             )
-        return accuracies
+        return scores
 
 
-def next_accuracies(
+def next_scores(
     partitions: Array,
     known: Array,
     clients: Sequence[ClientId],
-    run: Callable[[list[list[ClientId]]], dict[ClientId, float]],
+    run: Callable[[list[list[ClientId]]], dict[ClientId, tuple[float, float]]],
 ) -> Array:
-    """The accuracies of the validation clients in the first partition that is not tried yet; -1 for unknown ones.
+    """The scores of the validation clients in the first partition that is not tried yet, (clients, 2); -1 if unknown.
 
     Args:
         partitions: The cluster of each validation client, (partitions, clients).
-        known: The accuracies in the partitions tried so far, (tried, clients).
+        known: The scores in the partitions tried so far, (tried, clients, 2).
         clients: The validation clients.
-        run: Clusters → accuracies of their members; called only with clusters that no earlier partition has.
+        run: Clusters → accuracy and loss of their members; called only with clusters that no earlier partition has.
     """
     tried, labels = partitions[: len(known)], partitions[len(known)]
-    reused = np.full(len(clients), -1.0)
+    reused = np.full((len(clients), 2), -1.0)
     new_clusters = []
     for label in np.unique(labels):
         members = labels == label
