@@ -23,8 +23,7 @@ class Candidates:
 
     Attributes:
         clusters: Number of clusters of each candidate.
-        score: What it was judged by: the accuracy of a trial run on validation clients (FLAG), or the quality of the
-            clustering.
+        score: Its score: the accuracy of a trial run on validation clients (FLAG), or the quality of the clustering.
         threshold: Distance threshold that gives each candidate, ascending; None for methods without one.
         chosen: Position of the chosen candidate; None if it is not known.
     """
