@@ -17,6 +17,7 @@ from coterie.federation import sequential, vectorized
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.flag import FLAG
 from coterie.methods.oracle import Oracle
+from coterie.methods.trial_runs import TrialRun
 from coterie.metrics import adjusted_rand
 from coterie.models import Normalize
 from coterie.seeds import Seed
@@ -175,6 +176,33 @@ def test_the_rule_chooses_by_the_goodness_of_all_partitions(rule, groups, run_ro
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize(("rule", "chosen"), [("guarded", 5), ("elbow", 2)])
+def test_where_accuracy_is_saturated_the_loss_shows_that_more_clusters_are_better(
+    rule, chosen, groups, run_rounds, monkeypatch
+):
+    # 1, 2, 5 and 20 clusters, of which 5 are the true ones. All but one cluster classify everything correctly: the
+    # accuracies are 0.5, 1, 1, 1, with the elbow at 2. Clusters of several groups have a loss of 2, others of 0.5: the
+    # elbow of the loss is at 5, and 2 clusters are worse by 1.5 for each client, without noise.
+    fed, truth = groups()
+
+    def validate(self, clusters, *_):
+        scores = {}
+        for members in clusters:
+            loss = 2.0 if len({truth[client] for client in members}) > 1 else 0.5
+            scores.update(dict.fromkeys(members, (0.5 if len(members) == len(truth) else 1.0, loss)))
+        return scores
+
+    method = FLAG(LOCAL, **QUICK, rule=rule)
+    _, rounds = run_rounds(method, fed, 0)
+    untried = rounds[0].state
+    group = np.array([truth[client] for client in untried.initial.clients])
+    partitions = np.stack([0 * group, group // 3, group, np.arange(len(group))])
+    monkeypatch.setattr(TrialRun, "validate", validate)
+    other = dataclasses.replace(untried, partitions=partitions, thresholds=(1.0, 0.8, 0.5, 0.0))
+    state, _ = run_rounds(method, fed, 0, state=other)
+    assert tree.rows(state.bank) == chosen
+
+
 def test_a_trial_run_does_not_depend_on_when_it_runs(groups, run_rounds):
     # The second partition tried first gives each validation client the same accuracy.
     fed, _ = groups()
