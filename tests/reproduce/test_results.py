@@ -155,6 +155,8 @@ def test_the_table_has_published_measured_and_difference_of_both_variants(tiny):
     # Mean 50, deviation √2, standard error √2 / √2 = 1.
     assert lines[0] == ["easy", "FedAvg", "50.0", "50.0 ± 1.0", "+0.0 ± 1.0", "–", "–"]
     assert lines[1][3:] == ["61.0 ± 0.0 (coverage 97.5 %)", "+1.0 ± 0.0", "failed", "–"]
+    slightly_less = EntryResult(planned, (CellResult(planned.cells[0], (49.99, 49.99)),), (), {}, {}, 1.0)
+    assert result_cells(slightly_less)[1][0][4] == "+0.0 ± 0.0"  # not -0.0
     text = to_markdown(result)
     assert "as coded: failed: the models are not finite" in text
     assert "One client per cluster is averaged." in text

@@ -60,7 +60,9 @@ def _measured(each: CellResult, result: EntryResult) -> list[str]:
         shown += f" (± {each.over_rounds:.{digits}f} over rounds)"
     if each.coverage < 1 - 1e-9:
         shown += f" (coverage {100 * each.coverage:.1f} %)"
-    return [shown, "–" if each.difference is None else f"{each.difference:+.{digits}f}{error}"]
+    if each.difference is None:
+        return [shown, "–"]
+    return [shown, f"{round(each.difference, digits) + 0.0:+.{digits}f}{error}"]  # + 0.0: no negative zero
 
 
 def verdict_text(verdict: Verdict) -> str:
