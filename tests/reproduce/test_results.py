@@ -134,6 +134,22 @@ def test_a_claim_holds_for_every_row_or_column_or_not_at_all(grid, claim, holds)
     assert check(claim, MEANS, grid).holds is holds
 
 
+@pytest.mark.parametrize(
+    ("claim", "errors", "within_error"),
+    [
+        (Claim("", "rising"), {}, False),  # row b falls by 0.5
+        (Claim("", "rising"), {("b", "x"): 0.3, ("b", "y"): 0.3}, False),  # √(0.3² + 0.3²) = 0.42
+        (Claim("", "rising"), {("b", "x"): 0.3, ("b", "y"): 0.4}, True),  # √(0.3² + 0.4²) = 0.5
+        (Claim("", "at_least", low=1.5), {("a", "x"): 0.5}, True),  # 1 is lower by 0.5
+        (Claim("", "highest", best="y"), {("b", "y"): 0.4}, False),
+        (Claim("", "highest", best="y"), {("b", "y"): 0.6}, True),
+        (Claim("", "highest", best="b"), {("b", "y"): 0.6}, False),  # it holds
+    ],
+)
+def test_a_claim_that_fails_within_the_standard_errors_is_marked(grid, claim, errors, within_error):
+    assert check(claim, MEANS, grid, errors).within_error is within_error
+
+
 def test_the_values_of_a_claim_are_shown_with_their_standard_errors(grid):
     verdict = check(Claim("", "rising", rows=("a",)), MEANS, grid, {("a", "x"): 0.25})
     assert verdict.evidence == "1 ± 0.25, 2"

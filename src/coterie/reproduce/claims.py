@@ -7,16 +7,22 @@ highest                         the row (column) `best` has the highest value of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 from coterie.reproduce.schema import Claim, Entry
 
-#: (row, column) → measured mean.
-Means = Mapping[tuple[str, str], float]
+#: Row and column of a cell.
+Place: TypeAlias = tuple[str, str]
 
-_BEST: dict[str, Callable[[Sequence[float]], float]] = {"highest": max, "lowest": min}
+#: Cell → measured mean.
+Means: TypeAlias = Mapping[Place, float]
+
+#: Rules about the best row or column → the sign of its advantage.
+_BEST = {"highest": 1, "lowest": -1}
 
 
 @dataclass(frozen=True)
@@ -28,12 +34,14 @@ class Verdict:
         how: How it was checked.
         holds: Whether it holds; None if values are missing.
         evidence: The values.
+        within_error: Whether it does not hold, but would within one standard error of each value or difference.
     """
 
     claim: Claim
     how: str
     holds: bool | None
     evidence: str
+    within_error: bool = False
 
 
 def check(claim: Claim, means: Means, entry: Entry, errors: Means | None = None) -> Verdict:
@@ -43,7 +51,7 @@ def check(claim: Claim, means: Means, entry: Entry, errors: Means | None = None)
         claim: The claim.
         means: The measured means.
         entry: The entry of the claim.
-        errors: Standard errors of the means, which are shown beside them: a difference may be within them.
+        errors: Standard errors of the means.
     """
     rows = claim.rows or tuple(row.name for row in entry.rows)
     columns = claim.columns or tuple(column.name for column in entry.columns)
@@ -52,16 +60,18 @@ def check(claim: Claim, means: Means, entry: Entry, errors: Means | None = None)
     known = [group for group in groups if len(group) >= least]
     if claim.rule in _BEST:
         known = [group for group in known if any(claim.best in place for place in group)]
-    outcomes = [_holds(claim, group, means) for group in known]
-    evidence = "; ".join(", ".join(_shown(place, means, errors or {}) for place in group) for group in known)
-    return Verdict(claim, _how(claim), all(outcomes) if outcomes else None, evidence)
+    errors = errors or {}
+    holds = all(_holds(claim, group, means, {}) for group in known) if known else None
+    within_error = holds is False and all(_holds(claim, group, means, errors) for group in known)
+    evidence = "; ".join(", ".join(_shown(place, means, errors) for place in group) for group in known)
+    return Verdict(claim, _how(claim), holds, evidence, within_error)
 
 
-def _shown(place: tuple[str, str], means: Means, errors: Means) -> str:
+def _shown(place: Place, means: Means, errors: Means) -> str:
     return f"{means[place]:.4g} ± {errors[place]:.2g}" if place in errors else f"{means[place]:.4g}"
 
 
-def _groups(claim: Claim, rows: Sequence[str], columns: Sequence[str], entry: Entry) -> list[list[tuple[str, str]]]:
+def _groups(claim: Claim, rows: Sequence[str], columns: Sequence[str], entry: Entry) -> list[list[Place]]:
     """Cells that are compared with each other: those of a row, or of a column."""
     by_row = [[(row, column) for column in columns] for row in rows]
     by_column = [[(row, column) for row in rows] for column in columns]
@@ -70,17 +80,22 @@ def _groups(claim: Claim, rows: Sequence[str], columns: Sequence[str], entry: En
     return by_column if claim.along == "rows" else by_row
 
 
-def _holds(claim: Claim, group: Sequence[tuple[str, str]], means: Means) -> bool:
-    values = [means[place] for place in group]
-    pairs = list(pairwise(values))
-    if claim.rule == "rising":
-        return all(one <= other for one, other in pairs)
-    if claim.rule == "falling":
-        return all(one >= other for one, other in pairs)
+def _holds(claim: Claim, group: Sequence[Place], means: Means, errors: Means) -> bool:
+    """Whether a claim holds for a group of cells, within the standard errors of values and differences."""
+
+    def error(*places: Place) -> float:
+        return math.hypot(*(errors.get(place, 0.0) for place in places))
+
+    if claim.rule in ("rising", "falling"):
+        sign = 1 if claim.rule == "rising" else -1
+        return all(sign * (means[other] - means[one]) >= -error(one, other) for one, other in pairwise(group))
     if claim.rule in _BEST:
-        return _BEST[claim.rule](values) == next(means[place] for place in group if claim.best in place)
-    low, high = claim.low, claim.high
-    return all((low is None or value >= low) and (high is None or value <= high) for value in values)
+        best = next(place for place in group if claim.best in place)
+        others = [place for place in group if place != best]
+        return all(_BEST[claim.rule] * (means[best] - means[place]) >= -error(best, place) for place in others)
+    low = -math.inf if claim.low is None else claim.low
+    high = math.inf if claim.high is None else claim.high
+    return all(low - error(place) <= means[place] <= high + error(place) for place in group)
 
 
 def _how(claim: Claim) -> str:

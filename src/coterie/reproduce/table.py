@@ -68,6 +68,7 @@ def _measured(each: CellResult, result: EntryResult) -> list[str]:
 def verdict_text(verdict: Verdict) -> str:
     """A claim, how it was checked, and whether it holds."""
     outcome = {True: "holds", False: "does not hold", None: "not checked: values are missing"}[verdict.holds]
+    outcome += ", by less than a standard error" if verdict.within_error else ""
     values = f" Values: {verdict.evidence}." if verdict.evidence else ""
     return f"{verdict.claim.text} Checked: {verdict.how}: {outcome}.{values}"
 
@@ -156,7 +157,13 @@ def to_dict(result: EntryResult) -> dict[str, Any]:
         "seeds": list(plan.seeds),
         "cells": [_cell_dict(each) for each in result.cells],
         "claims": [
-            {"text": each.claim.text, "checked": each.how, "holds": each.holds, "values": each.evidence}
+            {
+                "text": each.claim.text,
+                "checked": each.how,
+                "holds": each.holds,
+                "within_error": each.within_error,
+                "values": each.evidence,
+            }
             for each in result.verdicts
         ],
         "missing": {name: advice for name, (advice, _) in result.missing.items()},
