@@ -10,6 +10,11 @@ NETWORK := .venv-network
 NETWORK_READY := $(NETWORK)/.ready
 # Its tests mostly wait for processes: three at a time, the longest file first.
 DEPLOYMENT := tests/network/deployment
+# Tests mostly wait for the compiler. Those of models, clients and backends compile as users do, the others with little
+# optimization, in a third of the time. Not all can: models with normalization layers are not finite at this level, which
+# is XLA's. `make test-all` compiles everything as users do.
+OPTIMIZED := tests/models tests/clients tests/federation tests/contract
+QUICK_COMPILATION := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 # `make check` runs it; the targets that begin with `check` leave it out of their tests.
 WORDING := tests/architecture/test_wording.py
 # The tools that build the site have an environment of their own in the same way.
@@ -107,12 +112,16 @@ check: $(DEV_READY) ## format, lint, types, import contracts, wording
 	$(BIN)/pytest -q -p no:cacheprovider $(WORDING)
 
 quick: $(DEV_READY) ## unit tests only, about a minute
-	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network"
+	$(QUICK_COMPILATION) $(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network" \
+		$(addprefix --ignore=,$(OPTIMIZED))
+	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network" $(OPTIMIZED)
 
-test: check $(NETWORK_READY) $(BROWSER_READY) ## check, then all tests but the exhaustive ones (10 to 15 minutes on two cores, up to 25 the first time)
+test: check $(NETWORK_READY) $(BROWSER_READY) ## check, then all tests but the exhaustive ones (about ten minutes on two cores, 15 the first time)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
-		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS) --ignore=$(WORDING)
-	$(NETWORK)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=10 \
+		--ignore=$(RAY_TESTS) $(OPTIMIZED)
+	$(QUICK_COMPILATION) $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
+		--ignore=$(DEPLOYMENT) --ignore=$(WORDING) $(addprefix --ignore=,$(OPTIMIZED))
+	$(QUICK_COMPILATION) $(NETWORK)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=10 \
 		-m "not exhaustive" $(DEPLOYMENT)/test_serve_and_join.py $(DEPLOYMENT)
 
 test-all: check $(NETWORK_READY) $(RAY_READY) $(BROWSER_READY) docs ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)

@@ -111,6 +111,13 @@ def test_row_distances_are_over_all_arrays_of_a_model():
     assert tree.row_distances(one, other).tolist() == [13, 0]
 
 
+def test_row_distances_of_more_rows_than_are_computed_at_a_time(monkeypatch):
+    monkeypatch.setattr(tree, "_ENTRIES_AT_A_TIME", 4)  # two rows of two entries
+    bank, zero = np.array([[3.0, 4], [6, 8], [9, 12], [0, 0], [5, 12]]), np.zeros((1, 2))
+    assert tree.row_distances(bank, np.repeat(zero, 5, axis=0)).tolist() == [5, 10, 15, 0, 13]
+    assert tree.row_distances(bank, zero).tolist() == [5, 10, 15, 0, 13]  # one row for all
+
+
 def test_an_empty_bank_has_no_rows_and_no_distances():
     none = tree.take(tree.stack([model([[1, 2]], [3])]), [])
     assert tree.flatten_rows(none).shape == (0, 3)

@@ -16,6 +16,9 @@ from coterie.types import Array, Bank, Params
 
 T = TypeVar("T")
 
+#: Number of entries whose differences are computed at a time: 1 MB in float64.
+_ENTRIES_AT_A_TIME = 1 << 17
+
 
 def map(fn: Callable[..., Any], tree: T, *others: Any) -> T:
     """Apply `fn` to corresponding leaves of trees with the same structure; returns the tree of the results."""
@@ -180,11 +183,20 @@ def where_rows(mask: Array, yes: Bank, no: Bank) -> Bank:
 
 def row_distances(bank: Bank, other: Bank) -> Array:
     """The l2 distances between corresponding rows of two banks, in float64."""
-    squares = [
-        _flat(np.square(np.asarray(a, np.float64) - b)).sum(axis=1)
-        for a, b in zip(leaves(bank), leaves(other), strict=True)
-    ]
+    pairs = zip(leaves(bank), leaves(other), strict=True)
+    squares = [_squared_distances(_flat(np.asarray(a)), _flat(np.asarray(b))) for a, b in pairs]
     total: Array = np.sqrt(np.sum(squares, axis=0))
+    return total
+
+
+def _squared_distances(a: Array, b: Array) -> Array:
+    """Squared distances between rows; `b` may have one row for all. A few rows at a time, which stay in the cache."""
+    step = max(1, _ENTRIES_AT_A_TIME // max(a.shape[1], 1))
+    total = np.zeros(len(a))
+    for first in range(0, len(a), step):
+        rows = slice(first, first + step)
+        apart = np.subtract(a[rows], b if len(b) == 1 else b[rows], dtype=np.float64)
+        total[rows] = np.square(apart, out=apart).sum(axis=1)
     return total
 
 

@@ -141,7 +141,7 @@ def plan_costs(request: Request, clients: list[Member]) -> list[dict[str, int]]:
     """Maximum number of rows of each plan, per client."""
     lengths = request.work.lengths
     if lengths is None:
-        return [{} for _ in clients]
+        return [{}] * len(clients)
     by_size = {n: lengths(n, **request.settings) for n in {member.n for member in clients}}
     return [by_size[member.n] for member in clients]
 

@@ -107,6 +107,7 @@ class Vectorized(SimulatedTransport):
         self._model_bytes = tree.nbytes(task.init(Seed(0)))
         self._plan_rows: dict[Hashable, tuple[int, dict[str, int]]] = {}
         self._rows_of: dict[Part, tuple[int, dict[ClientId, tuple[Array, int, int]]]] = {}
+        self._last_members: dict[Part, tuple[int, tuple[ClientId, ...], list[Member]]] = {}
         self._known_sums: dict[tuple[Work, Part], KnownSums] = {}
 
     def on(self, task: Task) -> Vectorized:
@@ -136,6 +137,15 @@ class Vectorized(SimulatedTransport):
         return self._body(request, clients, sums, memories), samples
 
     def _members(self, request: Request) -> list[Member]:
+        """The clients of a request. Often all clients are asked in every round, so the last ones are remembered."""
+        version, clients, members = self._last_members.get(request.part, (-1, (), []))
+        if version != self._store.data_version or clients != request.clients:
+            members = self._new_members(request)
+            if len(members) <= MAX_KNOWN:
+                self._last_members[request.part] = (self._store.data_version, request.clients, members)
+        return members
+
+    def _new_members(self, request: Request) -> list[Member]:
         known = self._known_rows(request.part)
         members, data = [], self._data
         for place, client in enumerate(request.clients):

@@ -44,6 +44,7 @@ class Scores:
         placement: Client → model.
         score_with: How the clients were assigned.
         metrics: Metric → its values over all clients, per cluster and per client; empty if none were asked for.
+        asked: Whether the method sent a request to place the clients. Otherwise both rules assign them equally.
     """
 
     clients: tuple[ClientId, ...]
@@ -56,6 +57,7 @@ class Scores:
     placement: Placement
     score_with: ScoreWith = "current"
     metrics: Mapping[str, MetricValues] = field(default_factory=dict)
+    asked: bool = True
 
     def changed_by(self, placement: Placement) -> tuple[ClientId, ...]:
         """Clients that another placement serves another model."""

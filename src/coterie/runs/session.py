@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from coterie import codec, tree
@@ -252,8 +252,11 @@ class Session(Generic[State]):
             clients: Clients to evaluate; None: all that have joined and can be asked.
         """
         requested = self._sampler.reachable(self._joined()) if clients is None else tuple(clients)
-        placement = self._served(self._place(requested, self._score_with))
-        return self._scored(requested, placement, self._score_with, metrics=True)
+        before = self._fed.asks
+        fed = self._fed.evaluating(exchange=self._score_with == "current")
+        placement = self._served(self._placed(fed, requested)[1])
+        scores = self._scored(requested, placement, self._score_with, metrics=True)
+        return replace(scores, asked=fed.asks > before)
 
     def validate(self, scores: Scores) -> Scores:
         """Evaluate the same clients with the same models on their validation examples."""
@@ -261,6 +264,8 @@ class Session(Generic[State]):
 
     def evaluate_otherwise(self, scores: Scores) -> Scores | None:
         """Evaluate the same clients with the other rule of `run.score_with`; None if it assigns them equally."""
+        if not scores.asked:
+            return None
         other: ScoreWith = "assigned" if scores.score_with == "current" else "current"
         placement = self._served(self._place(scores.requested, other))
         changed = scores.changed_by(placement)
