@@ -18,8 +18,10 @@ from coterie import codec, data, tree
 from coterie.clients import LocalSGD, Ragged, Work, fit, gradient, label_counts, losses_of, score
 from coterie.clients.closest import fit_closest
 from coterie.federation import Adapt, Cohort, Mean, PerClient, sequential, vectorized
+from coterie.federation.messages import Request
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.ifca import IFCA
+from coterie.methods.migration import Detector, watch
 from coterie.models import Normalize, mclr
 from coterie.runs.sampling import Sampler
 from coterie.runs.session import Session
@@ -231,6 +233,22 @@ def test_splitting_a_cohort_into_many_calls_does_not_change_the_result(both, fiv
         if one.mean is not None:
             np.testing.assert_allclose(tree.flatten_rows(one.mean), tree.flatten_rows(other.mean), rtol=1e-5, atol=2e-6)
             np.testing.assert_allclose(one.spread, other.spread, rtol=1e-4, atol=1e-6)
+
+
+def test_only_replies_with_models_come_in_batches(five, monkeypatch):
+    monkeypatch.setattr(MODULE, "BATCH_BYTES", 1)  # the models of no more clients than calls that run at a time
+    transport, seed = MODULE.Vectorized(unusual(), TASK, threads=1), Seed(0)
+    counts = Request(1, watch, "fit", seed, CLIENTS, settings={"detector": Detector()}, per_client={"renew": renewed()})
+    models = Request(
+        2, fit, "fit", seed, CLIENTS, settings={"local": LOCALS["small batches"]}, shared={"start": tree.row(five, 0)}
+    )
+    assert [batch.clients for batch in transport.send(counts)] == [tuple("abcde")]
+    assert [batch.clients for batch in transport.send(models)] == [("a", "b"), ("c", "d"), ("e",)]
+
+
+def renewed():
+    """One row for all clients: none sets its reference counts again."""
+    return np.zeros(1, np.int32), np.zeros(len(CLIENTS), np.int64)
 
 
 @pytest.mark.exhaustive

@@ -94,14 +94,18 @@ class ClientStore:
             return
         stored = self._memories.setdefault(request.memory, {})
         memories = memory if isinstance(memory, list) else tree.unstack(memory)
-        for place, client in enumerate(request.clients):
-            wanted = {request.versions.get(client), request.versions_before_round.get(client)}
-            if self.keeps_checkpoints:
-                wanted.update(request.versions_in_checkpoints.get(client, ()))
-            # A new dict: snapshots share the old one.
-            versions = {version: own for version, own in stored.get(client, {}).items() if version in wanted}
-            versions[request.id] = memories[place]
+        for client, own in zip(request.clients, memories, strict=True):
+            before, versions = stored.get(client, {}), {}  # a new dict: snapshots share the old one
+            for version in self._wanted(request, client):
+                if version in before:
+                    versions[version] = before[version]
+            versions[request.id] = own
             stored[client] = versions
+
+    def _wanted(self, request: Request, client: ClientId) -> tuple[int, ...]:
+        """The versions of a memory that a client keeps besides the new one; -1 stands for none."""
+        last = request.versions.get(client, -1), request.versions_before_round.get(client, -1)
+        return (*last, *request.versions_in_checkpoints.get(client, ())) if self.keeps_checkpoints else last
 
     def lend(self, request: Request) -> dict[str, list[Params | None]]:
         """The memories that a request uses, in the versions that it names: name → memory of each of its clients."""

@@ -118,8 +118,8 @@ class Vectorized(SimulatedTransport):
 
     def _batch_size(self, request: Request) -> int:
         work = request.work
-        if work.body is None and work.plain is None and request.after is None:
-            return 1 << 20  # replies without models
+        if request.after is None and work.plain is None and (work.body is None or _without_models(work)):
+            return 1 << 20
         return max(2 * self._threads, min(1024, BATCH_BYTES // self._model_bytes))
 
     def _adapted(self, params: Bank) -> Bank:
@@ -271,9 +271,7 @@ class Vectorized(SimulatedTransport):
         """Size of one call: the same for every cohort of this federation."""
         work, part = request.work, request.part
         clients = max(1, min(MAX_CLIENTS, power_of_two(MAX_BYTES // self._model_bytes + 1) // 2))
-        if work.lengths is None and not any(
-            isinstance(each, Model) for each in (*work.takes.values(), *work.gives.values())
-        ):
+        if _without_models(work):
             clients = min(MAX_CLIENTS_WITHOUT_MODELS, power_of_two(len(self._clients)))
         if work.lengths is None:
             return Capacity(clients, {})
@@ -291,6 +289,12 @@ class Vectorized(SimulatedTransport):
             }
             self._plan_rows[key] = (self._store.data_version, steps)
         return Capacity(clients, steps)
+
+
+def _without_models(work: Work) -> bool:
+    """Whether a work does not train, and neither takes nor gives models, so that many clients fit into one call."""
+    schemas = (*work.takes.values(), *work.gives.values())
+    return work.lengths is None and not any(isinstance(each, Model) for each in schemas)
 
 
 def _total_weights(weights: Array, members: list[Member]) -> Array:
