@@ -292,16 +292,30 @@ def projection(found: Figures) -> str:
 
 
 def shares(found: Figures) -> str:
-    rows = [[part, duration(each["seconds"]), percent(each["share"])] for part, each in found["parts"].items()]
-    rows.append(["**total**", f"**{duration(found['total_seconds'])}**", ""])
-    rows.append(["start of the process, besides", duration(found["start_seconds"]), ""])
-    totals = ", ".join(number(each) for each in found["totals"])
-    text = f"\n`{found['data']}`, {found['rounds']} rounds, the fastest of {len(found['totals'])} runs ({totals} s). "
-    text += f"Everything but local training: {percent(found['share_without_training'])}. "
-    text += f"Peak memory: {size(found['peak_rss_bytes'])}.\n"
+    models, names = found["models"], {"mclr": "logistic regression", "mlp": "MLP"}
+    parts = next(iter(models.values()))["parts"]
+    rows = [
+        [part, *(cell for run in models.values() for cell in _time_and_share(run["parts"][part]))] for part in parts
+    ]
+    for text, cells in {
+        "**everything but training**": [
+            ["", f"**{percent(run['share_without_training'])}**"] for run in models.values()
+        ],
+        "**total**": [[f"**{duration(run['total_seconds'])}**", ""] for run in models.values()],
+        "start of the process, besides": [[duration(run["start_seconds"]), ""] for run in models.values()],
+        "peak memory": [[size(run["peak_rss_bytes"]), ""] for run in models.values()],
+    }.items():
+        rows.append([text, *(cell for pair in cells for cell in pair)])
+    header = ["", *(cell for model in models for cell in (names[model], "share"))]
+    runs = "; ".join(", ".join(number(each) for each in run["totals"]) for run in models.values())
+    text = f"\n`{found['data']}`, {found['rounds']} rounds, the faster of the runs of each model ({runs} s).\n"
     if found["data"] == "digits":
         text += "\n`mnist-powerlaw` was not in `$COTERIE_DATA`; these are the digits that Coterie includes.\n"
-    return table(["", "time", "share"], rows) + text
+    return table(header, rows) + text
+
+
+def _time_and_share(part: Figures) -> list[str]:
+    return [duration(part["seconds"]), percent(part["share"])]
 
 
 #: Table of clustering → what a row is called, the reference, and the key of its time.
@@ -374,10 +388,14 @@ def _sentences(results: Figures) -> Iterable[str]:
         )
     if whole := results.get("where_does_the_time_go"):
         found = whole["results"]
-        total, training = duration(found["total_seconds"]), percent(found["parts"]["training"]["share"])
+        runs = [
+            f"{duration(run['total_seconds'])} with {'logistic regression' if name == 'mclr' else 'an MLP'}, of which "
+            f"local\ntraining is {percent(run['parts']['training']['share'])}"
+            for name, run in found["models"].items()
+        ]
         yield (
             f"A whole run of FlexCFL on `{found['data']}`, {found['rounds']} rounds of 20 clients with all clients\n"
-            f"evaluated after every round, takes {total}, of which local training is {training}."
+            f"evaluated after every round, takes {', and '.join(runs)}."
         )
 
 

@@ -18,7 +18,7 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
     [
         ("against_peers.py --only mclr", "models"),  # peers that are not installed are left out
         ("how_fast_is_a_round.py --only mclr", "models"),
-        ("where_does_the_time_go.py", "parts"),
+        ("where_does_the_time_go.py", "models"),
         ("how_fast_is_clustering.py", "cold_start"),
         ("how_does_it_scale.py", "growth"),
     ],
