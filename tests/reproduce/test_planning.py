@@ -72,6 +72,11 @@ def test_patterns_choose_cells_and_all_must_match(tiny):
         plan(tiny, only=["CFL"])
 
 
+def test_a_pattern_may_have_alternatives(tiny):
+    chosen = plan(tiny, only=["fedavg|ifca", "as printed"]).cells
+    assert {(cell.column, cell.variant) for cell in chosen} == {("FedAvg", "as printed"), ("IFCA", "as printed")}
+
+
 def test_a_value_that_is_not_defined_is_an_error_that_names_the_cell(tiny_text):
     one = parse("tiny", tiny_text.replace('"$k"', '"$m"'))
     with pytest.raises(SpecError, match=r"tiny: easy, IFCA: No value 'm' for a setting of a spec\. Known: k"):

@@ -143,8 +143,12 @@ def plan(
 
 
 def _matches(pattern: str, *texts: str) -> bool:
-    """Whether one of the texts contains the pattern, which may have wildcards; upper and lower case are the same."""
-    return any(fnmatch.fnmatchcase(text.casefold(), f"*{pattern.casefold()}*") for text in texts)
+    """Whether one of the texts contains the pattern, or one of several separated by "|".
+
+    Patterns may have wildcards; upper and lower case are the same.
+    """
+    each = [f"*{part.strip().casefold()}*" for part in pattern.split("|")]
+    return any(fnmatch.fnmatchcase(text.casefold(), part) for text in texts for part in each)
 
 
 def _variants(entry: Entry, row: Line, column: Line) -> tuple[Variant, ...]:
