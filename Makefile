@@ -11,8 +11,7 @@ NETWORK_READY := $(NETWORK)/.ready
 # Its tests mostly wait for processes: three at a time, the longest file first.
 DEPLOYMENT := tests/network/deployment
 # Tests mostly wait for the compiler. Those of models, clients and backends compile as users do, the others with little
-# optimization, in a third of the time. Not all can: models with normalization layers are not finite at this level, which
-# is XLA's. `make test-all` compiles everything as users do.
+# optimization, in a third of the time (docs/decisions/0092). `make test-all` compiles everything as users do.
 OPTIMIZED := tests/models tests/clients tests/federation tests/contract
 QUICK_COMPILATION := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 # `make check` runs it; the targets that begin with `check` leave it out of their tests.
