@@ -115,7 +115,7 @@ quick: $(DEV_READY) ## unit tests only, about a minute
 		$(addprefix --ignore=,$(OPTIMIZED))
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network" $(OPTIMIZED)
 
-test: check $(NETWORK_READY) $(BROWSER_READY) ## check, then all tests but the exhaustive ones (about ten minutes on two cores, 15 the first time)
+test: check $(NETWORK_READY) $(BROWSER_READY) ## check, then all tests but the exhaustive ones (13 minutes on two cores where nothing is compiled yet, and 5 to install everything the first time)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
 		--ignore=$(RAY_TESTS) $(OPTIMIZED)
 	$(QUICK_COMPILATION) $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
