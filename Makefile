@@ -135,7 +135,7 @@ campaign: $(DEV_READY) ## the crash, fuzz and fault campaign (ten minutes); writ
 		--campaign-results build/campaign
 	$(BIN)/python docs/reliability.py build/campaign
 
-bench: $(DEV_READY) ## measure speed and write docs/performance.md (25 to 35 minutes; continues; BENCH=NAME repeats one, BENCH=all everything)
+bench: $(DEV_READY) ## measure speed and write docs/performance.md (30 to 40 minutes; continues; BENCH=NAME repeats one, BENCH=all everything)
 	$(BIN)/python benchmarks/bench.py $(BENCH) $(BENCH_FLAGS)
 
 bench-setup: $(DEV_READY) $(RAY_READY) ## what make bench compares with: Ray, FedJAX, Flower, PyTorch, each in its environment (3 GB)

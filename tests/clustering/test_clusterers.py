@@ -66,7 +66,7 @@ def test_the_same_seed_gives_the_same_bytes(value: int) -> None:
         ("ward", [2.5 * (4 / 3) ** 0.5, 14 / 3 * 1.5**0.5]),
     ],
 )
-def test_clusters_merge_while_their_distance_is_at_most_the_threshold(linkage, last) -> None:  # type: ignore[no-untyped-def]
+def test_clusters_merge_while_their_distance_is_at_most_the_threshold(linkage, last) -> None:
     def found(threshold: float) -> list[int]:
         return agglomerative(LINE, threshold=threshold, linkage=linkage).tolist()
 
@@ -80,7 +80,7 @@ def test_clusters_merge_while_their_distance_is_at_most_the_threshold(linkage, l
 
 
 @pytest.mark.parametrize("linkage", LINKAGES)
-def test_there_are_exactly_k_clusters_even_if_all_distances_are_equal(linkage) -> None:  # type: ignore[no-untyped-def]
+def test_there_are_exactly_k_clusters_even_if_all_distances_are_equal(linkage) -> None:
     flat = 1.0 - np.eye(6)
     for k in range(1, 7):
         assert set(agglomerative(flat, k=k, linkage=linkage)) == set(range(k))
@@ -171,7 +171,7 @@ def test_invalid_input_is_rejected() -> None:
     with pytest.raises(SpecError, match="got none"):
         agglomerative(LINE)
     with pytest.raises(SpecError, match="Did you mean 'single'"):
-        agglomerative(LINE, k=2, linkage="singel")  # type: ignore[arg-type]
+        agglomerative(LINE, k=2, linkage="singel")
     with pytest.raises(SpecError, match="threshold"):
         components(LINE, -1.0, 1)
     with pytest.raises(SpecError, match="min_size"):

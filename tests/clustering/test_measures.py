@@ -176,7 +176,7 @@ def test_signs_and_order_of_columns_do_not_change_the_angle() -> None:
 
 
 @pytest.mark.parametrize("measure", [cosine, madc, l1, l2, lambda U: edc(U, 2), lambda U: principal_angle(U, U)])
-def test_input_that_is_not_a_finite_matrix_is_rejected(measure) -> None:  # type: ignore[no-untyped-def]
+def test_input_that_is_not_a_finite_matrix_is_rejected(measure) -> None:
     for wrong in ([[1.0, np.nan]], [[np.inf, 1.0]]):
         with pytest.raises(SpecError, match="must be finite"):
             measure(wrong)

@@ -198,9 +198,9 @@ def test_invalid_input_is_rejected() -> None:
     with pytest.raises(SpecError, match="finite"):
         elbow((1, 2), (0.5, np.nan))
     with pytest.raises(SpecError, match="Known: best, elbow, tolerance"):
-        elbow((1, 2), (0.5, 0.6), "knee")  # type: ignore[arg-type]
+        elbow((1, 2), (0.5, 0.6), "knee")
     with pytest.raises(SpecError, match="No rule"):
-        choose_n_clusters(np.eye(5), 3, "gap", seed=Seed(0))  # type: ignore[arg-type]
+        choose_n_clusters(np.eye(5), 3, "gap", seed=Seed(0))
     with pytest.raises(SpecError, match="must be finite"):
         choose_n_clusters([[np.nan]], 3, seed=Seed(0))
     with pytest.raises(SpecError, match="max_clusters must be"):

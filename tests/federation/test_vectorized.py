@@ -246,6 +246,17 @@ def test_only_replies_with_models_come_in_batches(five, monkeypatch):
     assert [batch.clients for batch in transport.send(models)] == [("a", "b"), ("c", "d"), ("e",)]
 
 
+def test_a_smaller_request_does_not_replace_the_remembered_clients():
+    clients = unusual()
+    transport = MODULE.Vectorized(clients, TASK)
+    every, some = (Request(1, label_counts, "fit", Seed(0), chosen) for chosen in (CLIENTS, ("b", "d")))
+    first = transport._members(every)
+    assert [(member.id, member.place, member.n) for member in transport._members(some)] == [("b", 0, 1), ("d", 1, 128)]
+    assert transport._members(every) is first
+    transport.set_data(clients.rearranged())
+    assert transport._members(every) is not first  # the examples may have moved
+
+
 def renewed():
     """One row for all clients: none sets its reference counts again."""
     return np.zeros(1, np.int32), np.zeros(len(CLIENTS), np.int64)

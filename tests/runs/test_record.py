@@ -62,7 +62,7 @@ def test_a_run_without_a_folder_writes_no_file(tmp_path, monkeypatch):
 
 
 def test_rounds_become_a_pandas_data_frame(written):
-    pytest.importorskip("pandas")
+    pytest.importorskip("pandas", reason="pandas is not installed")
     frame = written.to_frame()
     assert list(frame["t"]) == [0, 1, 2, 3]
     assert frame["accuracy.weighted"].iloc[-1] == written.summary["accuracy"]["weighted"]

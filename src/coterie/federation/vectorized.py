@@ -107,7 +107,7 @@ class Vectorized(SimulatedTransport):
         self._model_bytes = tree.nbytes(task.init(Seed(0)))
         self._plan_rows: dict[Hashable, tuple[int, dict[str, int]]] = {}
         self._rows_of: dict[Part, tuple[int, dict[ClientId, tuple[Array, int, int]]]] = {}
-        self._last_members: dict[Part, tuple[int, tuple[ClientId, ...], list[Member]]] = {}
+        self._largest: dict[Part, tuple[int, tuple[ClientId, ...], list[Member]]] = {}
         self._known_sums: dict[tuple[Work, Part], KnownSums] = {}
 
     def on(self, task: Task) -> Vectorized:
@@ -119,7 +119,7 @@ class Vectorized(SimulatedTransport):
     def _batch_size(self, request: Request) -> int:
         work = request.work
         if request.after is None and work.plain is None and (work.body is None or _without_models(work)):
-            return 1 << 20
+            return 1 << 20  # replies without models
         return max(2 * self._threads, min(1024, BATCH_BYTES // self._model_bytes))
 
     def _adapted(self, params: Bank) -> Bank:
@@ -137,13 +137,15 @@ class Vectorized(SimulatedTransport):
         return self._body(request, clients, sums, memories), samples
 
     def _members(self, request: Request) -> list[Member]:
-        """The clients of a request. Often all clients are asked in every round, so the last ones are remembered."""
-        version, clients, members = self._last_members.get(request.part, (-1, (), []))
-        if version != self._store.data_version or clients != request.clients:
-            members = self._new_members(request)
-            if len(members) <= MAX_KNOWN:
-                self._last_members[request.part] = (self._store.data_version, request.clients, members)
-        return members
+        """The clients of a request. The largest one is remembered: often all clients are asked in every round."""
+        version, clients, members = self._largest.get(request.part, (-1, (), []))
+        current = version == self._store.data_version
+        if current and clients == request.clients:
+            return members
+        new = self._new_members(request)
+        if len(new) <= MAX_KNOWN and (not current or len(new) >= len(clients)):
+            self._largest[request.part] = (self._store.data_version, request.clients, new)
+        return new
 
     def _new_members(self, request: Request) -> list[Member]:
         known = self._known_rows(request.part)

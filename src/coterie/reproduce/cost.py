@@ -36,7 +36,7 @@ _OTHER = 5e-3
 #: Seconds before the first round: loading data, compilation, writing the record; and of each evaluation.
 _SET_UP, _EVALUATION = 4.0, 0.05
 #: Method → how much longer a run takes than its training in rounds: the method asks all clients, or trains them before
-#: the first round or in trial runs. Medians of the runs of tables, on 1,000 clients (SR-FCA, CFL: 160 and 80).
+#: the first round or in trial runs. Rough numbers from the runs of tables.
 _FACTOR = {
     "cfl": 8.0,
     "fesem-mig": 2.0,

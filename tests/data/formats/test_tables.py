@@ -20,8 +20,8 @@ def csv(folder, text):
 
 
 def parquet(folder, **columns):
-    pa = pytest.importorskip("pyarrow")
-    pq = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     pq.write_table(pa.table(columns), folder / "table.parquet")
     return str(folder / "table.parquet")
 
@@ -169,14 +169,14 @@ def test_a_wrong_parquet_table_is_rejected(tmp_path, columns, message):
 
 
 def test_clients_that_are_not_text_in_utf_8_are_rejected(tmp_path):
-    pa = pytest.importorskip("pyarrow")
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     names = pa.array([b"caf\xe9"], pa.binary()).view(pa.string())
     with pytest.raises(DataError, match=r"table\.parquet: column 'client' holds text that is not UTF-8"):
         load(parquet(tmp_path, client=names, label=[0], f=[1.0]))
 
 
 def test_a_file_that_is_not_parquet_is_rejected(tmp_path):
-    pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     (tmp_path / "table.parquet").write_bytes(b"hello")
     with pytest.raises(DataError, match="cannot be read as Parquet"):
         load(tmp_path / "table.parquet")
