@@ -339,7 +339,8 @@ def test_memories_of_checkpoints_of_earlier_versions_are_read(wired, model):
     fed, wire = wired()
     fed.ask(SOME, fit_own, Seed(0), start=model, local=LOCAL)
     other = ClientStore(tiny_data())
-    other.load({"memories": {name: dict(each) for name, each in wire.store._memories.items()}, "holders": {}})
+    each = wire.store._memories["local.own"]
+    other.load({"memories": {"local.own": {client: each.versions_of(client) for client in SOME}}, "holders": {}})
     assert codec.encode(other.save()["memories"]) == codec.encode(wire.store.save()["memories"])
 
 

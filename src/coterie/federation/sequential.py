@@ -20,7 +20,7 @@ from coterie.federation.sample_weights import class_weights, wants_balanced_clas
 from coterie.federation.simulated import Result, SimulatedTransport
 from coterie.models import Task
 from coterie.threads import one_thread, start_jax
-from coterie.types import Array, Params
+from coterie.types import Array, Bank, Params
 
 if TYPE_CHECKING:
     from jax import Array as JaxArray
@@ -73,12 +73,12 @@ class Sequential(SimulatedTransport):
     def _batch_size(self, request: Request) -> int:
         return 1
 
-    def _run(self, request: Request, memories: list[Params] | None) -> tuple[dict[str, Result], Array]:
+    def _run(self, request: Request, memories: Bank | None) -> tuple[dict[str, Result], Array]:
         (client,) = request.clients
         x, y = self._data.examples(client, request.part)
         sent = dict(request.shared)
         sent |= {name: tree.row(bank, row[0]) for name, (bank, row) in request.per_client.items()}
-        memory = None if memories is None else memories[0]
+        memory = None if memories is None else tree.row(memories, 0)
         if request.work.plain is not None:
             kept: dict[str, object] = {} if memory is None else {"memory": memory}
             if request.work.weighted:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from coterie import tree
 from coterie.data.federated import FederatedData
 from coterie.federation.client_store import ClientStore
 from coterie.federation.compressed_replies import compress_answers
@@ -48,7 +49,7 @@ class SimulatedTransport(ABC):
         """Number of clients whose answers are computed together."""
 
     @abstractmethod
-    def _run(self, request: Request, memories: list[Params] | None) -> tuple[dict[str, Result], Array]:
+    def _run(self, request: Request, memories: Bank | None) -> tuple[dict[str, Result], Array]:
         """Compute the answers of the clients of a request, and their numbers of examples.
 
         If the work writes a memory, the answers include `memory`: a bank, or a list with one memory per client.
@@ -88,10 +89,20 @@ class SimulatedTransport(ABC):
 
     def _side_by_side(self, request: Request) -> Iterator[ReplyBatch]:
         size = self._batch_size(request)
+        memories: list[Bank | list[Params]] = []
         for first in range(0, len(request.clients), size):
-            yield self._reply(request.only(request.clients[first : first + size]))
+            batch = self._reply(request.only(request.clients[first : first + size]), memories)
+            if memories and first + size >= len(request.clients):
+                self._store.remember(request, _joined(memories))
+            yield batch
 
-    def _reply(self, request: Request) -> ReplyBatch:
+    def _reply(self, request: Request, memories: list[Bank | list[Params]]) -> ReplyBatch:
+        """Run a request whose clients fit into one batch.
+
+        Args:
+            request: The request.
+            memories: The new memories of the clients are appended.
+        """
         if request.after is not None:
             # Memory written by the first work is dropped: no later request uses it.
             answers, _ = self._run(request.after, self._store.memories(request.after, self._task))
@@ -100,12 +111,12 @@ class SimulatedTransport(ABC):
             request = request.with_params(self._adapted(params))
         answers, samples = self._run(request, self._store.memories(request, self._task))
         if "memory" in answers:
-            self._store.remember(request, cast("Bank | list[Params]", answers.pop("memory")))
+            memories.append(cast("Bank | list[Params]", answers.pop("memory")))
         sent = clip_answers(request, request.clients, cast("dict[str, Answer]", answers))
         if not request.compressed:
             return ReplyBatch(request.id, request.clients, samples, sent)
         replies = compress_answers(request, sent, self._store.residuals(request))
-        self._store.remember(request, replies.residuals)
+        memories.append(replies.residuals)
         return ReplyBatch(request.id, request.clients, samples, replies.answers, coded=replies.coded)
 
     def set_data(self, data: FederatedData) -> None:
@@ -119,3 +130,11 @@ class SimulatedTransport(ABC):
     def load(self, saved: Mapping[str, Any]) -> None:
         """Restore what `save` returned."""
         self._store.load(saved)
+
+
+def _joined(memories: list[Bank | list[Params]]) -> Bank | list[Params]:
+    """The memories of all batches of a request."""
+    banks = [each for each in memories if isinstance(each, dict)]
+    if len(banks) == len(memories):
+        return tree.concatenate(banks)
+    return [own for each in memories for own in (tree.unstack(each) if isinstance(each, dict) else each)]

@@ -126,7 +126,7 @@ class Vectorized(SimulatedTransport):
         # The same number of rows for every cohort, so that a new cohort needs no compilation.
         return pad_rows(params, max(tree.rows(params), min(BLOCKS, power_of_two(len(self._clients)))))
 
-    def _run(self, request: Request, memories: list[Params] | None) -> tuple[dict[str, Result], Array]:
+    def _run(self, request: Request, memories: Bank | None) -> tuple[dict[str, Result], Array]:
         clients = self._members(request)
         samples = np.array([member.n for member in clients], np.int64)
         if request.work.plain is not None:
@@ -169,7 +169,7 @@ class Vectorized(SimulatedTransport):
             self._rows_of[part] = (version, {})
         return self._rows_of[part][1]
 
-    def _plain(self, request: Request, clients: list[Member], memories: list[Params] | None) -> dict[str, Result]:
+    def _plain(self, request: Request, clients: list[Member], memories: Bank | None) -> dict[str, Result]:
         """Run a NumPy work for one client at a time, in threads."""
         assert request.work.plain is not None
         plain, data = request.work.plain, self._data
@@ -177,7 +177,7 @@ class Vectorized(SimulatedTransport):
         def one(member: Member) -> dict[str, Params | Array | list[Array]]:
             x = np.asarray(transforms.apply(data.transforms[member.transform], data.inputs(member.rows)))
             own = {name: tree.row(bank, row[member.place]) for name, (bank, row) in request.per_client.items()}
-            memory = {} if memories is None else {"memory": memories[member.place]}
+            memory = {} if memories is None else {"memory": tree.row(memories, member.place)}
             sent = {**request.shared, **request.settings, **own, **memory}
             if request.work.weighted:
                 sent["sample_weight"] = None if data.weights is None else data.weights[member.rows]
@@ -236,7 +236,7 @@ class Vectorized(SimulatedTransport):
         return sums
 
     def _body(
-        self, request: Request, clients: list[Member], sums: dict[str, Array], memories: list[Params] | None
+        self, request: Request, clients: list[Member], sums: dict[str, Array], memories: Bank | None
     ) -> dict[str, Result]:
         """Run traced bodies with their plans, in one call per thread, or more if the cohort does not fit."""
         capacity = self._capacity(request)
@@ -260,7 +260,7 @@ class Vectorized(SimulatedTransport):
                 transform=pad_rows(np.array([member.transform for member in members], np.int32), count),
                 plans=plan_pages(request, members, capacity),
                 sums={name: pad_rows(total[places], count) for name, total in sums.items()},
-                memory={} if memories is None else pad_rows(tree.stack([memories[i] for i in places]), count),
+                memory={} if memories is None else pad_rows(tree.take(memories, places), count),
                 sent=Sent(numbers, dict(request.shared), *call_values(request, places, small, count)),
                 weight=None if data.weights is None else pad_rows(_total_weights(data.weights, members), count),
                 class_weights=pad_rows(_class_weights(data, members), count) if balanced else None,

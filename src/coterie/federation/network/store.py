@@ -20,6 +20,7 @@ from pathlib import Path
 from coterie import codec
 from coterie.data.federated import FederatedData
 from coterie.errors import RecordError
+from coterie.federation.client_memory import ClientMemory
 from coterie.federation.client_store import ClientStore
 from coterie.federation.messages import Request
 from coterie.federation.network import files
@@ -72,7 +73,7 @@ class DiskStore(ClientStore):
             return
         assert request.memory is not None
         name = request.memory
-        versions = self._memories[name][self._client]
+        versions = self._memories[name].versions_of(self._client)
         content = {"memory": name, "version": request.id, "values": versions[request.id]}
         encoded = codec.encode(content, checksum=True)
         files.write_over(self._memory_file(name, request.id), encoded, files.PRIVATE)
@@ -92,7 +93,7 @@ class DiskStore(ClientStore):
                 log.warning("%s is damaged and was removed: %s", file, fault)
                 file.unlink(missing_ok=True)
                 continue
-            self._memories.setdefault(name, {}).setdefault(self._client, {})[version] = values
+            self._memories.setdefault(name, ClientMemory()).add(version, self._client, values)
 
     # --------------------------------------------------------------------------------------------------- cached values
 
