@@ -30,7 +30,10 @@ class ClientMap(Mapping[ClientId, V], Generic[V]):
             return self
         newest = dict(items)
         layers = list(self._layers)
-        added = sum(1 for key in newest if key not in self)
+        new = set(newest)
+        for layer in layers:
+            new -= layer.keys()
+        added = len(new)
         while layers and len(layers[0]) < 2 * len(newest):
             newest = {**layers.pop(0), **newest}
         result: ClientMap[V] = ClientMap()
@@ -52,6 +55,9 @@ class ClientMap(Mapping[ClientId, V], Generic[V]):
 
     def among(self, clients: Iterable[ClientId]) -> dict[ClientId, V]:
         """The values of those of these clients that have one."""
+        if len(self._layers) == 1:
+            (layer,) = self._layers
+            return {client: layer[client] for client in clients if client in layer}
         found: dict[ClientId, V] = {}
         for client in clients:
             for layer in self._layers:

@@ -203,23 +203,51 @@ def call_values(
     return banks, rows
 
 
-def group_clients(request: Request, clients: list[Member]) -> dict[tuple[int, ...], list[Member]]:
-    """Group clients with the same transform and the same sent values, by `ExampleBlock.key`."""
-    groups: dict[tuple[int, ...], list[Member]] = {}
+class BlockGroup(NamedTuple):
+    """Clients with the same transform and the same sent values, whose examples follow each other in blocks.
+
+    Attributes:
+        blocks: Number of blocks.
+        rows: Example numbers, client by client.
+        places: Positions in the request of the clients that have examples.
+        starts: Where the examples of each of these clients begin in `rows`.
+    """
+
+    blocks: int
+    rows: Array
+    places: Array
+    starts: Array
+
+
+class Layout(NamedTuple):
+    """How the examples of the clients of a request are split into blocks.
+
+    Attributes:
+        blocks: The blocks, group by group.
+        groups: The groups of clients.
+    """
+
+    blocks: list[ExampleBlock]
+    groups: list[BlockGroup]
+
+
+def split_blocks(request: Request, clients: list[Member], width: int) -> Layout:
+    """Split the examples of the clients of a request into blocks of at most `width`."""
+    alike: dict[tuple[int, ...], list[Member]] = {}
     places = [member.place for member in clients]
     rows = [row[places].tolist() for _, row in request.per_client.values()]
     for key, member in zip(zip([member.transform for member in clients], *rows, strict=True), clients, strict=True):
-        groups.setdefault(key, []).append(member)
-    return groups
-
-
-def split_blocks(groups: dict[tuple[int, ...], list[Member]], width: int) -> list[ExampleBlock]:
-    """Split the examples of each group into blocks of at most `width`."""
-    blocks = []
-    for key, members in groups.items():
-        rows = np.concatenate([member.rows for member in members])
-        blocks += [ExampleBlock(key, rows[first : first + width]) for first in range(0, len(rows), width)]
-    return blocks
+        alike.setdefault(key, []).append(member)
+    blocks, groups = [], []
+    for key, members in alike.items():
+        numbers = np.concatenate([member.rows for member in members])
+        own = [ExampleBlock(key, numbers[first : first + width]) for first in range(0, len(numbers), width)]
+        sizes = np.array([member.n for member in members])
+        where = np.array([member.place for member in members])
+        starts = np.cumsum(sizes) - sizes
+        groups.append(BlockGroup(len(own), numbers, where[sizes > 0], starts[sizes > 0]))
+        blocks += own
+    return Layout(blocks, groups)
 
 
 def block_values(
@@ -248,30 +276,20 @@ def weigh(values: Array, weights: Array) -> Array:
     return np.where(factor > 0, values * factor, 0.0)
 
 
-def add_blocks(
-    total: Array,
-    values: list[Array],
-    groups: dict[tuple[int, ...], list[Member]],
-    width: int,
-    weights: Array | None = None,
-) -> None:
+def add_blocks(total: Array, values: list[Array], groups: list[BlockGroup], weights: Array | None = None) -> None:
     """Set the row of each client in `total` to the sum of its values over all blocks.
 
     Args:
         total: One row per client.
         values: The values of each block.
         groups: The clients whose examples share blocks.
-        width: Number of examples in a block.
         weights: Weights of all examples in the flat array, by which values are multiplied; None: 1.
     """
     first = 0
-    for members in groups.values():
-        starts = np.cumsum([0, *(member.n for member in members)])
-        last = first + -(-int(starts[-1]) // width)  # rounded up
-        nonempty = [place for place, member in enumerate(members) if member.n]
-        if nonempty:
-            rows = np.concatenate(values[first:last])[: starts[-1]].astype(np.float64)
+    for group in groups:
+        if len(group.places):
+            rows = np.concatenate(values[first : first + group.blocks])[: len(group.rows)].astype(np.float64)
             if weights is not None:
-                rows = weigh(rows, weights[np.concatenate([member.rows for member in members])])
-            total[[members[place].place for place in nonempty]] = np.add.reduceat(rows, starts[nonempty], axis=0)
-        first = last
+                rows = weigh(rows, weights[group.rows])
+            total[group.places] = np.add.reduceat(rows, group.starts, axis=0)
+        first += group.blocks

@@ -57,7 +57,7 @@ class ClientMemory:
         version: int,
         clients: Sequence[ClientId],
         memory: Bank | Sequence[Params],
-        wanted: Iterable[Mapping[ClientId, int]] = (),
+        wanted: Sequence[Mapping[ClientId, int]] = (),
     ) -> None:
         """Store a new version of the memory of some clients.
 
@@ -67,14 +67,10 @@ class ClientMemory:
             memory: Their memories: a bank, or one for each client.
             wanted: Client → an earlier version that is kept; all other versions of these clients are removed.
         """
-        keep: dict[int, set[ClientId]] = {}
-        for versions in wanted:
-            for client, earlier in versions.items():
-                keep.setdefault(earlier, set()).add(client)
-        keep.pop(version, None)
         asked = set(clients)
         for earlier in list(self._tables):
-            self._remove(earlier, asked.difference(keep.get(earlier, ())))
+            keep = [{client for client, kept in each.items() if kept == earlier} for each in wanted]
+            self._remove(earlier, asked.difference(*keep) if earlier != version else asked)
         self._add(version, _tables(clients, memory))
 
     def add(self, version: int, client: ClientId, memory: Params) -> None:
@@ -137,8 +133,11 @@ class ClientMemory:
     ) -> Iterator[tuple[list[int], _Table, list[int]]]:
         """Where the memories are: positions among the clients, the table, and the rows in it."""
         of_version: dict[int, list[int]] = {}
-        for position, client in enumerate(clients):
-            of_version.setdefault(versions.get(client, NO_VERSION), []).append(position)
+        if len(versions) == len(clients) and len(set(versions.values())) == 1:  # the same request wrote all of them
+            of_version[next(iter(versions.values()))] = list(range(len(clients)))
+        else:
+            for position, client in enumerate(clients):
+                of_version.setdefault(versions.get(client, NO_VERSION), []).append(position)
         for version, positions in of_version.items():
             for table in self._tables.get(version, ()):
                 here = [position for position in positions if clients[position] in table.place]

@@ -43,7 +43,7 @@ class ClientStore:
         self.data = data
         self.data_version += 1
 
-    def receive(self, request: Request) -> tuple[list[ClientId], list[ClientId]]:
+    def receive(self, request: Request) -> tuple[Sequence[ClientId], list[ClientId]]:
         """Store the cached values of a request; returns the clients that have all values, and those that miss one.
 
         Only which client has which value is stored, because simulated requests always contain the values themselves.
@@ -54,7 +54,9 @@ class ClientStore:
                 holders = self._holders.setdefault(digest, set())
                 holders.update(attached.intersection(request.clients))
                 missing.update(client for client in request.clients if client not in holders)
-        return [client for client in request.clients if client not in missing], sorted(missing)
+        return [client for client in request.clients if client not in missing] if missing else request.clients, sorted(
+            missing
+        )
 
     def memories(self, request: Request, task: Task) -> Bank | None:
         """The memories of the clients of a request, in the versions that the request names; None if it uses none.
@@ -92,7 +94,9 @@ class ClientStore:
         if not request.writes_memory:
             return
         stored = self._memories.setdefault(request.memory, ClientMemory())
-        wanted = [request.versions, request.versions_before_round]
+        wanted = [request.versions]
+        if request.versions_before_round is not request.versions:
+            wanted.append(request.versions_before_round)
         if self.keeps_checkpoints:
             named = request.versions_in_checkpoints.items()
             wanted += [{client: version} for client, versions in named for version in versions]

@@ -61,7 +61,7 @@ class ReplyCollector:
         self._reduced = {mean.of for mean in means}
         self._batches: list[ReplyBatch] = []
         self._seen: set[ClientId] = set()
-        self._asked = {client: place for place, client in enumerate(request.clients)}
+        self._asked = dict(zip(request.clients, range(len(request.clients)), strict=True))
         self._dims = dict(request.dims)
         self._waits = False
 
@@ -161,9 +161,11 @@ class ReplyCollector:
 
     def _keep(self, batch: ReplyBatch) -> None:
         self._seen.update(batch.clients)
-        for client in batch.clients:
+        if len(batch.clients) == len(self.lost):  # the common case: all that were asked reply in one batch
+            self.lost.clear()
+        for client in batch.clients if self.lost else ():
             del self.lost[client]
-        batch = dataclasses.replace(batch, coded={})  # not needed any more
+        batch = dataclasses.replace(batch, coded={}) if batch.coded else batch  # not needed any more
         if self._reductions and not self._waits:
             self._reduce(batch.clients, batch.answers, batch.samples)
             rest = {name: value for name, value in batch.answers.items() if name not in self._reduced}
@@ -179,10 +181,9 @@ class ReplyCollector:
     def replies(self) -> Replies:
         """All valid replies, in the order of client ids."""
         clients, samples, answers = self._joined()
-        order = list(range(len(clients)))
-        if clients != self._request.clients:  # which are sorted
-            order.sort(key=clients.__getitem__)
-        if order != list(range(len(clients))):
+        in_order = clients == self._request.clients  # which are sorted
+        order = [] if in_order else sorted(range(len(clients)), key=clients.__getitem__)
+        if order != list(range(len(order))):
             assert not self._reductions or self._waits, "a transport must return replies in the order of client ids"
             clients = tuple(clients[place] for place in order)
             samples = samples[order]

@@ -70,6 +70,10 @@ class Overlap:
             return 0
         return sum(_saved(value, list(_values(request))) for value in waiting)
 
+    def copy(self) -> Overlap:
+        """A copy that later requests do not change."""
+        return Overlap(self.sent, {number: list(values) for number, values in self.waiting.items()})
+
     def save(self) -> dict[str, Any]:
         """The waiting requests as plain data; values are replaced by their hashes."""
         waiting = {

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 import numpy as np
 
-from coterie import codec, tree
+from coterie import tree
 from coterie.client_map import ClientMap
 from coterie.clients.schema import Settings, Values
 from coterie.clients.work import Work
@@ -20,7 +19,6 @@ from coterie.federation.messages import RESIDUAL, Request
 from coterie.federation.protocol import Adapt, Cached, PerClient, Then
 from coterie.federation.schema_checks import check_sent, first_few
 from coterie.federation.server_state import ServerState
-from coterie.federation.traffic import HASH_BYTES
 from coterie.models import Task, trainable
 from coterie.seeds import Seed
 from coterie.types import PARTS, Array, ClientId, Params, Part
@@ -121,7 +119,7 @@ class Preparation:
                 per_client[name] = (value.bank, rows)
             elif isinstance(value, Cached):
                 shared[name] = value.value
-                digest = hashlib.blake2b(codec.encode(value.value), digest_size=HASH_BYTES).hexdigest()
+                digest = self.state.digest(value.value)
                 cached[name] = (digest, self.state.without(digest, request.clients))
             else:
                 shared[name] = value
@@ -143,10 +141,13 @@ class Preparation:
         state, name, clients = self.state, request.memory, request.clients
         if name is None:
             return request
+        versions = _versions(state.versions, name, clients)
+        unchanged = state.versions.get(name) is state.versions_before_round.get(name)
+        before = versions if unchanged else _versions(state.versions_before_round, name, clients)
         return dataclasses.replace(
             request,
-            versions=_versions(state.versions, name, clients),
-            versions_before_round=_versions(state.versions_before_round, name, clients),
+            versions=versions,
+            versions_before_round=before,
             versions_in_checkpoints=self._versions_in_checkpoints(name, clients),
         )
 

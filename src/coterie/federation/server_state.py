@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import logging
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from coterie import codec
 from coterie.client_map import ClientMap
 from coterie.codec import Lazy, plain
 from coterie.federation.messages import Request
 from coterie.federation.overlap import Overlap
-from coterie.federation.traffic import OUTSIDE, Traffic
+from coterie.federation.traffic import HASH_BYTES, OUTSIDE, Traffic
 from coterie.types import ClientId
 
 log = logging.getLogger(__name__)
@@ -23,6 +26,9 @@ IDS_PER_START = 1 << 40
 
 #: Number of checkpoints whose memory versions clients keep: two are on the disk, and others may be about to be written.
 CHECKPOINTS = 4
+
+#: Number of cached values whose hashes are remembered.
+DIGESTS = 4
 
 
 @dataclass
@@ -52,6 +58,7 @@ class ServerState:
         rejected: Reason → number of replies rejected for this reason.
         lost: Number of replies that never arrived; without those to evaluations.
         training_seconds: Duration of the requests in which clients train.
+        digests: The last cached values, with their hashes.
     """
 
     traffic: Traffic = field(default_factory=Traffic)
@@ -67,6 +74,7 @@ class ServerState:
     rejected: dict[str, int] = field(default_factory=dict)
     lost: int = 0
     training_seconds: float = 0.0
+    digests: deque[tuple[object, str]] = field(default_factory=lambda: deque(maxlen=DIGESTS))
 
     def new_id(self, *, evaluating: bool) -> int:
         """The id of the next request, after `asks` was increased.
@@ -112,6 +120,15 @@ class ServerState:
         """Restore the memory versions before the round."""
         self.versions = dict(self.versions_before_round)
 
+    def digest(self, value: object) -> str:
+        """The hash of a cached value. The last ones are remembered, because values stay the same for many rounds."""
+        for known, digest in self.digests:
+            if known is value:
+                return digest
+        digest = hashlib.blake2b(codec.encode(value), digest_size=HASH_BYTES).hexdigest()
+        self.digests.append((value, digest))
+        return digest
+
     def without(self, digest: str, clients: Iterable[ClientId]) -> frozenset[ClientId]:
         """The clients that are not known to have a cached value."""
         return frozenset(clients).difference(self.holdings.get(digest, ()))
@@ -138,9 +155,9 @@ class ServerState:
             log.warning("ask %d (%s): reply of %s rejected: %s", request.id, request.work.name, client, reason)
 
     def save(self) -> dict[str, Any]:
-        """The state as plain data."""
+        """The state as plain data; what takes time is computed when it is encoded."""
         return {
-            "traffic": self.traffic.save(),
+            "traffic": Lazy(self.traffic.copy().save),
             "asks": self.asks,
             **({"starts": self.starts} if self.starts else {}),
             "versions": dict(self.versions),
@@ -148,12 +165,12 @@ class ServerState:
             "holdings": {key: Lazy(partial(sorted, set(clients))) for key, clients in self.holdings.items()},
             "refused": dict(self.rejected),
             "lost": self.lost,
-            "overlap": self.overlap.save(),
+            "overlap": Lazy(self.overlap.copy().save),
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Restore what `save` returned."""
-        self.traffic.load(saved["traffic"])
+        self.traffic.load(plain(saved["traffic"]))
         self.asks = saved["asks"]
         self.versions = dict(saved["versions"])
         self.versions_before_round = dict(saved["versions"])
@@ -162,4 +179,4 @@ class ServerState:
         self.rejected = dict(saved["refused"])
         self.lost = saved.get("lost", 0)
         if "overlap" in saved:
-            self.overlap.load(saved["overlap"])
+            self.overlap.load(plain(saved["overlap"]))

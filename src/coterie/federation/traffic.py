@@ -31,46 +31,65 @@ class Traffic:
 
     def __init__(self) -> None:
         """Start with an empty table."""
-        self._bytes: dict[tuple[int, str, str], int] = {}
+        self._rounds: dict[int, dict[tuple[str, str], int]] = {}  # round → direction and purpose → bytes
 
     def add(self, t: int, direction: Direction, purpose: str, count: int) -> None:
         """Add `count` bytes to round t."""
         if count:
-            entry = (t, direction, purpose)
-            self._bytes[entry] = self._bytes.get(entry, 0) + int(count)
+            table = self._rounds.setdefault(t, {})
+            table[direction, purpose] = table.get((direction, purpose), 0) + int(count)
 
     def include(self, other: Traffic) -> None:
         """Add all bytes of another table."""
-        for (t, direction, purpose), count in other._bytes.items():
-            self._bytes[t, direction, purpose] = self._bytes.get((t, direction, purpose), 0) + count
+        for t, entries in other._rounds.items():
+            table = self._rounds.setdefault(t, {})
+            for key, count in entries.items():
+                table[key] = table.get(key, 0) + count
 
     def total(self, direction: Direction | None = None, purpose: str | None = None, t: int | None = None) -> int:
         """Total bytes of a direction, purpose and round; None: all, without evaluation."""
         return sum(
             count
-            for (entry_t, entry_direction, entry_purpose), count in self._bytes.items()
+            for table in self._of(t)
+            for (entry_direction, entry_purpose), count in table.items()
             if direction in (None, entry_direction)
             and (entry_purpose == purpose if purpose is not None else entry_purpose not in OUTSIDE)
-            and t in (None, entry_t)
         )
 
     def by_purpose(self, t: int | None = None) -> dict[str, dict[str, int]]:
         """Purpose → bytes down and up."""
-        table: dict[str, dict[str, int]] = {}
-        for (entry_t, direction, purpose), count in sorted(self._bytes.items()):
-            if t in (None, entry_t):
-                row = table.setdefault(purpose, {"down": 0, "up": 0})
+        by_purpose: dict[str, dict[str, int]] = {}
+        for table in self._of(t):
+            for (direction, purpose), count in sorted(table.items()):
+                row = by_purpose.setdefault(purpose, {"down": 0, "up": 0})
                 row[direction] += count
-        return table
+        return by_purpose
+
+    def _of(self, t: int | None) -> list[dict[tuple[str, str], int]]:
+        """The table of a round, or those of all rounds, in order."""
+        if t is None:
+            return [self._rounds[each] for each in sorted(self._rounds)]
+        return [self._rounds[t]] if t in self._rounds else []
+
+    def copy(self) -> Traffic:
+        """A copy that later messages do not change."""
+        other = Traffic()
+        other._rounds = {t: dict(table) for t, table in self._rounds.items()}
+        return other
 
     def save(self) -> list[Entry]:
-        """The table as plain data."""
-        return [[t, direction, purpose, count] for (t, direction, purpose), count in sorted(self._bytes.items())]
+        """The table as plain data, sorted."""
+        return [
+            [t, direction, purpose, count]
+            for t, table in sorted(self._rounds.items())
+            for (direction, purpose), count in sorted(table.items())
+        ]
 
     def load(self, saved: list[Entry]) -> None:
         """Restore what `save` returned."""
-        entries = cast("list[tuple[int, str, str, int]]", saved)
-        self._bytes = {(t, direction, purpose): count for t, direction, purpose, count in entries}
+        self._rounds = {}
+        for t, direction, purpose, count in cast("list[tuple[int, Direction, str, int]]", saved):
+            self.add(t, direction, purpose, count)
 
     def count_request(self, request: Request) -> None:
         """Add the bytes of a request to all its clients."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -28,11 +28,11 @@ from coterie.federation import compilation
 from coterie.federation.batching import (
     Capacity,
     ExampleBlock,
+    Layout,
     Member,
     add_blocks,
     block_values,
     call_values,
-    group_clients,
     merge_calls,
     pad_rows,
     plan_costs,
@@ -69,6 +69,22 @@ MAX_CLIENTS_WITHOUT_MODELS = 1024
 MAX_KNOWN = 100_000
 #: Maximum number of bytes of the models in one batch of replies.
 BATCH_BYTES = 48 * 2**20
+
+
+class KnownLayout(NamedTuple):
+    """The blocks of a request.
+
+    Attributes:
+        clients: The clients; the same list if neither they nor their examples have changed.
+        width: Number of examples in a block.
+        rows: The row that each client is sent of each value that is sent per client.
+        layout: The blocks.
+    """
+
+    clients: list[Member]
+    width: int
+    rows: list[Array]
+    layout: Layout
 
 
 class Vectorized(SimulatedTransport):
@@ -108,6 +124,7 @@ class Vectorized(SimulatedTransport):
         self._plan_rows: dict[Hashable, tuple[int, dict[str, int]]] = {}
         self._rows_of: dict[Part, tuple[int, dict[ClientId, tuple[Array, int, int]]]] = {}
         self._largest: dict[Part, tuple[int, tuple[ClientId, ...], list[Member]]] = {}
+        self._layouts: dict[Part, KnownLayout] = {}
         self._known_sums: dict[tuple[Work, Part], KnownSums] = {}
 
     def on(self, task: Task) -> Vectorized:
@@ -210,8 +227,7 @@ class Vectorized(SimulatedTransport):
         # The width depends on what is sent, not on the cohort, so that results do not depend on the other clients.
         width = CHUNK if tree.nbytes(dict(request.shared)) > LARGE_BYTES else BLOCK_ROWS
         count = BLOCKS * BLOCK_ROWS // width
-        groups = group_clients(request, clients)
-        blocks = split_blocks(groups, width)
+        blocks, groups = self._layout(request, clients, width)
         run = compiled_each(request.work, self._task, structure, self._data.transforms, batched=self._device.batched)
 
         def call(some: list[ExampleBlock]) -> dict[str, Array]:
@@ -232,8 +248,25 @@ class Vectorized(SimulatedTransport):
         sums = {name: np.zeros((len(clients), *leaf.shape[2:]), np.float32) for name, leaf in results[0].items()}
         weights = self._data.weights if request.work.weighted else None
         for name, total in sums.items():
-            add_blocks(total, values[name], groups, width, weights)
+            add_blocks(total, values[name], groups, weights)
         return sums
+
+    def _layout(self, request: Request, clients: list[Member], width: int) -> Layout:
+        """The blocks of a request. Those of the largest one are remembered: evaluations ask all clients every time."""
+        rows = [row for _, row in request.per_client.values()]
+        known = self._layouts.get(request.part)
+        if (
+            known is not None
+            and known.clients is clients
+            and known.width == width
+            and len(known.rows) == len(rows)
+            and all(map(np.array_equal, known.rows, rows))
+        ):
+            return known.layout
+        layout = split_blocks(request, clients, width)
+        if clients is self._largest.get(request.part, (-1, (), None))[2]:
+            self._layouts[request.part] = KnownLayout(clients, width, rows, layout)
+        return layout
 
     def _body(
         self, request: Request, clients: list[Member], sums: dict[str, Array], memories: Bank | None

@@ -137,7 +137,8 @@ class FedGroup(FedGroupSettings):
     def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """The model of each client's group. Newcomers pre-train to join a group; others get the auxiliary model."""
         asked = list(clients)
-        new = [client for client in asked if client not in state.assignment]
+        known = state.assignment.among(asked)
+        new = [client for client in asked if client not in known]
         evidence: dict[str, object] = {}
         if self.assignment == "random":
             joined = {client: self._random_group(state, client) for client in new}

@@ -82,7 +82,7 @@ class FlexCFL(FedGroupSettings):
             drifted_clients(fed, cohort, seed, detector, known=(), new=new)
             return fedgroup.round(state, fed, cohort, seed)
 
-        known = [client for client in cohort.available if client in state.assignment]
+        known = list(state.assignment.among(cohort.available))
         new = [client for client in cohort if client not in state.assignment]
         # Drifted clients and those without a group choose one in the exchange in which they check for drift.
         joining = set(new).intersection(fedgroup.joining(state, cohort))

@@ -386,7 +386,7 @@ class Session(Generic[State]):
     def include_traffic(snapshot: dict[str, Any], more: Traffic) -> None:
         """Add the bytes of an evaluation to a snapshot that was taken before it ended."""
         traffic = Traffic()
-        traffic.load(snapshot["federation"]["traffic"])
+        traffic.load(codec.plain(snapshot["federation"]["traffic"]))
         traffic.include(more)
         snapshot["federation"]["traffic"] = traffic.save()
 
