@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from coterie.data.federated import Index
 from coterie.errors import TooFewReplies
 from coterie.federation import Adapt, Cached, Mean
 from coterie.federation.client_store import ClientStore
+from coterie.federation.server_state import ServerState
 from coterie.methods.local import fit_own
 from coterie.methods.local import recall as own_model
 from coterie.seeds import Seed
@@ -49,6 +52,13 @@ def test_another_value_is_sent_in_full(wired, bank):
     fed.ask(SOME, losses_of, Seed(0), centers=Cached(bank))
     fed.ask(SOME, losses_of, Seed(0), centers=Cached(tree.map(lambda leaf: leaf + 1, bank)))
     assert down(fed)["train"] == 6 * BANK
+
+
+def test_the_hash_of_a_value_is_that_of_its_bytes_also_if_it_was_hashed_before(bank):
+    state, equal, other = ServerState(), tree.map(np.copy, bank), tree.map(lambda leaf: leaf + 1, bank)
+    expected = hashlib.blake2b(codec.encode(bank), digest_size=HASH).hexdigest()
+    assert [state.digest(value) for value in (bank, bank, equal)] == [expected] * 3
+    assert state.digest(other) == hashlib.blake2b(codec.encode(other), digest_size=HASH).hexdigest() != expected
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -98,3 +98,14 @@ def test_a_traffic_table_can_be_saved_and_loaded():
     other.load(traffic.save())
     assert other.by_purpose() == {"train": {"down": 15, "up": 0}, "evaluate": {"down": 0, "up": 7}}
     assert other.save() == traffic.save() == [[0, "down", "train", 15], [2, "up", "evaluate", 7]]
+
+
+def test_a_copy_of_a_traffic_table_does_not_change_with_later_bytes():
+    traffic = Traffic()
+    traffic.add(0, "down", "train", 10)
+    copy = traffic.copy()
+    traffic.add(0, "down", "train", 1)
+    traffic.add(1, "up", "train", 2)
+    assert copy.save() == [[0, "down", "train", 10]]
+    copy.add(0, "down", "train", 100)
+    assert traffic.save() == [[0, "down", "train", 11], [1, "up", "train", 2]]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from coterie import codec, data, tree
 from coterie.clients import LocalSGD, Ragged, Work, fit, gradient, label_counts, losses_of, score
 from coterie.clients.closest import fit_closest
-from coterie.federation import Adapt, Cohort, Mean, PerClient, sequential, vectorized
+from coterie.federation import Adapt, Cohort, Mean, PerClient, batching, sequential, vectorized
 from coterie.federation.messages import Request
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.ifca import IFCA
@@ -255,6 +255,29 @@ def test_a_smaller_request_does_not_replace_the_remembered_clients():
     assert transport._members(every) is first
     transport.set_data(clients.rearranged())
     assert transport._members(every) is not first  # the examples may have moved
+
+
+def test_remembered_blocks_follow_the_models_and_the_examples_of_the_clients(five, monkeypatch):
+    clients = unusual()
+    slow, fast = sequential(clients, TASK), vectorized(clients, TASK, threads=2)
+    split = []
+    monkeypatch.setattr(MODULE, "split_blocks", lambda *a: split.append(1) or batching.split_blocks(*a))
+
+    def agrees(cohort, rows):
+        row = dict(zip(CLIENTS, rows, strict=True))
+        sent = {"params": PerClient(five, row)}
+        assert_same(*(fed.ask(cohort, score, Seed(0), part="held", **sent) for fed in (slow, fast)))
+        return len(split)
+
+    assert agrees(CLIENTS, (0, 0, 1, 1, 2)) == 1
+    assert agrees(CLIENTS, (0, 0, 1, 1, 2)) == 1, "the same clients with the same rows: the blocks are known"
+    assert agrees(("b", "d"), (0, 0, 1, 1, 2)) == 2
+    assert agrees(CLIENTS, (0, 0, 1, 1, 2)) == 2, "a smaller request does not replace them"
+    assert agrees(CLIENTS, (0, 3, 1, 1, 2)) == 3, "client b gets another model"
+    moved = clients.rearranged(transform=np.array(TRANSFORM[::-1], np.uint8))
+    for fed in (slow, fast):
+        fed.set_data(moved)
+    assert agrees(CLIENTS, (0, 3, 1, 1, 2)) == 4, "the examples have changed"
 
 
 def renewed():
