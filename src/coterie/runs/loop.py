@@ -14,9 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.data.description import DataDescription
 from coterie.errors import Diverged, FederationError, SpecError
-from coterie.federation import device
 from coterie.federation.compilation import compilations
 from coterie.federation.merging import Background
 from coterie.methods.protocol import Method
@@ -31,8 +29,8 @@ from coterie.runs.early_stopping import EarlyStopping
 from coterie.runs.method_settings import check_objects, check_same_method, spec_of
 from coterie.runs.metric_plan import MetricLike
 from coterie.runs.observers import Observer, OnRound, check_observers, observing
-from coterie.runs.predict import described
-from coterie.runs.record import FORMAT, JsonObject, RunRecord, read_summary
+from coterie.runs.record import JsonObject, RunRecord, read_summary
+from coterie.runs.run_summary import run_summary, served_models
 from coterie.runs.scoring import Scores
 from coterie.runs.session import Session, Step
 from coterie.runs.spec import SpecLike, read_toml
@@ -417,44 +415,10 @@ class _Loop:
         return {**self._seconds, "total": time.perf_counter() - self._started, "compile": compiled}
 
     def _finish(self, status: str, reason: str | None = None) -> RunRecord:
-        built, spec = self._built, self._built.spec
         if status == "done" and (warning := figures.loss_warning(self._rows)) is not None:
             log.warning(warning)
-        summary: JsonObject = {
-            "format": FORMAT,
-            "status": status,
-            "method": spec.method.name,
-            "data": spec.data.name,
-            "source": built.about.source,
-            "model": spec.model.name,
-            "seed": spec.run.seed,
-            "rounds": built.session.t,
-            "clients": len(built.session.clients),
-            "clients_without_examples": len(built.about.idle),
-            "attackers": len(built.attackers),
-            "parameters": built.session.parameters,
-            "device": device.described(spec.run.device),
-            "score_with": spec.run.score_with,
-            **figures.final(
-                self._rows,
-                spec.run.target,
-                built.metrics.primary,
-                higher=built.metrics.higher,
-                served=None if self._kept is None else self._kept["step"],
-            ),
-            **({"stopped_early": self._stopping.stopped} if spec.run.patience else {}),
-            "drift": None
-            if built.data is None or spec.shift.name == "none"
-            else figures.drift_of(self._rows, built.data),
-            "privacy": privacy.summary_entry(built.session.averaging),
-            "traffic": figures.traffic_of(built.session.traffic),
-            **({} if built.network is None else {"network": dict(built.network())}),
-            "rejected_replies": dict(built.session.rejected),
-            "lost_replies": built.session.lost,
-            "seconds": {key: round(value, 4) for key, value in self._times().items()},
-            "peak_rss_bytes": figures.peak_rss_bytes(),
-            "versions": figures.versions(),
-        }
+        kept = None if self._kept is None else self._kept["step"]
+        summary = run_summary(self._built, status, self._rows, self._times(), self._stopping, kept)
         if reason is not None:
             summary["reason"] = reason
         served = dict(self._models())
@@ -479,27 +443,4 @@ class _Loop:
         """The models of the last evaluation, and which client is served which; empty without an evaluation."""
         if self._scores is None:
             return self._served
-        built, placement = self._built, self._scores.placement
-        return {
-            "bank": placement.bank,
-            "row": {client: int(row) for client, row in placement.row.items()},
-            "fallback": placement.fallback,
-            "unassigned": [client for client in self._scores.requested if client not in placement.row],
-            "adapted": placement.adapt is not None,
-            "input": described(built.task),
-            "recipe": built.task.recipe,
-            "spec": built.spec.to_dict(),
-            "source": built.about.source,
-            "attackers": list(built.attackers),
-            **_names(built.about),
-        }
-
-
-def _names(about: DataDescription) -> dict[str, Any]:
-    """What the inputs and classes are called and how the inputs were made, for data that say so."""
-    found = {
-        "class_names": None if about.class_names is None else list(about.class_names),
-        "features": None if about.features is None else list(about.features),
-        "preprocessing": None if about.preprocessing is None else about.preprocessing.to_dict(),
-    }
-    return {key: value for key, value in found.items() if value is not None}
+        return served_models(self._built, self._scores)
