@@ -58,7 +58,7 @@ class Benchmark:
 BENCHMARKS = [
     Benchmark("against_peers", 7),
     Benchmark("how_fast_is_a_round", 2.5),
-    Benchmark("where_does_the_time_go", 4),
+    Benchmark("where_does_the_time_go", 7),
     Benchmark("how_fast_is_clustering", 2.5),
     Benchmark("how_does_it_scale", 6),
     Benchmark("how_does_it_scale_out", 6, ".venv-ray", "ray"),

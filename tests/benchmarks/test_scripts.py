@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -29,3 +30,17 @@ def test_a_benchmark_of_speed_runs_with_tiny_and_ends_with_json(script, key):
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert key in json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_share_of_all_models_is_that_of_all_rounds(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    share_of_all = runpy.run_path(str(BENCHMARKS / "where_does_the_time_go.py"))["share_of_all"]
+
+    def run(training, setup, total):
+        parts = {"training": {"seconds": training}, "setup": {"seconds": setup}}
+        return {"parts": parts, "total_seconds": total}
+
+    assert share_of_all({"mclr": run(6.0, 1.0, 10.0)}) == 0.4
+    # A twentieth of the rounds of the CNN: 1 + 20 · 10 = 201 s, of which 160 s are training.
+    assert share_of_all({"cnn": run(8.0, 1.0, 11.0)}) == round(41 / 201, 3)
+    assert share_of_all({"mclr": run(6.0, 1.0, 10.0), "cnn": run(8.0, 1.0, 11.0)}) == round(45 / 211, 3)
