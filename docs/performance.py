@@ -292,7 +292,7 @@ def projection(found: Figures) -> str:
 
 
 def shares(found: Figures) -> str:
-    models, names = found["models"], {"mclr": "logistic regression", "mlp": "MLP"}
+    models, names = found["models"], {"mclr": "logistic regression", "mlp": "MLP", "cnn": "CNN"}
     parts = next(iter(models.values()))["parts"]
     rows = [
         [part, *(cell for run in models.values() for cell in _time_and_share(run["parts"][part]))] for part in parts
@@ -308,7 +308,12 @@ def shares(found: Figures) -> str:
         rows.append([text, *(cell for pair in cells for cell in pair)])
     header = ["", *(cell for model in models for cell in (names[model], "share"))]
     runs = "; ".join(", ".join(number(each) for each in run["totals"]) for run in models.values())
-    text = f"\n`{found['data']}`, {found['rounds']} rounds, the faster of the runs of each model ({runs} s).\n"
+    text = f"\n`{found['data']}`, {found['rounds']} rounds, the faster of the runs of each model ({runs} s)."
+    fewer = [
+        f"{names[model]}: {run['rounds']} rounds" for model, run in models.items() if run["rounds"] < found["rounds"]
+    ]
+    text += f" {', '.join(fewer)}.\n" if fewer else "\n"
+    text += f"All rounds of all models together: **{percent(found['share_without_training'])}** is not training.\n"
     if found["data"] == "digits":
         text += "\n`mnist-powerlaw` was not in `$COTERIE_DATA`; these are the digits that Coterie includes.\n"
     return table(header, rows) + text

@@ -76,8 +76,10 @@ def peers(**more):
 def whole_run(data="mnist-powerlaw"):
     parts = {"training": {"seconds": 7.5, "share": 0.3}, "evaluation": {"seconds": 0.4, "share": 0.016}}
     run = {"parts": parts, "total_seconds": 25.0, "start_seconds": 1.25, "share_without_training": 0.7}
-    run |= {"totals": [26.0, 25.0], "peak_rss_bytes": 512_000_000}
-    return measured("where_does_the_time_go", {"data": data, "rounds": 300, "models": {"mclr": run, "mlp": run}})
+    run |= {"totals": [26.0, 25.0], "peak_rss_bytes": 512_000_000, "rounds": 300}
+    models = {"mclr": run, "cnn": {**run, "rounds": 30}}
+    found = {"data": data, "rounds": 300, "models": models, "share_without_training": 0.25}
+    return measured("where_does_the_time_go", found)
 
 
 # ------------------------------------------------------------------------------------------------------ committed files
@@ -168,14 +170,15 @@ def test_a_run_on_other_data_is_named(performance):
 
 def test_shares_have_seconds_and_percent(performance):
     lines = performance.blocks(whole_run())["shares"].splitlines()
-    assert lines[0] == "|  | logistic regression | share | MLP | share |"
+    assert lines[0] == "|  | logistic regression | share | CNN | share |"
     assert lines[2:4] == [
         "| training | 7.50 s | 30 % | 7.50 s | 30 % |",
         "| evaluation | 400 ms | 2 % | 400 ms | 2 % |",
     ]
     assert lines[4] == "| **everything but training** |  | **70 %** |  | **70 %** |"
     assert lines[7] == "| peak memory | 512 MB |  | 512 MB |  |"
-    assert "the faster of the runs of each model (26.0, 25.0; 26.0, 25.0 s)." in lines[-3]
+    assert "the faster of the runs of each model (26.0, 25.0; 26.0, 25.0 s). CNN: 30 rounds." in lines[-4]
+    assert lines[-3] == "All rounds of all models together: **25 %** is not training."
 
 
 def test_the_ratio_of_both_runs_with_ray_is_shown(performance):
