@@ -1,6 +1,6 @@
 """Run the benchmarks of speed one after another, and write docs/performance.md (`make bench`).
 
-    python benchmarks/bench.py                      # all, 25 to 35 minutes on two cores; continues an interrupted one
+    python benchmarks/bench.py                      # all, 30 to 40 minutes on two cores; continues an interrupted one
     python benchmarks/bench.py how_does_it_scale    # this one again, and the page
     python benchmarks/bench.py --tiny               # small problems, to check that all run; writes build/bench-tiny
 
