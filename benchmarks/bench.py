@@ -56,12 +56,12 @@ class Benchmark:
 
 #: In the order in which they run.
 BENCHMARKS = [
-    Benchmark("against_peers", 7),
+    Benchmark("against_peers", 12),
     Benchmark("how_fast_is_a_round", 2.5),
-    Benchmark("where_does_the_time_go", 7),
-    Benchmark("how_fast_is_clustering", 2.5),
-    Benchmark("how_does_it_scale", 6),
-    Benchmark("how_does_it_scale_out", 6, ".venv-ray", "ray"),
+    Benchmark("where_does_the_time_go", 6.5),
+    Benchmark("how_fast_is_clustering", 3),
+    Benchmark("how_does_it_scale", 6.5),
+    Benchmark("how_does_it_scale_out", 7.5, ".venv-ray", "ray"),
 ]
 
 

@@ -159,7 +159,7 @@ def test_run_watch_serves_the_page_until_the_run_has_ended(process, tiny):
 @needs_extra
 @pytest.mark.slow
 @pytest.mark.network
-@pytest.mark.skipif(os.name == "nt", reason="SIGKILL")
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
 def test_the_server_of_a_killed_run_ends_with_it(process, tiny):
     run = process("run", *tiny, "--rounds", 5000, "--out", "runs/one", "--watch", "--json")
     address = re.search(r"Live page: (\S+)", run.stderr.readline())[1]
