@@ -10,9 +10,9 @@ NETWORK := .venv-network
 NETWORK_READY := $(NETWORK)/.ready
 # Its tests mostly wait for processes: three at a time, the longest file first.
 DEPLOYMENT := tests/network/deployment
-# Tests mostly wait for the compiler. Those of models, clients and backends compile as users do, the others with little
-# optimization, in a third of the time (docs/decisions/0092). `make test-all` compiles everything as users do.
-OPTIMIZED := tests/models tests/clients tests/federation tests/contract
+# Tests mostly wait for the compiler. Those of models and backends compile as users do, the others with little optimization,
+# in a third of the time (docs/decisions/0092). `make test-all` compiles everything as users do.
+OPTIMIZED := tests/models tests/federation
 QUICK_COMPILATION := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 # `make check` runs it; the targets that begin with `check` leave it out of their tests.
 WORDING := tests/architecture/test_wording.py
@@ -27,9 +27,18 @@ DOCS_TORCH_READY := $(DOCS)/.torch-ready
 RAY := .venv-ray
 RAY_READY := $(RAY)/.ready
 RAY_TESTS := tests/federation/ray/cluster
+# And packages that only some tests need: PyTorch, ONNX, polars and trackers. `make test` skips these tests, visibly.
+EXTRAS := .venv-extras
+EXTRAS_READY := $(EXTRAS)/.ready
+EXTRAS_NAMES := torch,onnx,mlflow,wandb
+EXTRAS_MORE := torch==2.13.0 onnxruntime polars
+EXTRAS_TESTS := tests/torch tests/tracking tests/examples tests/cli/test_export.py tests/data/test_columns.py \
+	tests/data/test_sources.py tests/models/test_cells.py tests/models/test_library.py tests/runs/test_onnx_export.py
 CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 WORKERS := $(if $(filter 1,$(CORES)),0,$(CORES))
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+# Python compiles modules when they are imported first, which most of an environment never is.
+INSTALL := python -m pip install --quiet --no-compile
 PYTHON = $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done)
 
@@ -49,16 +58,20 @@ endif
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-# The environment is updated whenever pyproject.toml is newer.
-$(RUN_READY): pyproject.toml
+# The environment is updated whenever pyproject.toml is newer: $(call environment,REQUIREMENT).
+define environment
 	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' || { echo >&2 \
 		"Coterie needs Python 3.11 or newer. Install it, or name an interpreter: make setup PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable .
-	@touch $@
+	$(BIN)/$(INSTALL) --editable '$(1)'
+	@touch $(RUN_READY)
+endef
 
-$(DEV_READY): $(RUN_READY)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+$(RUN_READY): pyproject.toml
+	$(call environment,.)
+
+$(DEV_READY): pyproject.toml
+	$(call environment,.[dev])
 	@command -v npm >/dev/null && npm install --silent --no-save --no-package-lock --prefix build/browser axe-core \
 		2>/dev/null || echo "axe-core is missing (npm install): the accessibility tests of pages are skipped" >&2
 	@touch $@
@@ -74,13 +87,15 @@ $(BROWSER_READY): $(DEV_READY)
 	fi
 	@touch $@
 
-# An environment that falls back on the packages of the default one: $(call layered,FOLDER,EXTRA).
+# An environment that falls back on the packages of the default one: $(call layered,FOLDER,EXTRA,PACKAGES). The packages,
+# if any, are installed before the extra.
 define layered
 	@test -x $(1)/bin/python || $(BIN)/python -m venv $(1)
 	@packages=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 		echo "import site; site.addsitedir('$$packages')" > \
 		"$$($(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/default-environment.pth"
-	$(1)/bin/python -m pip install --quiet --editable '.[$(2)]'
+	$(if $(3),$(1)/bin/$(INSTALL) $(3))
+	$(1)/bin/$(INSTALL) --editable '.[$(2)]'
 	@touch $@
 endef
 
@@ -91,11 +106,14 @@ $(DOCS_READY): $(DEV_READY)
 	$(call layered,$(DOCS),docs)
 
 $(DOCS_TORCH_READY): $(DOCS_READY)
-	$(DOCS)/bin/python -m pip install --quiet '$(DOCS_TORCH)'
+	$(DOCS)/bin/$(INSTALL) '$(DOCS_TORCH)'
 	@touch $@
 
 $(RAY_READY): $(DEV_READY)
 	$(call layered,$(RAY),ray)
+
+$(EXTRAS_READY): $(DEV_READY)
+	$(call layered,$(EXTRAS),$(EXTRAS_NAMES),$(EXTRAS_MORE))
 
 setup: $(DEV_READY) ## create .venv with Coterie and the development tools
 
@@ -115,7 +133,9 @@ quick: $(DEV_READY) ## unit tests only, about a minute
 		$(addprefix --ignore=,$(OPTIMIZED))
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network" $(OPTIMIZED)
 
-test: check $(NETWORK_READY) $(BROWSER_READY) ## check, then all tests but the exhaustive ones (13 minutes on two cores where nothing is compiled yet, and 5 to install everything the first time)
+# Packages are downloaded while the types are checked.
+test: $(DEV_READY) ## check, then all tests but the exhaustive ones (13 minutes on two cores where nothing is compiled yet, and 5 to install everything the first time)
+	@$(MAKE) --no-print-directory -j 3 check $(NETWORK_READY) $(BROWSER_READY)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
 		--ignore=$(RAY_TESTS) $(OPTIMIZED)
 	$(QUICK_COMPILATION) $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
@@ -123,11 +143,12 @@ test: check $(NETWORK_READY) $(BROWSER_READY) ## check, then all tests but the e
 	$(QUICK_COMPILATION) $(NETWORK)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=10 \
 		-m "not exhaustive" $(DEPLOYMENT)/test_serve_and_join.py $(DEPLOYMENT)
 
-test-all: check $(NETWORK_READY) $(RAY_READY) $(BROWSER_READY) docs ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
+test-all: check $(NETWORK_READY) $(RAY_READY) $(EXTRAS_READY) $(BROWSER_READY) docs ## check, then every test with ten seeds each and the full campaign (up to 50 minutes)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=30 --seeds 10 --campaign-full \
 		--ignore=$(DEPLOYMENT) --ignore=$(RAY_TESTS) --ignore=$(WORDING)
 	$(NETWORK)/bin/python -m pytest --durations=30 $(DEPLOYMENT)
 	$(RAY)/bin/python -m pytest --durations=30 $(RAY_TESTS)
+	$(EXTRAS)/bin/python -m pytest -n $(WORKERS) --dist worksteal --durations=30 $(EXTRAS_TESTS)
 
 campaign: $(DEV_READY) ## the crash, fuzz and fault campaign (ten minutes); writes the table in docs/reliability.md
 	rm -rf build/campaign

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from coterie.cli.listing import own_settings
+from coterie.cli.about import own_settings
 from coterie.methods import METHODS, documentation
 from coterie.runs.method_card import CLIENTS, COHORT, ROUNDS, Card, shipped_card
 from sitebuilder.paths import DOCS

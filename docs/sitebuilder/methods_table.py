@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coterie.cli.listing import own_settings
+from coterie.cli.about import own_settings
 from coterie.methods import METHODS
 from coterie.runs.method_card import Card, shipped_card
 

@@ -12,8 +12,8 @@ from typing import Any
 import typer
 
 from coterie.bounds import Bound
+from coterie.cli.about import Setting, own_settings, type_text
 from coterie.cli.app import app
-from coterie.cli.listing import Setting, own_settings, type_text
 from coterie.methods import METHODS, method_class
 from coterie.runs.settings_help import doc_entries
 from coterie.runs.spec import SECTIONS, Named, Spec

@@ -11,7 +11,7 @@ import pytest
 
 from coterie.methods import METHODS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 #: Runs all given specs, and prints a hash of everything in their records but durations.
 SCRIPT = """
@@ -47,7 +47,6 @@ SETTINGS: dict[str, tuple[int, int, dict[str, str]]] = {
     "another time zone": (2, 0, {"TZ": "Pacific/Kiritimati"}),
 }
 REFERENCE, *OTHERS = SETTINGS
-QUICK = ("one core",)
 
 
 def spec(method: str, threads: int) -> dict:
@@ -81,9 +80,7 @@ def reference(methods) -> list[str]:
     return hashes(REFERENCE, methods)
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.exhaustive) for name in OTHERS]
-)
+@pytest.mark.parametrize("name", OTHERS)
 def test_bytes_are_the_same(name, methods, reference, tally):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two cores")

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import numpy as np
 import pytest
 
-from coterie.cli.listing import setting, type_text
+from coterie.cli.about import setting, type_text
 from coterie.methods import method_class
 from coterie.runs.settings_help import doc_entries
 from coterie.runs.spec import method_options

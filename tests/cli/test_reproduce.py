@@ -18,10 +18,10 @@ def test_without_a_name_the_entries_are_listed_with_a_hint(coterie):
 
 
 def test_the_list_counts_cells_whose_data_are_at_hand(coterie):
-    # No files are at hand in these tests: of FedGroup's table 3, only Synthetic(1,1) can be run. It has 9 columns, and
-    # a second variant for all but FedAvg and FedProx.
+    # No files are at hand in these tests: of FedGroup's table 3, only the two rows of Synthetic(1,1) can be run. They
+    # have 9 columns, and a second variant for all but FedAvg and FedProx.
     found = json.loads(coterie("reproduce", "fedgroup-table3", "--list", "--json").stdout)["entries"][0]
-    assert found["at_hand"] == 9 + 7
+    assert found["at_hand"] == 2 * (9 + 7)
     assert found["runs"] == 3 * found["at_hand"]
     assert found["cells"] > found["at_hand"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 import coterie
@@ -86,6 +88,9 @@ def test_wandb_writes_a_run_offline(tmp_path, monkeypatch):
     assert stored.config["method.clusters"] == 2
     assert set(stored.tags) == {"method:ifca", "data:blobs", "model:mclr", "seed:5"}
     (file,) = (tmp_path / "tracked" / "wandb").glob("offline-run-*/run-*.wandb")
+    deadline = time.monotonic() + 60  # a process of wandb writes the file, at times after the end of the run
+    while b"final.accuracy.weighted_last_ten" not in file.read_bytes() and time.monotonic() < deadline:
+        time.sleep(0.1)
     content = file.read_bytes()  # names are stored as plain text
     assert b"accuracy.weighted" in content
     assert b"final.accuracy.weighted_last_ten" in content
