@@ -68,19 +68,23 @@ class State:
 
     def distances(self, clients: Iterable[ClientId]) -> Array:
         """||w_i - c_k|| in float64: (clients, centers)."""
-        centers = tree.flatten_rows(self.bank)[:, self.counted].astype(np.float64)
-        untrained = self._to(tree.flatten(self.w0), centers)
-        found = [self._to(self.models[c], centers) if c in self.models else untrained for c in clients]
+        counted = slice(None) if self.counted.all() else self.counted
+        centers = tree.flatten_rows(self.bank)[:, counted].astype(np.float64)
+        difference = np.empty_like(centers)  # one for all clients: they may be many, with large models
+
+        def to(model: Array) -> Array:
+            np.subtract(centers, model[counted], out=difference)
+            distances: Array = np.sqrt(np.einsum("kp,kp->k", difference, difference))
+            return distances
+
+        untrained = to(tree.flatten(self.w0))
+        found = [to(self.models[c]) if c in self.models else untrained for c in clients]
         return np.array(found).reshape(-1, len(centers))
 
     def nearest(self, clients: Iterable[ClientId]) -> dict[ClientId, int]:
         """Client → its nearest center; ties go to the lowest index."""
         asked = list(clients)
         return dict(zip(asked, self.distances(asked).argmin(axis=1).tolist(), strict=True))
-
-    def _to(self, model: Array, centers: Array) -> Array:
-        distances: Array = np.sqrt(np.square(centers - model[self.counted]).sum(axis=1))
-        return distances
 
 
 @dataclass(frozen=True)
