@@ -37,8 +37,10 @@ EXTRAS_TESTS := tests/torch tests/tracking tests/examples tests/cli/test_export.
 CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 WORKERS := $(if $(filter 1,$(CORES)),0,$(CORES))
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
-# Python compiles modules when they are imported first, which most of an environment never is.
+# Python compiles modules when they are imported first, which most of an environment never is. Where it may not write what
+# it compiled, as in many containers, every process would compile all of them again, for several seconds.
 INSTALL := python -m pip install --quiet --no-compile
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON = $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done)
 
