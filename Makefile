@@ -74,12 +74,10 @@ $(RUN_READY): pyproject.toml
 
 $(DEV_READY): pyproject.toml
 	$(call environment,.[dev])
-	@command -v npm >/dev/null && npm install --silent --no-save --no-package-lock --prefix build/browser axe-core \
-		2>/dev/null || echo "axe-core is missing (npm install): the accessibility tests of pages are skipped" >&2
 	@touch $@
 
-# The browser of the tests of pages, where it is missing and can be installed: as root, with apt. Otherwise these tests are
-# skipped and say so.
+# The browser of the tests of pages, where it is missing and can be installed: as root, with apt; and axe-core, with npm.
+# Otherwise these tests are skipped and say so.
 $(BROWSER_READY): $(DEV_READY)
 	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && found=yes; done; \
 	if [ -z "$$found" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -87,6 +85,8 @@ $(BROWSER_READY): $(DEV_READY)
 		{ apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium; } >/dev/null 2>&1 || \
 			echo "Chromium could not be installed: the tests of pages are skipped" >&2; \
 	fi
+	@command -v npm >/dev/null && npm install --silent --no-save --no-package-lock --prefix build/browser axe-core \
+		2>/dev/null || echo "axe-core is missing (npm install): the accessibility tests of pages are skipped" >&2
 	@touch $@
 
 # An environment that falls back on the packages of the default one: $(call layered,FOLDER,EXTRA,PACKAGES). The packages,
@@ -136,7 +136,7 @@ quick: $(DEV_READY) ## unit tests only, about a minute
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network" $(OPTIMIZED)
 
 # Packages are downloaded while the types are checked.
-test: $(DEV_READY) ## check, then all tests but the exhaustive ones (13 minutes on two cores where nothing is compiled yet, and 5 to install everything the first time)
+test: $(DEV_READY) ## check, then all tests but the exhaustive ones (7 minutes on two cores where nothing is compiled yet, and 3 to install everything the first time)
 	@$(MAKE) --no-print-directory -j 3 check $(NETWORK_READY) $(BROWSER_READY)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
 		--ignore=$(RAY_TESTS) $(OPTIMIZED)

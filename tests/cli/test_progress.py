@@ -86,10 +86,57 @@ def test_the_remaining_time_is_labeled(display):
     assert last_words() == ["-:--:--", "left"]
 
 
-def test_without_a_terminal_nothing_is_shown():
+def test_nothing_is_shown_if_the_display_is_silent():
     with progress.ProgressDisplay(silent=True) as display:
         shown = JobsProgress(display, runs=1, rounds=4)
         shown.job(job("ifca"), "started")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that tests set, and no terminal."""
+    now = [1000.0]
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: False, raising=False)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_without_a_terminal_a_run_prints_a_line_per_minute(clock, capsys):
+    with progress.ProgressDisplay(silent=False) as display:
+        display.expect(10)
+        clock[0] += 59
+        display.step(row(0))
+        assert capsys.readouterr().err == ""
+        clock[0] += 61  # 120 s for two of ten rounds: 480 s for the other eight
+        display.step(row(1))
+        expected = (
+            "training · round 2 · accuracy 50.0 % · 2 clusters · 2.0 kB · after 2 min 00 s · about 8 min 00 s left"
+        )
+        assert capsys.readouterr().err.split() == expected.split()
+        clock[0] += 30
+        display.step(row(2))
+        assert capsys.readouterr().err == ""
+
+
+def test_without_a_terminal_several_runs_print_how_many_are_finished(clock, capsys):
+    a, b = job("ifca"), job("local")
+    with progress.ProgressDisplay(silent=False) as display:
+        shown = JobsProgress(display, runs=2, rounds=8)
+        shown.job(a, "started")
+        for t in range(4):
+            shown.step(a, row(t))
+        clock[0] += 90  # 90 s for the four rounds of one run, as many for the other
+        shown.job(a, "finished")
+        shown.job(b, "started")
+        assert capsys.readouterr().err.splitlines() == ["1 of 2 runs · after 90.0 s · about 90.0 s left"]
+
+
+def test_what_runs_without_a_terminal_can_be_silenced(clock, capsys):
+    with progress.ProgressDisplay(silent=True) as display:
+        display.expect(4)
+        clock[0] += 600
+        display.step(row(0))
+    assert capsys.readouterr().err == ""
 
 
 def test_a_step_on_a_ray_cluster_shows_workers_their_load_and_losses():

@@ -1,17 +1,22 @@
-"""Live progress on stderr, if it is a terminal."""
+"""Progress on stderr: live on a terminal, and a line per minute elsewhere, for the log files of long runs."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from coterie.cli.output import percent, plural, size
+from coterie.cli.output import duration, line, percent, plural, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID, TimeRemainingColumn
+
+
+#: Seconds between two lines where stderr is not a terminal.
+_LOG_EVERY = 60.0
 
 
 class ProgressDisplay:
@@ -27,11 +32,12 @@ class ProgressDisplay:
         self._total: int | None = None
         self._waiting = waiting
         self._shown = not silent and sys.stderr.isatty()
+        self._log = None if silent or self._shown else _Log(waiting)
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._download: TaskID | None = None
         self._stack = ExitStack()
-        self._bytes = 0
+        self._bytes = self._rounds = 0
 
     def __enter__(self) -> ProgressDisplay:
         if not self._shown:
@@ -68,11 +74,15 @@ class ProgressDisplay:
 
     def describe(self, text: str) -> None:
         """Replace the text of the progress line."""
+        if self._log is not None:
+            self._log.text = text
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=text)
 
     def done(self, count: int, note: str) -> None:
         """Show that `count` of the expected steps are done."""
+        if self._log is not None:
+            self._log.show(count, self._total, note)
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=count, total=self._total, note=note)
 
@@ -90,14 +100,15 @@ class ProgressDisplay:
 
     def step(self, row: Mapping[str, Any]) -> None:
         """Show a step of the run, given its line of `rounds.jsonl`."""
-        if self._progress is None or self._task is None:
+        if self._log is None and self._progress is None:
             return
         self._bytes += traffic(row)
         if row["stage"] == "prepare":
-            self._progress.update(self._task, description="preparation")
+            self.describe("preparation")
             return
-        note = f"round {row['t'] + 1} · {figures(row, self._bytes)}"
-        self._progress.update(self._task, description="training", total=self._total, advance=1, note=note)
+        self._rounds += 1
+        self.describe("training")
+        self.done(self._rounds, f"round {row['t'] + 1} · {figures(row, self._bytes)}")
 
     def add_line(self, text: str, total: int) -> TaskID | None:
         """Add a line below the first one; None if nothing is shown."""
@@ -112,6 +123,29 @@ class ProgressDisplay:
         """Remove a line."""
         if self._progress is not None and line is not None:
             self._progress.remove_task(line)
+
+
+class _Log:
+    """Lines of a log: what is done, for how long, and roughly how long the rest takes; the first after a minute.
+
+    Attributes:
+        text: What is being done.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._started = self._last = time.monotonic()
+
+    def show(self, done: int, total: int | None, note: str) -> None:
+        """Print a line if the last one is long enough ago."""
+        now = time.monotonic()
+        if now - self._last < _LOG_EVERY:
+            return
+        self._last, passed = now, now - self._started
+        parts = [self.text, note, f"after {duration(passed)}"]
+        if total is not None and 0 < done < total:
+            parts.append(f"about {duration(passed / done * (total - done))} left")
+        line(" · ".join(part for part in parts if part))
 
 
 def _remaining_column() -> TimeRemainingColumn:
