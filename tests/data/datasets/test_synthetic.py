@@ -132,3 +132,25 @@ def test_a_malformed_draw_is_refused(folders, changes, text):
 def test_the_real_draw_of_the_authors_has_the_published_sizes(real):
     data = real("synthetic-0-0-fedsim")
     assert (len(data.clients), data.sizes("fit").sum(), data.sizes("test").sum()) == (30, 4491, 516)
+
+
+def test_the_sizes_of_clients_can_be_given():
+    data = synthetic(clients=3, sizes=(50, 100, 15))
+    assert (data.sizes("fit") + data.sizes("test")).tolist() == [50, 100, 15]
+    assert data.sizes("test").tolist() == [5, 10, 2]  # a tenth, rounded up
+    # The law of a client does not depend on the sizes.
+    x, y = data.examples(data.clients[1])
+    np.testing.assert_array_equal(client_model(1, 1, 1).labels(x), y)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"sizes": (50, 60)}, "data.sizes has 2 numbers, but data.clients is 3"),
+        ({"sizes": (50, 60, 0)}, "data.sizes must be at least 1, got 0"),
+        ({"sizes": (50, 60, 70), "samples": 20}, "takes the place of data.samples, which is 20"),
+    ],
+)
+def test_wrong_sizes_are_refused(options, problem):
+    with pytest.raises(SpecError, match=problem):
+        synthetic(clients=3, **options)

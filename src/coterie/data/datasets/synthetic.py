@@ -28,6 +28,7 @@ from coterie.data.checks import at_least, check_share
 from coterie.data.federated import FederatedData, Index
 from coterie.data.partition import assemble
 from coterie.data.partition.assembling import train_count
+from coterie.errors import SpecError
 from coterie.seeds import Seed
 from coterie.types import Array
 
@@ -70,6 +71,7 @@ def synthetic(
     *,
     clients: int = 30,
     samples: int = 0,
+    sizes: tuple[int, ...] = (),
     iid: bool = False,
     test_share: float = 0.1,
     seed: int = 0,
@@ -82,11 +84,12 @@ def synthetic(
         clients: Number of clients; 30 in FedProx and FedSim, 100 in FedGroup and FlexCFL. More than a gigabyte of
             examples is written to the user's cache once and memory-mapped.
         samples: Number of examples per client. 0: n_k as above for up to 10,000 clients, 20 for more.
+        sizes: Number of examples of each client, instead of `samples`.
         iid: The same classifier and feature means for all clients; alpha and beta are not used.
         test_share: Fraction of each client's examples used for testing.
         seed: Random seed.
     """
-    return _drawn("synthetic", _Law(alpha, beta, iid, seed), clients, test_share, samples)
+    return _drawn("synthetic", _Law(alpha, beta, iid, seed), clients, test_share, samples, sizes)
 
 
 @dataclass(frozen=True)
@@ -108,12 +111,17 @@ class _Law:
         return x, model.labels(x)
 
 
-def _drawn(name: str, law: _Law, clients: int, test_share: float, samples: int = 0) -> FederatedData:
+def _drawn(
+    name: str, law: _Law, clients: int, test_share: float, samples: int = 0, given: tuple[int, ...] = ()
+) -> FederatedData:
     at_least("clients", clients, 1)
     at_least("samples", samples, 0)
     check_share(test_share)
-    samples = samples or (FEW_SAMPLES if clients > MANY_CLIENTS else 0)
-    if samples:
+    own = _own_sizes(given, clients, samples)
+    samples = 0 if own is not None else samples or (FEW_SAMPLES if clients > MANY_CLIENTS else 0)
+    if own is not None:
+        sizes = own
+    elif samples:
         sizes = np.full(clients, samples, np.int64)
     else:
         sizes = Seed(law.seed).fold("sizes").generator().lognormal(4.0, 2.0, clients).astype(np.int64) + 50
@@ -132,6 +140,18 @@ def _drawn(name: str, law: _Law, clients: int, test_share: float, samples: int =
         for part in np.split(order, [train_count(samples, test_share)], 1)
     ]
     return assemble(name, (x, y), parts[0], tested=parts[1], **common)
+
+
+def _own_sizes(given: tuple[int, ...], clients: int, samples: int) -> npt.NDArray[np.int64] | None:
+    """The sizes that were given for each client, checked; None: none were."""
+    if not given:
+        return None
+    if samples:
+        raise SpecError(f"data.sizes takes the place of data.samples, which is {samples}; set one of them")
+    if len(given) != clients:
+        raise SpecError(f"data.sizes has {len(given)} numbers, but data.clients is {clients}; one per client is needed")
+    at_least("data.sizes", min(given), 1)
+    return np.array(given, np.int64)
 
 
 def _examples(name: str, law: _Law, sizes: npt.NDArray[np.int64]) -> tuple[Array, Array]:
