@@ -77,6 +77,29 @@ def test_a_pattern_may_have_alternatives(tiny):
     assert {(cell.column, cell.variant) for cell in chosen} == {("FedAvg", "as printed"), ("IFCA", "as printed")}
 
 
+def test_a_pattern_that_is_a_name_does_not_choose_longer_names(tiny_text):
+    more = """
+[[rows]]
+name = "easy, as coded but for the mean"
+published = ["", "60.0"]
+
+[[columns]]
+name = "IFCA-MIG"
+spec.method = "ifca-mig"
+"""
+    wide = tiny_text.replace('"60.0 ± 1.5"]', '"60.0 ± 1.5", "70.0"]')
+    one = parse("tiny", wide + more.replace('["", "60.0"]', '["", "60.0", ""]'))
+
+    def chosen(*only):
+        return {(cell.row, cell.column, cell.variant) for cell in plan(one, only=only).cells}
+
+    longer = "easy, as coded but for the mean"
+    assert chosen("ifca", "EASY") == {("easy", "IFCA", "as printed"), ("easy", "IFCA", "as coded")}
+    assert chosen("ifca*", "easy", "as printed") == {("easy", name, "as printed") for name in ("IFCA", "IFCA-MIG")}
+    assert chosen("as coded") == {(row, "IFCA", "as coded") for row in ("easy", longer)}
+    assert {row for row, _, _ in chosen("but for")} == {longer}
+
+
 def test_a_value_that_is_not_defined_is_an_error_that_names_the_cell(tiny_text):
     one = parse("tiny", tiny_text.replace('"$k"', '"$m"'))
     with pytest.raises(SpecError, match=r"tiny: easy, IFCA: No value 'm' for a setting of a spec\. Known: k"):

@@ -50,8 +50,8 @@ def reproduce(
         typer.Option(
             metavar="PATTERN",
             show_default=False,
-            help="Only cells whose row, column or variant contains this text, or one of several separated by |; "
-            "repeatable: all must match.",
+            help="Only cells whose row, column or variant has this name, or contains this text; several are separated "
+            "by |; repeatable: all must match.",
         ),
     ] = None,
     max_rounds: Annotated[

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from coterie.data.files import folders
 from coterie.data.loading import available, summaries
@@ -124,31 +124,42 @@ def plan(
         entry: The entry.
         quick: Plan the scaled-down version.
         seeds: Number of seeds; None: that of the entry.
-        only: Patterns; only cells whose row, column or variant matches each of them. Empty: all.
+        only: Patterns; only cells whose row, column or variant matches each of them. A pattern that is the name of a
+            row, column or variant matches only that, others match what contains them. Empty: all.
         max_rounds: Maximum number of rounds of a run; None: as many as the entry says.
     """
     count = seeds if seeds is not None else entry.quick.seeds if quick else entry.seeds
     numbers = tuple(range(FIRST_SEED, FIRST_SEED + count))
     chosen = entry.quick
+    names = {line.name.casefold() for pair in entry.pairs() for line in pair} | set(get_args(Variant))
     cells = [
         _cell(entry, row, column, variant, numbers, quick, max_rounds)
         for row, column in entry.pairs()
         if not quick or (row.name in (chosen.rows or [row.name]) and column.name in (chosen.columns or [column.name]))
         for variant in _variants(entry, row, column)
-        if all(_matches(pattern, row.name, column.name, variant) for pattern in only)
+        if all(_matches(pattern, names, row.name, column.name, variant) for pattern in only)
     ]
     if only and not cells:
         raise SpecError(f"{entry.name} has no cell whose row, column or variant matches {' and '.join(only)}")
     return Plan(entry, quick, numbers, tuple(cells), max_rounds)
 
 
-def _matches(pattern: str, *texts: str) -> bool:
-    """Whether one of the texts contains the pattern, or one of several separated by "|".
+def _matches(pattern: str, names: Collection[str], *texts: str) -> bool:
+    """Whether a pattern, or one of several separated by "|", is one of the texts or is contained in one.
 
     Patterns may have wildcards; upper and lower case are the same.
+
+    Args:
+        pattern: The pattern.
+        names: Names that a pattern must match as a whole if it is one of them: "IFCA" does not mean "IFCA-MIG".
+        texts: The texts.
     """
-    each = [f"*{part.strip().casefold()}*" for part in pattern.split("|")]
-    return any(fnmatch.fnmatchcase(text.casefold(), part) for text in texts for part in each)
+    parts = [part.strip().casefold() for part in pattern.split("|")]
+    return any(
+        text == part if part in names else fnmatch.fnmatchcase(text, f"*{part}*")
+        for text in map(str.casefold, texts)
+        for part in parts
+    )
 
 
 def _variants(entry: Entry, row: Line, column: Line) -> tuple[Variant, ...]:
