@@ -17,6 +17,8 @@ CLOSE = 2.0
 #: Words in the names of columns that are not in percent, and pages that are not: shares of clients.
 OTHER_UNITS = ("discrepancy", "rounds to")
 OTHER_PAGES = ("srfca-table2",)
+#: Endings of pages that repeat rows of a table with something changed.
+REPEATED = ("-differences", "-sizes")
 
 
 class Cell(NamedTuple):
@@ -60,7 +62,7 @@ def summary(folder: Path) -> str:
     """The summary of all pages in a folder."""
     rows = ["| table | cells | as printed | as coded | either |", "|---|---:|---:|---:|---:|"]
     for page in sorted(folder.glob("*-table*.md")):
-        if page.stem in OTHER_PAGES or page.stem.endswith("-differences"):
+        if page.stem in OTHER_PAGES or page.stem.endswith(REPEATED):
             continue
         found = list(cells(page.read_text(encoding="utf-8")))
         if found:
