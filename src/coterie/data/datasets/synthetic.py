@@ -117,14 +117,8 @@ def _drawn(
     at_least("clients", clients, 1)
     at_least("samples", samples, 0)
     check_share(test_share)
-    own = _own_sizes(given, clients, samples)
-    samples = 0 if own is not None else samples or (FEW_SAMPLES if clients > MANY_CLIENTS else 0)
-    if own is not None:
-        sizes = own
-    elif samples:
-        sizes = np.full(clients, samples, np.int64)
-    else:
-        sizes = Seed(law.seed).fold("sizes").generator().lognormal(4.0, 2.0, clients).astype(np.int64) + 50
+    samples = samples or (FEW_SAMPLES if clients > MANY_CLIENTS and not given else 0)
+    sizes = _sizes(law, clients, samples, given)
     fit = Index.from_sizes(np.arange(sizes.sum()), sizes)
     variant = "IID" if law.iid else f"{law.alpha:g}, {law.beta:g}"
     source = f"Synthetic({variant}) of FedProx (arXiv:1812.06127), generated from a seed"
@@ -142,10 +136,13 @@ def _drawn(
     return assemble(name, (x, y), parts[0], tested=parts[1], **common)
 
 
-def _own_sizes(given: tuple[int, ...], clients: int, samples: int) -> npt.NDArray[np.int64] | None:
-    """The sizes that were given for each client, checked; None: none were."""
+def _sizes(law: _Law, clients: int, samples: int, given: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """The number of examples of each client: as given, the same for all, or drawn."""
     if not given:
-        return None
+        if samples:
+            return np.full(clients, samples, np.int64)
+        drawn = Seed(law.seed).fold("sizes").generator().lognormal(4.0, 2.0, clients)
+        return drawn.astype(np.int64) + 50
     if samples:
         raise SpecError(f"data.sizes takes the place of data.samples, which is {samples}; set one of them")
     if len(given) != clients:
