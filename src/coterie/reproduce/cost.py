@@ -16,7 +16,7 @@ from coterie.runs.spec import Spec
 #: Model → seconds per SGD step on ten examples, on one core. Perceptrons and convolutional networks for 28×28 images
 #: were measured; the others are guesses by their number of operations.
 _STEP = {
-    "mclr": 40e-6,
+    "mclr": 20e-6,
     "mlp": 250e-6,
     "lenet5": 3e-3,
     "rnn": 1e-3,
@@ -31,6 +31,8 @@ _STEP = {
     "resnet9": 0.3,
     "resnet9-gn": 0.4,
 }
+#: The same for logistic regression with the 60 features of Synthetic(α, β).
+_STEP_SYNTHETIC = 6e-6
 #: Of a model that is not listed.
 _OTHER = 5e-3
 #: Seconds before the first round: loading data, compilation, writing the record; and of each evaluation.
@@ -41,12 +43,14 @@ _FACTOR = {
     "cfl": 8.0,
     "fesem-mig": 2.0,
     "flag": 1.5,
-    "flexcfl": 2.0,
-    "ifca": 3.0,
+    "flexcfl": 1.5,
     "ifca-mig": 2.0,
     "oneshotifca": 3.0,
     "srfca": 3.0,
 }
+#: Methods that ask all clients for the losses of all models in an evaluation, and how much faster an example is than in
+#: training.
+_SCORES_ALL, _FORWARD = ("ifca", "oneshotifca"), 6.0
 #: Seconds of a probe.
 _PROBE = 1.0
 #: Settings of methods that are numbers of steps or epochs of every client before the first round.
@@ -71,12 +75,18 @@ def _seconds(spec: Spec) -> float:
     batch = local.batch_size or examples
     per_epoch = max(1.0, examples / batch)
     steps = local.steps or local.epochs * per_epoch
-    per_step = _STEP.get(spec.model.name, _OTHER) * max(1.0, batch / 10)
+    few_inputs = spec.model.name == "mclr" and filled.data.name.startswith("synthetic")
+    per_step = (_STEP_SYNTHETIC if few_inputs else _STEP.get(spec.model.name, _OTHER)) * max(1.0, batch / 10)
     options = filled.method.options
     before = sum(float(options.get(key) or 0) for key in _STEPS_BEFORE)
     before += per_epoch * sum(float(options.get(key) or 0) for key in _EPOCHS_BEFORE)
     training = (run.rounds * min(run.clients_per_round, clients) * steps + clients * before) * per_step
-    rounds = training + run.rounds / run.evaluate_every * _EVALUATION
+    evaluation = _EVALUATION
+    current = run.score_with == "current" or (run.score_with == "auto" and spec.shift.name == "none")
+    if spec.method.name in _SCORES_ALL and current:
+        models = options.get("clusters")
+        evaluation += (models if isinstance(models, int) else 1) * clients * per_epoch * per_step / _FORWARD
+    rounds = training + run.rounds / run.evaluate_every * evaluation
     return _SET_UP + _FACTOR.get(spec.method.name, 1.0) * rounds
 
 
