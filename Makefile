@@ -136,7 +136,7 @@ quick: $(DEV_READY) ## unit tests only, about a minute
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive and not network" $(OPTIMIZED)
 
 # Packages are downloaded while the types are checked.
-test: $(DEV_READY) ## check, then all tests but the exhaustive ones (7 minutes on two cores where nothing is compiled yet, and 3 to install everything the first time)
+test: $(DEV_READY) ## check, then all tests but the exhaustive ones (8 minutes on two cores where nothing is compiled yet, and 3 to install everything the first time)
 	@$(MAKE) --no-print-directory -j 3 check $(NETWORK_READY) $(BROWSER_READY)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=10 -m "not exhaustive" \
 		--ignore=$(RAY_TESTS) $(OPTIMIZED)
