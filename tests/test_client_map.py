@@ -104,7 +104,10 @@ def test_entries_keys_and_values_have_the_same_order_and_later_values_win():
 
 
 def test_among_gives_the_values_of_the_clients_that_have_one():
-    clients = ClientMap({"a": 1, "b": 2, "c": 3, "d": 4}).set({"b": 9})
-    assert clients.among(["d", "x", "b"]) == {"d": 4, "b": 9}
+    clients = ClientMap({letter: number for number, letter in enumerate("abcdefghi")}).set({"b": 9})
+    assert len(clients._layers) == 2
+    assert list(clients.among(iter("xb")).items()) == [("b", 9)]  # few of the clients: the layers are searched
+    assert list(clients.among(iter("dxbz")).items()) == [("d", 3), ("b", 9)]  # many
+    assert ClientMap({"a": 1}).among("xa") == {"a": 1}
     assert "x" not in clients
     assert "b" in clients

@@ -316,6 +316,17 @@ def test_finite_checks_every_array_and_ignores_infinite_floats():
     assert not codec.finite(Pair(1, ClientMap({"x": np.array([1, np.nan])})))
 
 
+def test_finite_looks_at_everything_that_is_not_the_same_object_as_in_a_known_value():
+    one, broken = np.ones(2), np.array([1, np.nan])
+    known = {"w0": broken, "bank": [one], "pair": Pair(1, ClientMap({"x": one}))}
+    assert codec.finite({"w0": broken, "bank": [one.copy()]}, known)  # the caller has vouched for w0
+    assert not codec.finite({"w0": broken.copy(), "bank": [one]}, known)
+    assert not codec.finite({"w0": one, "bank": [broken]}, known)  # at another place
+    assert not codec.finite({"w0": one, "pair": Pair(1, ClientMap({"x": broken}))}, known)
+    assert not codec.finite(Pair(1, broken), Pair(1, one))
+    assert codec.finite(Pair(1, broken), Pair(1, broken))
+
+
 STORED = {"weights": np.arange(6, dtype=np.float32).reshape(2, 3), "name": "c0", "rate": 0.1, "empty": np.zeros(0)}
 
 

@@ -118,6 +118,17 @@ def test_row_distances_of_more_rows_than_are_computed_at_a_time(monkeypatch):
     assert tree.row_distances(bank, zero).tolist() == [5, 10, 15, 0, 13]  # one row for all
 
 
+def test_row_distances_to_the_row_that_is_named_for_each_model(monkeypatch):
+    # |(3, 4)| = 5, |(6, 8) - (3, 4)| = 5, |(3, 4) - (3, 4)| = 0; rows need not be in order, nor all be used.
+    bank, other = np.array([[3.0, 4], [6, 8], [3, 4]]), np.array([[0.0, 0], [7, 7], [3, 4]])
+    assert tree.row_distances(bank, other, [0, 2, 2]).tolist() == [5, 5, 0]
+    monkeypatch.setattr(tree, "_ENTRIES_AT_A_TIME", 2)  # one row of two entries
+    assert tree.row_distances(bank, other, [0, 2, 2]).tolist() == [5, 5, 0]
+    monkeypatch.setattr(tree, "_ENTRIES_AT_A_TIME", 4)  # two rows
+    assert tree.row_distances(bank, other, np.array([0, 2, 2])).tolist() == [5, 5, 0]
+    assert tree.row_distances(bank, other[:1], [0, 0, 0]).tolist() == [5, 10, 5]
+
+
 def test_an_empty_bank_has_no_rows_and_no_distances():
     none = tree.take(tree.stack([model([[1, 2]], [3])]), [])
     assert tree.flatten_rows(none).shape == (0, 3)

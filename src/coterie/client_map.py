@@ -55,11 +55,12 @@ class ClientMap(Mapping[ClientId, V], Generic[V]):
 
     def among(self, clients: Iterable[ClientId]) -> dict[ClientId, V]:
         """The values of those of these clients that have one."""
-        if len(self._layers) == 1:
-            (layer,) = self._layers
-            return {client: layer[client] for client in clients if client in layer}
+        asked = list(clients)
+        if len(self._layers) == 1 or len(asked) > self._size // 4:  # for many clients one dict is faster than layers
+            merged = self._layers[0] if len(self._layers) == 1 else self.to_dict()
+            return {client: merged[client] for client in asked if client in merged}
         found: dict[ClientId, V] = {}
-        for client in clients:
+        for client in asked:
             for layer in self._layers:
                 if client in layer:
                     found[client] = layer[client]

@@ -223,15 +223,27 @@ def arrays(value: Any, *, floats: bool = True) -> list[np.ndarray[Any, Any]]:
     return [array for item in inside for array in arrays(item, floats=floats)]
 
 
-def finite(value: Any) -> bool:
-    """Whether all arrays in a value are finite. Python floats are ignored: infinity may be a valid bound."""
+def finite(value: Any, known: Any = None) -> bool:
+    """Whether all arrays in a value are finite. Python floats are ignored: infinity may be a valid bound.
+
+    Args:
+        value: The value.
+        known: A value of the same structure that is known to be finite, such as the state before. Objects that both
+            contain at the same place are not looked at again.
+    """
+    if value is known and value is not None:
+        return True
     if isinstance(value, np.ndarray | np.generic):
         return value.dtype.kind != "f" or bool(np.isfinite(value).all())
+    if isinstance(value, dict):
+        before = known if isinstance(known, dict) else {}
+        return all(type(item) in _ATOMS or finite(item, before.get(key)) for key, item in value.items())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        return all(finite(getattr(value, name), getattr(known, name, None)) for name in names)
     inside: Iterable[Any] = ()
     if isinstance(value, Mapping):
         inside = value.values()
     elif isinstance(value, list | tuple):
         inside = value
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inside = (getattr(value, field.name) for field in dataclasses.fields(value))
     return all(type(item) in _ATOMS or finite(item) for item in inside)

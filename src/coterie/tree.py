@@ -181,22 +181,37 @@ def where_rows(mask: Array, yes: Bank, no: Bank) -> Bank:
     return bank
 
 
-def row_distances(bank: Bank, other: Bank) -> Array:
-    """The l2 distances between corresponding rows of two banks, in float64."""
+def row_distances(bank: Bank, other: Bank, rows: Sequence[int] | Array | None = None) -> Array:
+    """The l2 distances between rows of two banks: squares of the differences are summed in float64.
+
+    Args:
+        bank: The models.
+        other: The models that they are compared with.
+        rows: The row of `other` for each model; None: the rows correspond, or `other` has one row for all.
+    """
     pairs = zip(leaves(bank), leaves(other), strict=True)
-    squares = [_squared_distances(_flat(np.asarray(a)), _flat(np.asarray(b))) for a, b in pairs]
+    of = None if rows is None else np.asarray(rows, np.int64)
+    squares = [_squared_distances(_flat(np.asarray(a)), _flat(np.asarray(b)), of) for a, b in pairs]
     total: Array = np.sqrt(np.sum(squares, axis=0))
     return total
 
 
-def _squared_distances(a: Array, b: Array) -> Array:
-    """Squared distances between rows; `b` may have one row for all. A few rows at a time, which stay in the cache."""
+def _squared_distances(a: Array, b: Array, rows: Array | None) -> Array:
+    """Squared distances between rows. A few rows at a time, whose differences stay in the cache."""
     step = max(1, _ENTRIES_AT_A_TIME // max(a.shape[1], 1))
-    total = np.zeros(len(a))
+    b = np.broadcast_to(b, a.shape) if rows is None else b
+    total, differences = np.zeros(len(a)), np.empty((min(step, len(a)), a.shape[1]))
     for first in range(0, len(a), step):
-        rows = slice(first, first + step)
-        apart = np.subtract(a[rows], b if len(b) == 1 else b[rows], dtype=np.float64)
-        total[rows] = np.square(apart, out=apart).sum(axis=1)
+        chunk = slice(first, first + step)
+        if rows is None:
+            reference = b[chunk]
+        elif step == 1:
+            reference = b[rows[first]]  # a view, not a copy
+        else:
+            reference = b[rows[chunk]]
+        # Subtracted in the dtype of the models, stored as float64.
+        apart = np.subtract(a[chunk], reference, out=differences[: len(a[chunk])])
+        total[chunk] = np.square(apart, out=apart).sum(axis=1)
     return total
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -48,7 +49,7 @@ class Cohort:
 
     def __post_init__(self) -> None:
         """Sort the clients and remove duplicates."""
-        if list(self.clients) != sorted(set(self.clients)):
+        if not all(map(operator.lt, self.clients, self.clients[1:])):
             object.__setattr__(self, "clients", tuple(sorted(set(self.clients))))
 
     def __iter__(self) -> Iterator[ClientId]:

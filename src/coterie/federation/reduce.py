@@ -47,7 +47,7 @@ class LocalModels:
 
     def distances(self, reference: Bank) -> Array:
         """The distance of each model to the row of its group."""
-        return tree.row_distances(self.bank, tree.take(reference, self.groups))
+        return tree.row_distances(self.bank, reference, self.groups)
 
 
 @dataclass(frozen=True)

@@ -142,10 +142,10 @@ class CFL:
         after = dataclasses.replace(now, bank=bank, nodes=now.nodes.set(nodes), updates=updates)
         after, evidence = self._split(now, after, self._basis(after, cohort, new), fed, active, seed)
         found = after.assignment(got.clients)
-        served = tree.take(after.bank, [found.get(client, row[client]) for client in got.clients])
-        distances = dict(zip(got.clients, tree.row_distances(got["params"], served).tolist(), strict=True))
+        served = [found.get(client, row[client]) for client in got.clients]
+        distances = tree.row_distances(got["params"], after.bank, served).tolist()
         counts = {"splits": len(after.splits) - len(now.splits)}
-        return Round(after, found, loss_of(got), distances, evidence, counts)
+        return Round(after, found, loss_of(got), dict(zip(got.clients, distances, strict=True)), evidence, counts)
 
     def place(self, now: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:
         """Serve each client its cluster's model; newcomers and clients at a split descend, training at each split."""

@@ -139,11 +139,13 @@ class FedGroup(FedGroupSettings):
         asked = list(clients)
         known = state.assignment.among(asked)
         new = [client for client in asked if client not in known]
+        if not new:
+            return state, Placement(state.bank, known, fallback=state.auxiliary)
         evidence: dict[str, object] = {}
         if self.assignment == "random":
             joined = {client: self._random_group(state, client) for client in new}
         else:
-            joined, evidence = closest_groups(state, fed, new, seed, self.pretraining) if new else ({}, {})
+            joined, evidence = closest_groups(state, fed, new, seed, self.pretraining)
         state = dataclasses.replace(state, assignment=state.assignment.set(joined))
         return state, dataclasses.replace(placed(state, asked), evidence=evidence)
 

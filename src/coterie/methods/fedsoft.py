@@ -150,8 +150,8 @@ class FedSoft:
         got = fed.ask(training, fit_mixture, seed, start=start, centers=state.bank, weights=weights, local=local)
         after = dataclasses.replace(state, bank=self._centers(state, fed, chosen, got))
         assignment = state.largest(got.clients)
-        near = tree.take(after.bank, list(assignment.values()))
-        distances = dict(zip(got.clients, tree.row_distances(got["params"], near).tolist(), strict=True))
+        apart = tree.row_distances(got["params"], after.bank, list(assignment.values()))
+        distances = dict(zip(got.clients, apart.tolist(), strict=True))
         return Round(after, assignment, loss_of(got), distances, evidence, {"empty_clusters": empty})
 
     def place(self, state: State, fed: Federation, clients: Iterable[ClientId], seed: Seed) -> tuple[State, Placement]:

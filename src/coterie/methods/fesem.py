@@ -160,8 +160,8 @@ class FeSEM(FeSEMSettings):
         )
         after = dataclasses.replace(after, bank=self._centers(after, fed, row, got))
         assignment = {client: row[client] for client in got.clients}
-        served = tree.take(after.bank, list(assignment.values()))
-        distances = dict(zip(got.clients, tree.row_distances(got["params"], served).tolist(), strict=True))
+        apart = tree.row_distances(got["params"], after.bank, list(assignment.values()))
+        distances = dict(zip(got.clients, apart.tolist(), strict=True))
         empty = self.clusters - len(set(assignment.values()))
         return Round(after, assignment, loss_of(got), distances, counts={"empty_clusters": empty})
 

@@ -186,7 +186,7 @@ class FLHC:
         )
         row = dict(zip(clients, labels.tolist(), strict=True))
         after = State(now.w, bank, updates, labels, ClientMap(row), now.warmed, clustered=True)
-        distances = tree.row_distances(models, tree.take(bank, labels)).tolist()
+        distances = tree.row_distances(models, bank, labels).tolist()
         evidence = {"clients": clients, "labels": labels, **evidence}
         return Round(after, row, loss_of(got), dict(zip(clients, distances, strict=True)), evidence)
 

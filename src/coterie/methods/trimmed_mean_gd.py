@@ -76,7 +76,7 @@ def train_by_models(
         return Trained(move_groups(bank, got), got, distances_of(got))
     got = fed.ask(cohort, fit, seed, start=start, local=local)
     bank, _ = _trimmed(bank, row, fed, got, "params", beta, trimming)
-    spread = tree.row_distances(got["params"], tree.take(bank, [row[client] for client in got.clients]))
+    spread = tree.row_distances(got["params"], bank, [row[client] for client in got.clients])
     return Trained(bank, got, dict(zip(got.clients, spread.tolist(), strict=True)))
 
 

@@ -150,6 +150,9 @@ class _Answers:
 
     @classmethod
     def of(cls, replies: list[Replies]) -> _Answers:
+        if len(replies) == 1:  # they are in the order of client ids
+            (only,) = replies
+            return cls(only.clients, only.samples, dict(only.answers))
         clients = [client for got in replies for client in got.clients]
         order = sorted(range(len(clients)), key=clients.__getitem__)
         values: dict[str, Any] = {}

@@ -293,7 +293,7 @@ class Session(Generic[State]):
             raise Diverged(f"{when}: {fault}") from fault
         if not self.t and not self.prepared:  # once: what a method stores changes little from step to step
             checked_state(self._method, "round", result.state)
-        if not codec.finite(result.state):
+        if not codec.finite(result.state, known=self.state):
             raise Diverged(f"{when}: the new models are not finite; lower the learning rate. {_trained_by(cohort)}")
         self.state = result.state
         self._assigned.update(result.assignment)
