@@ -55,6 +55,17 @@ def test_without_full_coverage_the_best_round_shows_its_coverage():
     assert (found.value, found.coverage) == (pytest.approx(90), 0.5)
 
 
+def test_the_best_round_of_the_current_models_is_found_where_a_run_scores_others():
+    late = record(0.9, 0.7, 0.8)
+    for line, (score, coverage) in zip(late.rounds, [(0.95, 0.5), (0.6, 1), (0.85, 1)], strict=True):
+        line["current_models"] = {"coverage": coverage, "accuracy": {"weighted": score}}
+    found = measured("best_weighted_of_current_models", late)
+    assert (found.value, found.coverage) == (pytest.approx(85), 1)
+    assert measured("best_weighted", late).value == pytest.approx(90)
+    # A run that scores the current models has no second scores.
+    assert measured("best_weighted_of_current_models", record(0.9, 0.7)).value == pytest.approx(90)
+
+
 def test_measures_over_rounds():
     one = record(0.2, 0.9, 0.6)
     assert measured("median_weighted", one).value == pytest.approx(60)

@@ -76,6 +76,23 @@ def test_with_one_model_and_all_clients_the_evaluation_lags_by_one_round():
     assert [row["test_loss"] for row in late[1:]] == pytest.approx([row["test_loss"] for row in now[:-1]])
 
 
+def test_the_current_models_are_scored_too_and_equal_those_of_a_run_that_scores_only_them():
+    # Training does not depend on what is scored, so that one run shows both.
+    method = {"name": "ifca", "clusters": 2}
+    late = coterie.run({**TINY, "method": method})
+    now = coterie.run({**TINY, "method": method, "run": {**TINY["run"], "eval_model": "group"}})
+    for one, other in zip(late.rounds, now.rounds, strict=True):
+        current = one["current_models"]
+        assert [current[key] for key in ("accuracy", "test_loss", "coverage")] == [
+            other[key] for key in ("accuracy", "test_loss", "coverage")
+        ]
+        # The agreement of the cohort's clusters does not depend on the models that are scored.
+        assert current["truth"].items() <= other["truth"].items()
+        assert one["truth"]["cohort_adjusted_rand"] == other["truth"]["cohort_adjusted_rand"]
+        assert "current_models" not in other
+    assert any(row["current_models"]["test_loss"] != row["test_loss"] for row in late.rounds)
+
+
 def test_a_resumed_run_has_the_same_scores():
     method = {"name": "ifca", "clusters": 2}
     whole, stopped, resumed = (session_of(method=method) for _ in range(3))

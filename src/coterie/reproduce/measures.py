@@ -72,7 +72,16 @@ def _at(record: RunRecord, *path: str, factor: float = 1.0) -> Sample:
 
 def _best_weighted(record: RunRecord) -> Sample:
     """Over the rounds in which every client has a model; if there are none, over all, with their coverage."""
-    scores, coverage = _curve(record), np.asarray(curve(_scored(record), "coverage"))
+    return _best(_scored(record))
+
+
+def _best_of_current_models(record: RunRecord) -> Sample:
+    """The same for the current models, which a run with `eval_model="last_received"` scores besides."""
+    return _best([line.get("current_models", line) for line in _scored(record)])
+
+
+def _best(lines: Sequence[JsonObject]) -> Sample:
+    scores, coverage = 100 * np.asarray(curve(lines, "accuracy", "weighted")), np.asarray(curve(lines, "coverage"))
     whole = coverage >= 1 - 1e-9
     best = int(np.argmax(np.where(whole, scores, -1.0) if whole.any() else scores))
     return Sample(float(scores[best]), float(coverage[best]))
@@ -182,6 +191,9 @@ def _pni(found: Mapping[str, Any]) -> Sample:
 #: Name → measure.
 MEASURES: dict[str, Measure] = {
     "best_weighted": Measure("best weighted accuracy of a round, %", _best_weighted),
+    "best_weighted_of_current_models": Measure(
+        "best weighted accuracy of a round with the current models of the clusters, %", _best_of_current_models
+    ),
     "median_weighted": Measure("median over rounds of the weighted accuracy, %", _median_weighted),
     "last_weighted": Measure(
         "weighted accuracy after the last round, %", lambda record: _at(record, "accuracy", "weighted", factor=100)

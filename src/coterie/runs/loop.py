@@ -170,11 +170,13 @@ class _Evaluation:
         scores: On test examples.
         other: With the other rule of `run.score_with`; None if they do not differ.
         validation: On validation examples; None if the run does not validate.
+        current_models: With the current models; None if `scores` are with these.
     """
 
     scores: Scores
     other: Scores | None
-    validation: Scores | None = None
+    validation: Scores | None
+    current_models: Scores | None
 
 
 @dataclass
@@ -348,9 +350,9 @@ class _Loop:
         scores = session.evaluate()
         validation = session.validate(scores) if self._built.spec.run.validate else None
         # `assigned` needs no exchange. `current` does; where it is not the run's rule, it is shown once, at the end.
-        if scores.score_with == "current" or session.finished(self._built.spec.run.rounds):
-            return _Evaluation(scores, session.evaluate_otherwise(scores), validation)
-        return _Evaluation(scores, None, validation)
+        shown = scores.score_with == "current" or session.finished(self._built.spec.run.rounds)
+        other = session.evaluate_otherwise(scores) if shown else None
+        return _Evaluation(scores, other, validation, session.evaluate_current_models(scores))
 
     def _add_scores(self, row: JsonObject, session: Session[Any], evaluation: _Evaluation) -> None:
         truth, classes = self._built.truth, self._built.task.classes
@@ -360,6 +362,8 @@ class _Loop:
             row["validation"] = figures.validation_row(evaluation.validation, classes)
         if evaluation.other is not None:
             row["other_assignment"] = figures.other_row(evaluation.other, truth, classes)
+        if evaluation.current_models is not None:
+            row["current_models"] = figures.results_row(evaluation.current_models, truth, classes)
         self._results = ClientResults.of(len(self._rows), self._scores, classes)
         if self._writer is not None:
             with self._timed("recording"):

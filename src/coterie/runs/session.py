@@ -273,6 +273,12 @@ class Session(Generic[State]):
             return None
         return scores.updated(changed, self._scored(changed, placement, other))
 
+    def evaluate_current_models(self, scores: Scores) -> Scores | None:
+        """With `eval_model="last_received"`, evaluate the same clients with the models that they are served now."""
+        if self._received is None:
+            return None
+        return self._scored(scores.requested, scores.placement, scores.score_with, received=False)
+
     def _round(self, stage: Stage, cohort: Cohort) -> tuple[Round[State] | None, str | None]:
         """Run the method's round. Returns its result and, if it was skipped, the reason."""
         preparing = stage == "prepare"

@@ -68,7 +68,7 @@ class RunSettings:
         newcomers: Fraction of clients that join later.
         newcomers_join: Numbers of rounds after which newcomers join, in equal parts; empty: half of the rounds.
         eval_model: Model with which a client is evaluated: group, the current model of its cluster; or last_received,
-            the model that it last received for training, as in FlexCFL's published code.
+            the model that it last received for training, as in FlexCFL's published code; the record then has both.
         score_with: Assignment of clients at an evaluation. current: as the method would serve them now; methods such as
             ifca ask the clients to choose again. assigned: as the method last assigned them, without an exchange. auto:
             assigned if the data drift ([shift]), otherwise current.

@@ -54,17 +54,19 @@ def step_row(step: Step[Any], truth: Mapping[ClientId, int]) -> JsonObject:
 
 def other_row(scores: Scores, truth: Mapping[ClientId, int], classes: int | None) -> JsonObject:
     """The entry `other_assignment` of a line: results with the other rule of `run.score_with`."""
-    other = score_row(scores, truth, classes)
-    shown = {key: other[key] for key in ("accuracy", "test_loss", "coverage", "truth")}
-    return {"score_with": scores.score_with, **shown}
+    return {"score_with": scores.score_with, **results_row(scores, truth, classes)}
+
+
+def results_row(scores: Scores, truth: Mapping[ClientId, int], classes: int | None) -> JsonObject:
+    """The results of further clients, or of the same with other models, in a line; `current_models` has only these."""
+    row = score_row(scores, truth, classes)
+    return {key: row[key] for key in ("accuracy", "test_loss", "coverage", "truth")}
 
 
 def newcomers_row(newcomers: Newcomers, truth: Mapping[ClientId, int], classes: int | None) -> JsonObject:
     """The entry `newcomers` of a line in `rounds.jsonl`."""
-    scores = score_row(newcomers.scores, truth, classes)
-    shown = {key: scores[key] for key in ("accuracy", "test_loss", "coverage", "truth")}
     cost = {"bytes": dict(newcomers.bytes), "seconds": round(newcomers.seconds, 6)}
-    return {"clients": len(newcomers.scores.clients), **shown, **cost}
+    return {"clients": len(newcomers.scores.clients), **results_row(newcomers.scores, truth, classes), **cost}
 
 
 def score_row(
