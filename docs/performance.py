@@ -291,8 +291,12 @@ def projection(found: Figures) -> str:
 # ----------------------------------------------------------------------------------------------- whole runs, clustering
 
 
+#: Model of a whole run → its name.
+RUN_MODELS = {"mclr": "logistic regression", "mlp": "MLP", "cnn": "CNN"}
+
+
 def shares(found: Figures) -> str:
-    models, names = found["models"], {"mclr": "logistic regression", "mlp": "MLP", "cnn": "CNN"}
+    models, names = found["models"], RUN_MODELS
     parts = next(iter(models.values()))["parts"]
     rows = [
         [part, *(cell for run in models.values() for cell in _time_and_share(run["parts"][part]))] for part in parts
@@ -393,15 +397,18 @@ def _sentences(results: Figures) -> Iterable[str]:
         )
     if whole := results.get("where_does_the_time_go"):
         found = whole["results"]
-        runs = [
-            f"{duration(run['total_seconds'])} with {'logistic regression' if name == 'mclr' else 'an MLP'}, of which "
-            f"local\ntraining is {percent(run['parts']['training']['share'])}"
-            for name, run in found["models"].items()
-        ]
+        runs = ";\n".join(_whole_run(name, run) for name, run in found["models"].items())
         yield (
-            f"A whole run of FlexCFL on `{found['data']}`, {found['rounds']} rounds of 20 clients with all clients\n"
-            f"evaluated after every round, takes {', and '.join(runs)}."
+            f"Runs of FlexCFL on `{found['data']}`, 20 clients per round, with all clients evaluated after every round:\n"
+            f"{runs}."
         )
+
+
+def _whole_run(model: str, run: Figures) -> str:
+    training = percent(run["parts"]["training"]["share"])
+    return (
+        f"{RUN_MODELS[model]}, {run['rounds']} rounds in {duration(run['total_seconds'])} (local training {training})"
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- the page

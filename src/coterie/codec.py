@@ -152,7 +152,8 @@ def _pack(value: Any, arrays: dict[str, Any], where: str) -> Any:
         return {"@": "seed", "value": str(value.value)}
     if type(value) in (list, tuple):  # no subclasses: the type of a named tuple would be lost
         kind = "list" if isinstance(value, list) else "tuple"
-        return {"@": kind, "items": [_pack(item, arrays, where) for item in value]}
+        items = [item if type(item) in _ATOMS else _pack(item, arrays, where) for item in value]
+        return {"@": kind, "items": items}
     if isinstance(value, Mapping):
         for key in value:
             if isinstance(key, bool) or not isinstance(key, str | int):

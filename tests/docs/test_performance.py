@@ -149,7 +149,7 @@ def test_the_readme_shows_the_best_times_of_the_same_results(performance):
     text = performance.blocks({**peers(missing=[]), **whole_run()})["readme"]
     # not bold: the plain loop is faster
     assert text.splitlines()[2] == "| logistic regression, MNIST | 10.0 | 50.0 (5.0×) | — | 9.00 (0.9×) |"
-    assert "takes 25.0 s with logistic regression, of which local\ntraining is 30 %, and 25.0 s with an MLP" in text
+    assert "logistic regression, 300 rounds in 25.0 s (local training 30 %);\nCNN, 30 rounds in 25.0 s (local" in text
 
 
 def test_the_figures_of_the_readme_stay_if_a_peer_is_missing(performance):
