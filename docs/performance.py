@@ -399,7 +399,7 @@ def _sentences(results: Figures) -> Iterable[str]:
         found = whole["results"]
         runs = ";\n".join(_whole_run(name, run) for name, run in found["models"].items())
         yield (
-            f"Runs of FlexCFL on `{found['data']}`, 20 clients per round, with all clients evaluated after every round:\n"
+            f"Runs of FlexCFL on `{found['data']}`, 20 clients per round, all clients scored after every round:\n"
             f"{runs}."
         )
 
