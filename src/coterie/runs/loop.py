@@ -23,6 +23,7 @@ from coterie.runs import privacy
 from coterie.runs import summary as figures
 from coterie.runs.best_model import BestModel
 from coterie.runs.build import Built, build
+from coterie.runs.checkpoint_budget import CheckpointBudget
 from coterie.runs.client_facts import RecordedFacts
 from coterie.runs.client_results import ClientResults
 from coterie.runs.early_stopping import EarlyStopping
@@ -247,6 +248,7 @@ class _Loop:
         self._started = started - self._seconds.pop("total", 0.0)
         self._seconds["setup"] += time.perf_counter() - started
         self._compiled = compilations().seconds
+        self._budget = CheckpointBudget()
         self._snapshot = self._save(built.session.snapshot(), finished=self._finished())
         # Clients on other machines remember the requests of this start: the checkpoint must count it before they do.
         counted = saved is not None and not built.session.restarted
@@ -317,7 +319,7 @@ class _Loop:
         if due or (step.round is not None and step.round.closes) or self._finished():
             evaluation = self._evaluate(row)
             self._stopping.see(row)
-        checkpoint = step.stage == "prepare" or session.t % settings.checkpoint_every == 0
+        checkpoint = step.stage == "prepare" or self._checkpoint_due()
         if checkpoint:
             session.note_checkpoint()
         evidence = {} if step.round is None else step.round.evidence
@@ -409,9 +411,15 @@ class _Loop:
             saved["served"] = self._models()
         return saved
 
+    def _checkpoint_due(self) -> bool:
+        every = self._built.spec.run.checkpoint_every
+        return self._built.session.t % every == 0 and (every == 1 or self._budget.allows(time.perf_counter()))
+
     def _checkpoint(self) -> None:
         if self._writer is not None and self._written is not self._snapshot:
+            began = time.perf_counter()
             self._writer.checkpoint(self._snapshot)
+            self._budget.spend(began, time.perf_counter())
             self._written = self._snapshot
 
     def _times(self) -> dict[str, float]:
