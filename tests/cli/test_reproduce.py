@@ -41,10 +41,30 @@ def test_counts_are_checked(coterie, option):
 
 def test_cells_without_data_are_named_with_what_to_download(coterie):
     done = coterie("reproduce", "flag-fig1", "--quick")
-    assert done.exit_code == 0
+    assert done.exit_code == 3
     text = " ".join(done.stdout.split())
     assert "Not run, because data are missing" in text
     assert "$COTERIE_DATA/fashion_mnist" in text
+
+
+@pytest.mark.slow
+def test_a_cell_that_failed_decides_the_exit_code(coterie):
+    cell = ["--only", "Synthetic(1,1)-MCLR", "--only", "FedAvg", "--seeds", 1, "--max-rounds", 1, "--jobs", 1]
+    assert coterie("reproduce", "fedgroup-table3", *cell).exit_code == 0
+    (summary,) = Path("runs/reproduce/records").glob("*/summary.json")
+    summary.write_text("{")
+    done = coterie("reproduce", "fedgroup-table3", *cell)
+    assert done.exit_code == 2
+    text = " ".join(done.stdout.split())
+    assert "Failed (Synthetic(1,1)-MCLR, FedAvg, as printed): " in text
+    assert f"Remove {summary.parent} to do this run again" in text
+
+
+def test_a_row_is_found_among_all_tables(coterie):
+    done = coterie("reproduce", "--only", "MNIST-MCLR", "--list", "--json")
+    names = {each["name"] for each in json.loads(done.stdout)["entries"]}
+    assert {"fedgroup-table3", "flexcfl-table3"} <= names
+    assert "fedsim-fig10" not in names
 
 
 @pytest.mark.slow
@@ -53,7 +73,7 @@ def test_a_table_is_printed_and_written(coterie):
     assert done.exit_code == 0, done.stderr
     assert "Scaled down (--quick)" in done.stdout
     assert "PNI increases with β" in done.stdout
-    folder = Path("runs/reproduce/fedsim-fig10-quick")
+    (folder,) = Path("runs/reproduce").glob("fedsim-fig10-quick-0.5-*")  # not that of the whole table
     assert {"table.md", "table.json", "report.html"} == {file.name for file in folder.iterdir()}
 
 

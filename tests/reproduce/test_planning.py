@@ -1,5 +1,7 @@
 """An entry becomes runs: fragments are merged, variants and baselines get specs of their own, seeds start at 100."""
 
+import re
+
 import pytest
 
 from coterie.data import files
@@ -7,7 +9,7 @@ from coterie.errors import SpecError
 from coterie.reproduce import identity
 from coterie.reproduce.fragments import merged
 from coterie.reproduce.loading import entry, parse
-from coterie.reproduce.planning import plan
+from coterie.reproduce.planning import plan, plan_all
 from coterie.runs.spec import Spec
 
 
@@ -68,8 +70,44 @@ def test_a_shortened_run_is_evaluated_in_its_last_round(tiny_text):
 
 def test_patterns_choose_cells_and_all_must_match(tiny):
     assert [cell.variant for cell in plan(tiny, only=["ifca", "coded"]).cells] == ["as coded"]
-    with pytest.raises(SpecError, match="tiny has no cell whose row, column or variant matches CFL"):
-        plan(tiny, only=["CFL"])
+    with pytest.raises(SpecError, match=r"No cell of tiny has a row, column or variant that matches CFL"):
+        plan_all([tiny], only=["CFL"])
+
+
+@pytest.mark.parametrize("pattern", ["", " ", "FedAvg|", "|FedAvg", "FedAvg||IFCA"])
+def test_an_empty_part_of_a_pattern_is_refused(tiny, pattern):
+    with pytest.raises(SpecError, match="has an empty part, which would match every cell"):
+        plan_all([tiny], only=[pattern])
+
+
+def test_entries_without_a_cell_that_matches_are_left_out(tiny, tiny_text):
+    other = parse("other", tiny_text.replace('name = "easy"', 'name = "hard"'))
+    assert [each.entry.name for each in plan_all([tiny, other], only=["hard"])] == ["other"]
+    assert [each.entry.name for each in plan_all([tiny, other])] == ["tiny", "other"]
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({}, "tiny"),
+        ({"seeds": 2}, "tiny"),  # as in the entry
+        ({"seeds": 1}, "tiny-1-seed"),
+        ({"quick": True}, "tiny-quick"),
+        ({"quick": True, "seeds": 3}, "tiny-quick-3-seeds"),
+        ({"max_rounds": 2}, "tiny-2-rounds"),
+        ({"only": ["FedAvg", "as printed"]}, "tiny-fedavg-as-printed"),
+    ],
+)
+def test_parts_of_a_table_have_folders_of_their_own(tiny, options, name):
+    assert plan(tiny, **options).name == name
+
+
+def test_patterns_that_look_alike_have_different_folders(tiny):
+    names = {
+        plan(tiny, only=[pattern]).name for pattern in ("FedAvg|IFCA", "FedAvg*IFCA", "FedAvg IFCA", "x" * 90, "x" * 91)
+    }
+    assert len(names) == 5
+    assert all(re.fullmatch(r"[a-z0-9.-]{1,75}", name) for name in names)
 
 
 def test_a_pattern_may_have_alternatives(tiny):

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from coterie.errors import Diverged
+from coterie.errors import DataError, Diverged, RecordError
 from coterie.reproduce import run, running
 from coterie.reproduce.loading import parse
 
@@ -81,9 +81,11 @@ def test_quick_results_go_to_a_folder_of_their_own_and_say_that_they_are_scaled_
 
 def test_results_of_fewer_rounds_go_to_a_folder_of_their_own_and_say_so(tiny, tmp_path):
     (found,) = run([tiny], seeds=1, only=["FedAvg"], max_rounds=2, jobs=1, out=tmp_path)
-    assert found.folder == tmp_path / "tiny-2-rounds"
+    assert found.folder == tmp_path / "tiny-2-rounds-1-seed-fedavg"
     for name in ("table.md", "report.html"):
-        assert "At most 2 rounds (--max-rounds)" in (found.folder / name).read_text(encoding="utf-8")
+        text = (found.folder / name).read_text(encoding="utf-8")
+        assert "At most 2 rounds (--max-rounds)" in text
+        assert "Only cells that match FedAvg (--only)" in text
 
 
 def test_a_probe_needs_no_run_and_is_stored(tiny_text, tmp_path, monkeypatch):
@@ -95,6 +97,66 @@ def test_a_probe_needs_no_run_and_is_stored(tiny_text, tmp_path, monkeypatch):
     (again,) = run([probing], seeds=1, only=["FedAvg"], jobs=1, out=tmp_path)
     assert values([again]) == values([found])
     assert found.result.cells[0].mean > 0
+    for each in (found, again):
+        assert each.result.versions["numpy"]
+        assert each.result.sources == {"blobs": found.result.sources["blobs"]}
+        assert each.result.seconds == each.result.cells[0].seconds > 0
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[1]", b"\xff", b'{"found": {"pni": {}}, "summary": {}}'])
+def test_a_damaged_probe_is_computed_again(tiny_text, tmp_path, content):
+    probing = parse("tiny", tiny_text.replace('"last_weighted"', '{ name = "pni", draws = 2 }'))
+    (found,) = run([probing], seeds=1, only=["FedAvg"], jobs=1, out=tmp_path)
+    (file,) = (tmp_path / "records").glob("*/probe.json")
+    file.write_bytes(content)
+    (again,) = run([probing], seeds=1, only=["FedAvg"], jobs=1, out=tmp_path)
+    assert values([again]) == values([found])
+
+
+@pytest.mark.parametrize("name", ["spec.toml", "summary.json", "rounds.jsonl"])
+def test_a_damaged_record_fails_only_its_cells_and_the_note_says_what_to_do(tiny, tmp_path, name):
+    (found,) = run([tiny], seeds=1, jobs=1, out=tmp_path)
+    key = found.result.cells[0].cell.runs[0].key
+    damaged = tmp_path / "records" / key / name
+    damaged.write_bytes(damaged.read_bytes()[:40])
+    (again,) = run([tiny], seeds=1, jobs=1, out=tmp_path)
+    failed, *others = again.result.cells
+    assert failed.failure.endswith(f"Remove {damaged.parent} to do this run again")
+    assert (failed.exit_code, again.result.exit_codes) == (2, [2])
+    assert [each.values for each in others] == [each.values for each in found.result.cells[1:]]
+    shutil.rmtree(damaged.parent)
+    assert values(run([tiny], seeds=1, jobs=1, out=tmp_path)) == values([found])
+
+
+def test_a_second_process_is_refused_while_one_writes(tiny, tmp_path):
+    def second(job, what):
+        with pytest.raises(RecordError, match="Another process"):
+            run([tiny], seeds=1, jobs=1, out=tmp_path)
+
+    run([tiny], seeds=1, only=["FedAvg"], jobs=1, out=tmp_path, on_job=second)
+
+
+def test_data_that_cannot_be_read_fail_only_their_runs(tiny_text, tmp_path, monkeypatch):
+    second = '\n[[rows]]\nname = "hard"\nspec.data = { name = "digits" }\npublished = ["40.0", "50.0"]\n'
+    entry = parse("tiny", tiny_text + second)
+    load = running.datasets.load
+
+    def damaged(name, **options):
+        if name == "digits":
+            raise DataError("digits.npz is not an archive of arrays")
+        return load(name, **options)
+
+    monkeypatch.setattr(running.datasets, "load", damaged)
+    (found,) = run([entry], seeds=1, only=["FedAvg"], jobs=2, out=tmp_path)
+    easy, hard = found.result.cells
+    assert easy.mean is not None
+    assert (hard.failure, hard.exit_code) == ("digits.npz is not an archive of arrays", DataError.exit_code)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tiny, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordError, match=r"file/out/records cannot be written: Not a directory"):
+        run([tiny], seeds=1, jobs=1, out=tmp_path / "file" / "out")
 
 
 @pytest.mark.exhaustive

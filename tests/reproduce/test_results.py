@@ -11,7 +11,7 @@ from coterie.reproduce.measures import MEASURES, over_rounds
 from coterie.reproduce.planning import plan
 from coterie.reproduce.results import CellResult, EntryResult
 from coterie.reproduce.schema import Claim
-from coterie.reproduce.table import result_cells, to_markdown
+from coterie.reproduce.table import result_cells, to_markdown, verdict_text
 from coterie.runs.record import RunRecord
 
 
@@ -146,6 +146,22 @@ def test_a_claim_holds_for_every_row_or_column_or_not_at_all(grid, claim, holds)
 
 
 @pytest.mark.parametrize(
+    ("claim", "outcome"),
+    [
+        # Of the four cells b, x is missing. Row a rises; columns have one value each, and are not compared.
+        (Claim("", "rising"), "holds for the cells that were measured (2 of 4)"),
+        (Claim("", "falling"), "does not hold"),
+        (Claim("", "at_least", low=1), "holds for the cells that were measured (3 of 4)"),
+        (Claim("", "at_least", low=1, rows=("a",)), "holds"),
+        (Claim("", "highest", best="b"), "holds for the cells that were measured (2 of 4)"),
+    ],
+)
+def test_a_claim_about_cells_of_which_some_are_missing_says_how_many_were_measured(grid, claim, outcome):
+    known = {place: value for place, value in MEANS.items() if place != ("b", "x")}
+    assert f": {outcome}. Values: " in verdict_text(check(claim, known, grid))
+
+
+@pytest.mark.parametrize(
     ("claim", "errors", "within_error"),
     [
         (Claim("", "rising"), {}, False),  # row b falls by 0.5
@@ -185,7 +201,7 @@ def test_the_table_has_published_measured_and_difference_of_both_variants(tiny):
     slightly_less = EntryResult(planned, (CellResult(planned.cells[0], (49.99, 49.99)),), (), {}, {}, 1.0)
     assert result_cells(slightly_less)[1][0][4] == "+0.0 ± 0.0"  # not -0.0
     text = to_markdown(result)
-    assert "as coded: failed: the models are not finite" in text
+    assert "- Failed (easy, IFCA, as coded): the models are not finite" in text
     assert "One client per cluster is averaged." in text
     assert "Seeds 100, 101" in text
     assert planned.cells[0].spec_hash in text

@@ -14,6 +14,7 @@ from coterie.cli import flags, signals
 from coterie.cli.jobs_progress import JobsProgress
 from coterie.cli.output import document, duration, plural, result, table
 from coterie.cli.progress import ProgressDisplay
+from coterie.errors import DataError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -95,7 +96,8 @@ def reproduce(
     Cells whose data are not on disk are named, with what to download; the
     others run in parallel processes. Finished runs are stored by the hash of
     their settings and of Coterie's sources: the same command again reads them
-    and continues what was interrupted.
+    and continues what was interrupted. Tables of --only and of another number
+    of seeds have folders of their own.
     """
     from coterie.reproduce import entry, run
     from coterie.reproduce import names as known
@@ -134,9 +136,19 @@ def reproduce(
         from coterie.reproduce.table import to_dict
 
         document({"entries": [{**to_dict(each.result), "path": str(each.folder)} for each in found]})
-        return
-    for each in found:
-        _show(each)
+    else:
+        for each in found:
+            _show(each)
+    if code := _exit_code(found):
+        raise typer.Exit(code)
+
+
+def _exit_code(found: Sequence[Reproduction]) -> int:
+    """That of the first run that failed; if nothing could be run because data are missing, that of missing data."""
+    failures = [code for each in found for code in each.result.exit_codes]
+    if failures:
+        return failures[0]
+    return 0 if any(each.result.measured for each in found) else DataError.exit_code
 
 
 class _Progress:
@@ -195,10 +207,10 @@ def _rich(header: list[str], lines: list[list[str]]) -> Table:
 def _list(names: Sequence[str], options: dict[str, Any], jobs: int | None, *, as_json: bool, hint: bool) -> None:
     from coterie.reproduce import entry
     from coterie.reproduce.cost import seconds
-    from coterie.reproduce.planning import plan
+    from coterie.reproduce.planning import plan_all
     from coterie.reproduce.running import default_jobs
 
-    plans = [plan(entry(name), **options) for name in names]
+    plans = plan_all([entry(name) for name in names], **options)
     workers = default_jobs() if jobs is None else jobs
     rows = [
         {

@@ -35,6 +35,8 @@ class Verdict:
         holds: Whether it holds; None if values are missing.
         evidence: The values.
         within_error: Whether it does not hold, but would within one standard error of each value or difference.
+        measured: Number of cells that were compared.
+        cells: Number of cells that the claim is about.
     """
 
     claim: Claim
@@ -42,10 +44,14 @@ class Verdict:
     holds: bool | None
     evidence: str
     within_error: bool = False
+    measured: int = 0
+    cells: int = 0
 
 
 def check(claim: Claim, means: Means, entry: Entry, errors: Means | None = None) -> Verdict:
-    """Check a claim; a group of cells with missing values is left out, and without any other it is not checked.
+    """Check a claim on the cells that have values; without enough of them it is not checked.
+
+    A claim that does not hold for some cells does not hold for more. One that holds is only shown for those compared.
 
     Args:
         claim: The claim.
@@ -55,7 +61,9 @@ def check(claim: Claim, means: Means, entry: Entry, errors: Means | None = None)
     """
     rows = claim.rows or tuple(row.name for row in entry.rows)
     columns = claim.columns or tuple(column.name for column in entry.columns)
-    groups = [[place for place in group if place in means] for group in _groups(claim, rows, columns, entry)]
+    existing = {(row.name, column.name) for row, column in entry.pairs()}
+    everything = [[place for place in group if place in existing] for group in _groups(claim, rows, columns, entry)]
+    groups = [[place for place in group if place in means] for group in everything]
     least = 1 if claim.rule in ("at_least", "at_most", "between") else 2
     known = [group for group in groups if len(group) >= least]
     if claim.rule in _BEST:
@@ -64,7 +72,7 @@ def check(claim: Claim, means: Means, entry: Entry, errors: Means | None = None)
     holds = all(_holds(claim, group, means, {}) for group in known) if known else None
     within_error = holds is False and all(_holds(claim, group, means, errors) for group in known)
     evidence = "; ".join(", ".join(_shown(place, means, errors) for place in group) for group in known)
-    return Verdict(claim, _how(claim), holds, evidence, within_error)
+    return Verdict(claim, _how(claim), holds, evidence, within_error, sum(map(len, known)), sum(map(len, everything)))
 
 
 def _shown(place: Place, means: Means, errors: Means) -> str:

@@ -67,7 +67,8 @@ def _curve(record: RunRecord, key: str = "weighted") -> Array:
 
 def _at(record: RunRecord, *path: str, factor: float = 1.0) -> Sample:
     value = number_at(record.summary, path)
-    return Sample(None if value is None else factor * value, float(record.summary.get("coverage") or 1.0))
+    coverage = record.summary.get("coverage")
+    return Sample(None if value is None else factor * value, 1.0 if coverage is None else float(coverage))
 
 
 def _best_weighted(record: RunRecord) -> Sample:

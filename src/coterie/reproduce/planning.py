@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
+import hashlib
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,6 +22,9 @@ from coterie.runs.spec import Spec
 
 #: First seed. Seeds below were used to choose defaults.
 FIRST_SEED = 100
+
+#: Longest text of patterns in the name of a folder.
+_LONGEST_SLUG = 60
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,7 @@ class Plan:
         seeds: The seeds.
         cells: The cells, in the order of rows, columns and variants.
         max_rounds: Maximum number of rounds of a run; None: as many as the entry says.
+        only: Patterns by which the cells were chosen; empty: all.
     """
 
     entry: Entry
@@ -97,17 +103,61 @@ class Plan:
     seeds: tuple[int, ...]
     cells: tuple[PlannedCell, ...]
     max_rounds: int | None = None
+    only: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """Name of its folder."""
-        rounds = "" if self.max_rounds is None else f"-{self.max_rounds}-rounds"
-        return f"{self.entry.name}{'-quick' if self.quick else ''}{rounds}"
+        """Name of its folder: parts of a table and other numbers of seeds do not replace the whole table."""
+        parts = [self.entry.name, *(["quick"] if self.quick else [])]
+        if self.max_rounds is not None:
+            parts.append(f"{self.max_rounds}-rounds")
+        if len(self.seeds) != _seeds(self.entry, self.quick):
+            parts.append(f"{len(self.seeds)}-seed{'' if len(self.seeds) == 1 else 's'}")
+        if self.only:
+            parts.append(_slug(self.only))
+        return "-".join(parts)
 
     @property
     def runs(self) -> dict[str, PlannedRun]:
         """Key → run, each once: cells share runs."""
         return {run.key: run for cell in self.cells for run in (*cell.runs, *cell.baselines)}
+
+
+def _seeds(entry: Entry, quick: bool) -> int:
+    return entry.quick.seeds if quick else entry.seeds
+
+
+def _slug(patterns: Sequence[str]) -> str:
+    """Patterns as part of the name of a folder; a hash makes long or unusual ones unique."""
+    text = " ".join(patterns).casefold()
+    slug = re.sub(r"[^a-z0-9.]+", "-", text).strip("-")
+    if slug == text.replace(" ", "-") and len(slug) <= _LONGEST_SLUG:
+        return slug
+    return f"{slug[:_LONGEST_SLUG].strip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+def plan_all(
+    entries: Sequence[Entry],
+    *,
+    quick: bool = False,
+    seeds: int | None = None,
+    only: Sequence[str] = (),
+    max_rounds: int | None = None,
+) -> list[Plan]:
+    """Plan several entries; those without a cell that matches `only` are left out.
+
+    Raises:
+        SpecError: If a pattern is empty, or no entry has a cell that matches.
+    """
+    for pattern in only:
+        if not all(part.strip() for part in pattern.split("|")):
+            raise SpecError(f"--only {pattern!r} has an empty part, which would match every cell")
+    plans = [plan(each, quick=quick, seeds=seeds, only=only, max_rounds=max_rounds) for each in entries]
+    found = [each for each in plans if each.cells]
+    if only and not found:
+        searched = ", ".join(each.name for each in entries[:3]) + (", …" if len(entries) > 3 else "")
+        raise SpecError(f"No cell of {searched} has a row, column or variant that matches {' and '.join(only)}")
+    return found
 
 
 def plan(
@@ -128,7 +178,7 @@ def plan(
             row, column or variant matches only that, others match what contains them. Empty: all.
         max_rounds: Maximum number of rounds of a run; None: as many as the entry says.
     """
-    count = seeds if seeds is not None else entry.quick.seeds if quick else entry.seeds
+    count = seeds if seeds is not None else _seeds(entry, quick)
     numbers = tuple(range(FIRST_SEED, FIRST_SEED + count))
     chosen = entry.quick
     names = {line.name.casefold() for pair in entry.pairs() for line in pair} | set(get_args(Variant))
@@ -139,9 +189,7 @@ def plan(
         for variant in _variants(entry, row, column)
         if all(_matches(pattern, names, row.name, column.name, variant) for pattern in only)
     ]
-    if only and not cells:
-        raise SpecError(f"{entry.name} has no cell whose row, column or variant matches {' and '.join(only)}")
-    return Plan(entry, quick, numbers, tuple(cells), max_rounds)
+    return Plan(entry, quick, numbers, tuple(cells), max_rounds, tuple(only))
 
 
 def _matches(pattern: str, names: Collection[str], *texts: str) -> bool:

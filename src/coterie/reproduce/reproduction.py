@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,12 @@ from coterie.errors import SpecError
 from coterie.federation.ray.settings import RaySettings
 from coterie.reproduce.files import write
 from coterie.reproduce.loading import entry
-from coterie.reproduce.planning import Plan, plan
+from coterie.reproduce.planning import Plan, plan_all
 from coterie.reproduce.results import EntryResult, evaluate
-from coterie.reproduce.running import Where, carry_out_all, default_jobs
+from coterie.reproduce.running import Outcome, Where, carry_out_all, default_jobs
 from coterie.reproduce.schema import Entry
 from coterie.runs.compare import OnJob, OnStep
+from coterie.runs.record_files import explained, locked
 from coterie.runs.spread import checked_jobs_on
 
 #: Folder for tables and runs.
@@ -56,13 +57,13 @@ def run(
     """Reproduce tables and figures of papers: run their cells, and put measured beside published values.
 
     Cells whose data are not at hand are left out; the result says what to download. Finished runs in `out` are read,
-    interrupted ones are continued.
+    interrupted ones are continued. Only one process at a time writes to `out`.
 
     Args:
         names: Names of entries, or entries of your own (`loading.parse`).
         quick: Run the scaled-down versions, each in less than two minutes on two cores.
         seeds: Number of seeds, counted up from 100; None: as in the entry.
-        only: Patterns; only cells whose row, column or variant matches each of them.
+        only: Patterns; only cells whose row, column or variant matches each of them. Entries without any are left out.
         max_rounds: Maximum number of rounds of a run; None: as many as the paper.
         jobs: Number of runs at a time, each in its own process; None: as many as this machine has cores and memory for.
         jobs_on: Where these processes are: `processes` on this machine, or on those of a `ray` cluster.
@@ -76,18 +77,22 @@ def run(
         if count is not None and count < 1:
             raise SpecError(f"{name} must be at least 1, got {count}")
     entries = {each.name: each for each in (entry(name) if isinstance(name, str) else name for name in names)}
-    plans = [plan(each, quick=quick, seeds=seeds, only=only, max_rounds=max_rounds) for each in entries.values()]
+    plans = plan_all(list(entries.values()), quick=quick, seeds=seeds, only=only, max_rounds=max_rounds)
     where = Where(
         Path(out) / STORE, default_jobs() if jobs is None else jobs, checked_jobs_on(jobs_on), RaySettings(ray_address)
     )
     if on_plan is not None:
         on_plan(plans)
     runs = {key: each for planned in plans for key, each in planned.runs.items()}
-    outcomes = carry_out_all(runs.values(), where, on_step=on_step, on_job=on_job)
-    found = []
-    for planned in plans:
-        result = evaluate(planned, outcomes)
-        folder = Path(out) / planned.name
+    with explained(where.folder):
+        where.folder.mkdir(parents=True, exist_ok=True)
+    with locked(where.folder):
+        outcomes = carry_out_all(runs.values(), where, on_step=on_step, on_job=on_job)
+        return [_written(planned, outcomes, Path(out) / planned.name) for planned in plans]
+
+
+def _written(planned: Plan, outcomes: Mapping[str, Outcome], folder: Path) -> Reproduction:
+    result = evaluate(planned, outcomes)
+    with explained(folder):
         write(result, outcomes, folder)
-        found.append(Reproduction(result, folder))
-    return found
+    return Reproduction(result, folder)

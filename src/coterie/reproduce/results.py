@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coterie.errors import RecordError
+from coterie.errors import Error, RecordError
 from coterie.reproduce.claims import Verdict, check
 from coterie.reproduce.measures import Sample, over_rounds
 from coterie.reproduce.planning import Plan, PlannedCell
-from coterie.reproduce.running import Outcome
-from coterie.runs.record import RunRecord, read_summary
+from coterie.reproduce.running import Outcome, Probe
+from coterie.runs.record import JsonObject, RunRecord, read_summary
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class CellResult:
         coverage: Smallest coverage of these values.
         over_rounds: Standard deviation over rounds, for an improvement; None otherwise.
         failure: Why there are no values; empty if there are.
+        exit_code: Exit code of the error that it failed with; 0 if there is none.
         seconds: Seconds of its runs together.
     """
 
@@ -35,6 +36,7 @@ class CellResult:
     coverage: float = 1.0
     over_rounds: float | None = None
     failure: str = ""
+    exit_code: int = 0
     seconds: float = 0.0
 
     @property
@@ -87,6 +89,11 @@ class EntryResult:
         return [each for each in self.cells if each.values]
 
     @property
+    def exit_codes(self) -> list[int]:
+        """The exit codes of the cells that failed."""
+        return [each.exit_code for each in self.cells if each.failure]
+
+    @property
     def missing(self) -> dict[str, tuple[str, int]]:
         """Data set → how to get it, and number of cells that need it."""
         found: dict[str, tuple[str, int]] = {}
@@ -105,7 +112,7 @@ def evaluate(plan: Plan, outcomes: Mapping[str, Outcome]) -> EntryResult:
         outcomes: Key → outcome of each run.
     """
     cells = tuple(_measured(cell, outcomes) for cell in plan.cells)
-    summaries = [read_summary(each) for key in plan.runs if isinstance(each := outcomes[key], Path)]
+    summaries = [_summary(each) for key in plan.runs if not isinstance(each := outcomes[key], Exception)]
     versions: dict[str, set[str]] = {}
     for summary in summaries:
         for name, version in summary["versions"].items():
@@ -118,6 +125,11 @@ def evaluate(plan: Plan, outcomes: Mapping[str, Outcome]) -> EntryResult:
         {summary["data"]: summary["source"] for summary in summaries},
         sum(summary["seconds"]["total"] for summary in summaries),
     )
+
+
+def _summary(outcome: Path | Probe) -> Mapping[str, Any]:
+    """Versions, data, source and seconds of a run or a probe."""
+    return read_summary(outcome) if isinstance(outcome, Path) else outcome.summary
 
 
 def _means(cells: Sequence[CellResult]) -> dict[tuple[str, str], float]:
@@ -144,19 +156,29 @@ def _measured(cell: PlannedCell, outcomes: Mapping[str, Outcome]) -> CellResult:
     got = [[outcomes[run.key] for run in runs] for runs in (cell.runs, cell.baselines)]
     faults = [each for runs in got for each in runs if isinstance(each, Exception)]
     if faults:
-        return CellResult(cell, failure=str(faults[0]))
+        return _failed(cell, faults[0])
     options: dict[str, Any] = {} if cell.kind.probes else {k: v for k, v in cell.measure.items() if k != "name"}
     try:
-        found = [[RunRecord.read(each) if isinstance(each, Path) else each for each in runs] for runs in got]
+        found = [[_content(each) for each in runs] for runs in got]
         seeds = zip(*found, strict=True) if cell.kind.compares else ((each,) for each in found[0])
         samples: list[Sample] = [cell.kind.of(*each, **options) for each in seeds]
     except RecordError as fault:
-        return CellResult(cell, failure=str(fault))
+        return _failed(cell, fault)
     records, baselines = ([each for each in runs if isinstance(each, RunRecord)] for runs in found)
     return CellResult(
         cell,
         tuple(sample.value for sample in samples),
         min(sample.coverage for sample in samples),
         over_rounds(records, baselines) if cell.measure["name"] == "improvement" else None,
-        seconds=sum(record.summary["seconds"]["total"] for record in records),
+        seconds=sum(_summary(each)["seconds"]["total"] for each in got[0] if not isinstance(each, Exception)),
     )
+
+
+def _content(outcome: Outcome) -> RunRecord | JsonObject:
+    assert not isinstance(outcome, Exception)
+    return RunRecord.read(outcome) if isinstance(outcome, Path) else outcome.found
+
+
+def _failed(cell: PlannedCell, fault: Exception) -> CellResult:
+    code = fault.exit_code if isinstance(fault, Error) else Error.exit_code
+    return CellResult(cell, failure=str(fault), exit_code=code)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from coterie import __version__
@@ -22,6 +22,8 @@ def scaled_down(plan: Plan) -> list[str]:
     lines = [SCALED_DOWN, plan.entry.quick.note] if plan.quick else []
     if plan.max_rounds is not None:
         lines.append(f"At most {plan.max_rounds} rounds (--max-rounds); published values may be after more.")
+    if plan.only:
+        lines.append(f"Only cells that match {' and '.join(plan.only)} (--only).")
     return lines
 
 
@@ -69,24 +71,33 @@ def verdict_text(verdict: Verdict) -> str:
     """A claim, how it was checked, and whether it holds."""
     outcome = {True: "holds", False: "does not hold", None: "not checked: values are missing"}[verdict.holds]
     outcome += ", by less than a standard error" if verdict.within_error else ""
+    if verdict.holds and verdict.measured < verdict.cells:
+        outcome += f" for the cells that were measured ({verdict.measured} of {verdict.cells})"
     values = f" Values: {verdict.evidence}." if verdict.evidence else ""
     return f"{verdict.claim.text} Checked: {verdict.how}: {outcome}.{values}"
 
 
 def notes_of(result: EntryResult) -> Iterator[str]:
     """What a reader must know about the values: failures, doubts about published values, data that are a subset."""
-    for each in result.cells:
-        if each.failure:
-            yield f"{each.cell.row}, {each.cell.column}, {each.cell.variant}: failed: {each.failure}"
+    failed: dict[str, list[str]] = {}
     trust: dict[str, list[str]] = {}
-    for each in result.measured:
-        if each.cell.trust and each.cell.variant == "as printed":
-            trust.setdefault(each.cell.trust, []).append(f"{each.cell.row}, {each.cell.column}")
+    for each in result.cells:
+        place = f"{each.cell.row}, {each.cell.column}"
+        if each.failure:
+            failed.setdefault(each.failure, []).append(f"{place}, {each.cell.variant}")
+        elif each.values and each.cell.trust and each.cell.variant == "as printed":
+            trust.setdefault(each.cell.trust, []).append(place)
+    for reason, places in failed.items():
+        yield f"Failed ({_places(places)}): {reason}"
     for reason, places in trust.items():
-        shown = "; ".join(places) if len(places) <= 6 else f"{'; '.join(places[:5])}; and {len(places) - 5} more"
-        yield f"Published values with a caveat ({shown}): {reason}"
+        yield f"Published values with a caveat ({_places(places)}): {reason}"
     for name, source in result.sources.items():
         yield f"Data {name}: {source}"
+
+
+def _places(places: Sequence[str]) -> str:
+    """Names of cells; the first few if there are many."""
+    return "; ".join(places) if len(places) <= 6 else f"{'; '.join(places[:5])}; and {len(places) - 5} more"
 
 
 def missing_of(result: EntryResult) -> list[str]:
@@ -162,6 +173,8 @@ def to_dict(result: EntryResult) -> dict[str, Any]:
                 "checked": each.how,
                 "holds": each.holds,
                 "within_error": each.within_error,
+                "measured": each.measured,
+                "cells": each.cells,
                 "values": each.evidence,
             }
             for each in result.verdicts

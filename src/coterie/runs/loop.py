@@ -418,8 +418,8 @@ class _Loop:
     def _checkpoint(self) -> None:
         if self._writer is not None and self._written is not self._snapshot:
             began = time.perf_counter()
-            self._writer.checkpoint(self._snapshot)
-            self._budget.spend(began, time.perf_counter())
+            size = self._writer.checkpoint(self._snapshot)
+            self._budget.spend(size, began, time.perf_counter())
             self._written = self._snapshot
 
     def _times(self) -> dict[str, float]:

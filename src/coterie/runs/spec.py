@@ -58,8 +58,8 @@ class RunSettings:
             round_plus_seed: the cohorts of FedSim's published program, which follow from round + seed.
         stragglers: Fraction of the clients of a round that do only part of their local training.
         evaluate_every: Rounds between evaluations of all clients; the last round is always evaluated.
-        checkpoint_every: Rounds between checkpoints. Above 1, those that take longer than 0.1 s are put off, so that
-            they take at most a twentieth of the time.
+        checkpoint_every: Rounds between checkpoints. Above 1, those of more than 32 MiB are put off, so that they take
+            at most a twentieth of the time.
         threads: Threads of the simulator; 0: one per core. Results do not depend on it.
         backend: Where clients run: vectorized (fast), sequential (one client after another, for debugging), or ray
             (vectorized on the machines of a Ray cluster, see [ray]).

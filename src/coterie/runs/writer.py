@@ -64,7 +64,8 @@ class Writer:
         """Begin a record: create the folder, take the lock and write the spec. The folder must be empty or missing."""
         writer = cls(path)
         with explained(writer.path):
-            writer.check_empty()
+            if not (writer.path / LOCK).exists():  # otherwise the lock says first whether another process writes here
+                writer.check_empty()
             writer.path.mkdir(parents=True, exist_ok=True)
         with locked(writer.path):
             with explained(writer.path):
@@ -133,8 +134,8 @@ class Writer:
             write_whole(file, encoded(content, name), sync=False)
         self._unsynced.append(file)
 
-    def checkpoint(self, saved: Mapping[str, Any]) -> None:
-        """Write the checkpoint, after everything that it counts; the one before it is kept."""
+    def checkpoint(self, saved: Mapping[str, Any]) -> int:
+        """Write the checkpoint, after everything that it counts, and return its size in bytes. The last one is kept."""
         latest = self.path / LATEST
         with explained(self.path):
             content = encoded({**saved, "spec": self._spec_hash()}, LATEST.parent)
@@ -143,6 +144,7 @@ class Writer:
             self._unsynced.clear()
             latest.parent.mkdir(exist_ok=True)
             write_whole(latest, content, previous=self.path / PREVIOUS)
+        return len(content)
 
     def saved(self) -> dict[str, Any] | None:
         """Read the last checkpoint; if it is damaged, the one before it. None if the run had no checkpoint yet."""
