@@ -128,6 +128,16 @@ def test_a_damaged_record_fails_only_its_cells_and_the_note_says_what_to_do(tiny
     assert values(run([tiny], seeds=1, jobs=1, out=tmp_path)) == values([found])
 
 
+def test_without_the_files_of_a_page_there_is_still_a_table(tiny, tmp_path, caplog):
+    (found,) = run([tiny], quick=True, jobs=1, out=tmp_path)
+    file = found.folder.parent / "records" / found.result.cells[0].cell.runs[0].key / "clients" / "facts.safetensors"
+    file.write_bytes(file.read_bytes()[:50])
+    (again,) = run([tiny], quick=True, jobs=1, out=tmp_path)
+    assert values([again]) == values([found])
+    assert "There is no page about blobs" in caplog.text
+    assert "<h2>Runs</h2>" not in (again.folder / "report.html").read_text(encoding="utf-8")
+
+
 def test_a_second_process_is_refused_while_one_writes(tiny, tmp_path):
     def second(job, what):
         with pytest.raises(RecordError, match="Another process"):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import html
 import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from coterie.errors import RecordError
 from coterie.reproduce.planning import PlannedRun
 from coterie.reproduce.results import EntryResult
 from coterie.reproduce.running import Outcome
 from coterie.reproduce.table import missing_of, notes_of, result_cells, scaled_down, to_dict, to_markdown, verdict_text
 from coterie.runs.record import finite
 from coterie.runs.record_files import write_whole
+
+log = logging.getLogger(__name__)
 
 _STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#1a1a1a}
 table{border-collapse:collapse;margin:1rem 0}th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;text-align:right}
@@ -53,8 +57,12 @@ def _pages_of_runs(result: EntryResult, outcomes: Mapping[str, Outcome], folder:
     for number, (title, runs) in enumerate(groups.items(), 1):
         name = f"runs-{number}-{re.sub(r'[^a-z0-9.]+', '-', title.lower()).strip('-')[:60]}.html"
         paths = [each for key in runs if isinstance(each := outcomes[key], Path)]
-        report(paths, folder / name)
-        written[title] = name
+        try:
+            report(paths, folder / name)
+        except RecordError as fault:  # the table needs less of the records than the page
+            log.warning("There is no page about %s: %s. Remove the folder of this run to do it again", title, fault)
+        else:
+            written[title] = name
     return written
 
 
