@@ -64,10 +64,12 @@ def write_pages(drawn: Path) -> None:
 
 
 def configuration() -> Path:
-    """The configuration of Zensical with absolute folders, and without pages that are not there."""
+    """The configuration of Zensical: absolute folders, existing pages, and the style sheet of KaTeX if it is there."""
     given: dict[str, Any] = yaml.safe_load((DOCS / "mkdocs.yml").read_text(encoding="utf-8"))
     given |= {"docs_dir": "docs/pages", "site_dir": "site", "nav": _present(given["nav"])}
     given["plugins"][-1]["mkdocstrings"]["handlers"]["python"]["paths"] = [str(DOCS.parent / "src")]
+    if equations.available():
+        given["extra_css"].append(equations.STYLE_SHEET)
     path = WORK.parent / "mkdocs.yml"
     write(path, yaml.safe_dump(given, sort_keys=False, allow_unicode=True))
     return path

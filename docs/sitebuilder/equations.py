@@ -11,11 +11,14 @@ import json
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from sitebuilder.paths import WORK
 
 VERSION = "0.19.1"
+#: Style sheet of a site with typeset equations, in the folder of the site.
+STYLE_SHEET = "assets/katex/katex.min.css"
 _FOLDER = WORK / "katex"
 _EQUATION = re.compile(r'<(span|div) class="arithmatex">(?:\\\((.*?)\\\)|\\\[(.*?)\\\])</\1>', re.DOTALL)
 _PROGRAM = """
@@ -26,6 +29,7 @@ console.log(JSON.stringify(found.map(typeset)));
 """
 
 
+@cache
 def available() -> bool:
     """Whether KaTeX is there; it is installed if npm is."""
     if (_FOLDER / "node_modules" / "katex" / "package.json").exists():
@@ -53,9 +57,9 @@ def typeset(site: Path) -> int:
         if number:
             path.write_text(new, encoding="utf-8")
     fonts = _FOLDER / "node_modules" / "katex" / "dist"
-    target = site / "assets" / "katex"
+    target = (site / STYLE_SHEET).parent
     shutil.copytree(fonts / "fonts", target / "fonts", ignore=lambda _, names: {n for n in names if n[-6:] != ".woff2"})
-    shutil.copy(fonts / "katex.min.css", target)
+    shutil.copy(fonts / "katex.min.css", site / STYLE_SHEET)
     return count
 
 
