@@ -39,6 +39,16 @@ def test_counts_are_checked(coterie, option):
     assert f"{option} must be between 1 and 10000, got 0" in done.stderr
 
 
+def test_options_that_would_have_no_effect_or_no_folder_are_refused(coterie, tmp_path):
+    done = coterie("reproduce", "fedsim-fig10", "--quick", "--ray-address", "auto")
+    assert done.exit_code == 2
+    assert "--ray-address needs --jobs-on ray" in done.stderr
+    (tmp_path / "file").touch()
+    done = coterie("reproduce", "fedsim-fig10", "--quick", "--out", tmp_path / "file")
+    assert done.exit_code == 2
+    assert "is a file; it must be a folder" in " ".join(done.stderr.split())
+
+
 def test_cells_without_data_are_named_with_what_to_download(coterie):
     done = coterie("reproduce", "flag-fig1", "--quick")
     assert done.exit_code == 3
@@ -73,7 +83,7 @@ def test_a_table_is_printed_and_written(coterie):
     assert done.exit_code == 0, done.stderr
     assert "Scaled down (--quick)" in done.stdout
     assert "PNI increases with β" in done.stdout
-    (folder,) = Path("runs/reproduce").glob("fedsim-fig10-quick-0.5-*")  # not that of the whole table
+    (folder,) = Path("runs/reproduce").glob("fedsim-fig10-quick-α-0.5-*")  # not that of the whole table
     assert {"table.md", "table.json", "report.html"} == {file.name for file in folder.iterdir()}
 
 

@@ -70,8 +70,18 @@ def test_a_shortened_run_is_evaluated_in_its_last_round(tiny_text):
 
 def test_patterns_choose_cells_and_all_must_match(tiny):
     assert [cell.variant for cell in plan(tiny, only=["ifca", "coded"]).cells] == ["as coded"]
-    with pytest.raises(SpecError, match=r"No cell of tiny has a row, column or variant that matches CFL"):
+    nothing = (
+        r"No cell of tiny has a row, column or variant that matches CFL. Rows of tiny: easy; columns: FedAvg, IFCA"
+    )
+    with pytest.raises(SpecError, match=nothing):
         plan_all([tiny], only=["CFL"])
+
+
+def test_a_pattern_stands_at_the_start_of_a_word(tiny):
+    assert {cell.column for cell in plan(tiny, only=["avg"]).cells} == set()  # not in the middle, as MNIST in FEMNIST
+    assert {cell.column for cell in plan(tiny, only=["*avg"]).cells} == {"FedAvg"}
+    assert {cell.column for cell in plan(tiny, only=["fed"]).cells} == {"FedAvg"}
+    assert {cell.variant for cell in plan(tiny, only=["printed"]).cells} == {"as printed"}
 
 
 @pytest.mark.parametrize("pattern", ["", " ", "FedAvg|", "|FedAvg", "FedAvg||IFCA"])

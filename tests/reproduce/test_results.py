@@ -1,6 +1,7 @@
 """Differences, standard errors and claims, computed by hand; measures on hand-made records."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from coterie.reproduce.claims import check
 from coterie.reproduce.loading import parse
 from coterie.reproduce.measures import MEASURES, over_rounds
 from coterie.reproduce.planning import plan
-from coterie.reproduce.results import CellResult, EntryResult
+from coterie.reproduce.results import CellResult, EntryResult, evaluate
+from coterie.reproduce.running import Probe
 from coterie.reproduce.schema import Claim
 from coterie.reproduce.table import result_cells, to_markdown, verdict_text
 from coterie.runs.record import RunRecord
@@ -170,10 +172,11 @@ def test_a_claim_about_cells_of_which_some_are_missing_says_how_many_were_measur
         (Claim("", "at_least", low=1.5), {("a", "x"): 0.5}, True),  # 1 is lower by 0.5
         (Claim("", "highest", best="y"), {("b", "y"): 0.4}, False),
         (Claim("", "highest", best="y"), {("b", "y"): 0.6}, True),
-        (Claim("", "highest", best="b"), {("b", "y"): 0.6}, False),  # it holds
+        (Claim("", "highest", best="b"), {("b", "y"): 0.4}, False),  # it holds: 3 > 1 and 2.5 > 2
+        (Claim("", "highest", best="b"), {("b", "y"): 0.6}, True),  # by less than the error
     ],
 )
-def test_a_claim_that_fails_within_the_standard_errors_is_marked(grid, claim, errors, within_error):
+def test_an_outcome_within_the_standard_errors_is_marked(grid, claim, errors, within_error):
     assert check(claim, MEANS, grid, errors).within_error is within_error
 
 
@@ -205,3 +208,22 @@ def test_the_table_has_published_measured_and_difference_of_both_variants(tiny):
     assert "One client per cluster is averaged." in text
     assert "Seeds 100, 101" in text
     assert planned.cells[0].spec_hash in text
+
+
+def test_small_fractions_have_two_decimals_also_if_the_published_value_has_fewer(tiny_text):
+    # 25 of 100 clients in the wrong cluster; the published value is 0.0.
+    planned = plan(parse("tiny", tiny_text.replace('measure = "last_weighted"', 'measure = "misclustering"')))
+    result = EntryResult(planned, (CellResult(planned.cells[1], (0.25, 0.25)),), (), {}, {}, 1.0)
+    assert result_cells(result)[1][0][3] == "0.25 ± 0.00"
+
+
+def test_the_texts_about_draws_of_one_data_set_are_all_named(tiny):
+    planned = plan(tiny)
+    outcomes = {
+        key: Probe(
+            {"pni": {"mean": 1.0}}, {"versions": {}, "data": "synthetic", "source": text, "seconds": {"total": 1}}
+        )
+        for key, text in zip(planned.runs, ["α = 0", "α = 1"] * len(planned.runs), strict=False)
+    }
+    probes = replace(planned, cells=tuple(replace(cell, measure={"name": "pni"}) for cell in planned.cells))
+    assert dict(evaluate(probes, outcomes).sources) == {"synthetic": "α = 0; α = 1"}

@@ -14,7 +14,7 @@ from coterie.cli import flags, signals
 from coterie.cli.jobs_progress import JobsProgress
 from coterie.cli.output import document, duration, plural, result, table
 from coterie.cli.progress import ProgressDisplay
-from coterie.errors import DataError
+from coterie.errors import DataError, SpecError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,8 +51,8 @@ def reproduce(
         typer.Option(
             metavar="PATTERN",
             show_default=False,
-            help="Only cells whose row, column or variant has this name, or contains this text; several are separated "
-            "by |; repeatable: all must match.",
+            help="Only cells whose row, column or variant has this name, or a word in it that begins so; several are "
+            "separated by |; repeatable: all must match.",
         ),
     ] = None,
     max_rounds: Annotated[
@@ -73,8 +73,13 @@ def reproduce(
     ] = None,
     jobs_on: flags.JobsOn = "processes",
     ray_address: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The Ray cluster of --jobs-on ray: local, auto or HOST:PORT.")
-    ] = "local",
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            show_default=False,
+            help="The Ray cluster of --jobs-on ray: local, auto or HOST:PORT. Default: local.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -111,6 +116,10 @@ def reproduce(
     from coterie.reproduce.reproduction import FOLDER
 
     folder = FOLDER if out is None else out
+    if folder.exists() and not folder.is_dir():
+        raise SpecError(f"--out {folder} is a file; it must be a folder, or not exist")
+    if ray_address is not None and jobs_on != "ray":
+        raise SpecError("--ray-address needs --jobs-on ray")
     with ProgressDisplay(silent=quiet) as progress:
         shown = _Progress(progress)
         try:
@@ -123,7 +132,7 @@ def reproduce(
                     max_rounds=max_rounds,
                     jobs=jobs,
                     jobs_on=jobs_on,
-                    ray_address=ray_address,
+                    ray_address=ray_address or "local",
                     out=folder,
                     on_plan=shown.plan,
                     on_step=shown.step,
@@ -176,7 +185,7 @@ class _Progress:
 
 def _show(found: Reproduction) -> None:
     """Print the table of an entry."""
-    from coterie.reproduce.table import missing_of, notes_of, result_cells, scaled_down, verdict_text
+    from coterie.reproduce.table import how_measured, missing_of, notes_of, result_cells, scaled_down, verdict_text
 
     entry, made = found.result.plan.entry, found.result
     lines: list[Any] = [f"{entry.name}: {entry.title}", f"{entry.paper}, {entry.source}"]
@@ -185,12 +194,10 @@ def _show(found: Reproduction) -> None:
     lines.append(f"Compared: {entry.compares}.")
     if made.measured:
         lines.append(_rich(*result_cells(made)))
-        seeds = len(made.plan.seeds)
-        what = f"mean over {seeds} seeds ± standard error" if seeds > 1 else "one seed"
-        lines.append(f"Measured: {what}. Runs took {duration(made.seconds)} together.")
-    lines += [verdict_text(each) for each in made.verdicts]
+        lines.append(f"{how_measured(made.plan)} Runs took {duration(made.seconds)} together.")
+    lines += [f"Claim: {verdict_text(each)}" for each in made.verdicts]
     if missing := missing_of(made):
-        lines += ["", "Not run, because data are missing:", *(f"  {each}" for each in missing)]
+        lines += ["", "Not run, because data are missing (not downloaded here):", *(f"  {each}" for each in missing)]
     if notes := [*notes_of(made), *entry.notes, *entry.errors]:
         lines += ["", "Notes:", *(f"  {each}" for each in notes)]
     files = ("table.md", "table.json", "report.html")

@@ -34,7 +34,7 @@ class Verdict:
         how: How it was checked.
         holds: Whether it holds; None if values are missing.
         evidence: The values.
-        within_error: Whether it does not hold, but would within one standard error of each value or difference.
+        within_error: Whether a standard error of the values or differences would change the outcome.
         measured: Number of cells that were compared.
         cells: Number of cells that the claim is about.
     """
@@ -70,7 +70,8 @@ def check(claim: Claim, means: Means, entry: Entry, errors: Means | None = None)
         known = [group for group in known if any(claim.best in place for place in group)]
     errors = errors or {}
     holds = all(_holds(claim, group, means, {}) for group in known) if known else None
-    within_error = holds is False and all(_holds(claim, group, means, errors) for group in known)
+    slack = -1 if holds else 1  # one that holds must still hold with less favorable values
+    within_error = known != [] and holds is not all(_holds(claim, group, means, errors, slack) for group in known)
     evidence = "; ".join(", ".join(_shown(place, means, errors) for place in group) for group in known)
     return Verdict(claim, _how(claim), holds, evidence, within_error, sum(map(len, known)), sum(map(len, everything)))
 
@@ -88,11 +89,11 @@ def _groups(claim: Claim, rows: Sequence[str], columns: Sequence[str], entry: En
     return by_column if claim.along == "rows" else by_row
 
 
-def _holds(claim: Claim, group: Sequence[Place], means: Means, errors: Means) -> bool:
-    """Whether a claim holds for a group of cells, within the standard errors of values and differences."""
+def _holds(claim: Claim, group: Sequence[Place], means: Means, errors: Means, slack: int = 1) -> bool:
+    """Whether a claim holds for a group of cells if all values and differences are `slack` standard errors better."""
 
     def error(*places: Place) -> float:
-        return math.hypot(*(errors.get(place, 0.0) for place in places))
+        return slack * math.hypot(*(errors.get(place, 0.0) for place in places))
 
     if claim.rule in ("rising", "falling"):
         sign = 1 if claim.rule == "rising" else -1

@@ -13,7 +13,17 @@ from coterie.errors import RecordError
 from coterie.reproduce.planning import PlannedRun
 from coterie.reproduce.results import EntryResult
 from coterie.reproduce.running import Outcome
-from coterie.reproduce.table import missing_of, notes_of, result_cells, scaled_down, to_dict, to_markdown, verdict_text
+from coterie.reproduce.table import (
+    how_measured,
+    missing_of,
+    notes_of,
+    provenance,
+    result_cells,
+    scaled_down,
+    to_dict,
+    to_markdown,
+    verdict_text,
+)
 from coterie.runs.record import finite
 from coterie.runs.record_files import write_whole
 
@@ -79,7 +89,8 @@ def _page(result: EntryResult, pages: Mapping[str, str]) -> str:
     body = [f"<h1>{_text(f'{entry.name}: {entry.title}')}</h1>", f"<p>{_text(f'{entry.paper}, {entry.source}.')}</p>"]
     if small := scaled_down(result.plan):
         body.append(f"<p><strong>{_text(small[0])}</strong> {_text(' '.join(small[1:]))}</p>")
-    body += [f"<p>Setting: {_text(entry.setting)}</p>", f"<p>Compared: {_text(entry.compares)}.</p>"]
+    about = (f"Setting: {entry.setting}", f"Compared: {entry.compares}.", how_measured(result.plan))
+    body += [f"<p>{_text(line)}</p>" for line in about]
     header, lines = result_cells(result)
     rows = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in line)}</tr>" for line in lines)
     titles = "".join(f"<th>{_text(cell)}</th>" for cell in header)
@@ -89,6 +100,7 @@ def _page(result: EntryResult, pages: Mapping[str, str]) -> str:
     body += _section("Not run: data are missing", [_text(line) for line in missing_of(result)])
     body += _section("Notes", [_text(line) for line in (*entry.notes, *notes_of(result))])
     body += _section("Caveats", [_text(line) for line in entry.errors])
+    body += _section("How it was run", [_text(line) for line in provenance(result)])
     head = (
         f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{_text(entry.name)}</title>'
     )

@@ -42,12 +42,14 @@ class Measure:
         of: Function of the record, or of the record and that of the baseline; and of the options.
         compares: Whether it needs a baseline.
         probes: Whether it is computed from data and model, without a run.
+        digits: Smallest number of decimals in tables.
     """
 
     text: str
     of: Callable[..., Sample]
     compares: bool = False
     probes: bool = False
+    digits: int = 0
 
     @property
     def options(self) -> list[str]:
@@ -203,7 +205,7 @@ MEASURES: dict[str, Measure] = {
         "mean accuracy over clients at the end, %", lambda record: _at(record, "accuracy", "mean", factor=100)
     ),
     "phase": Measure("mean accuracy over clients after a stage, %", _phase),
-    "misclustering": Measure("fraction of misclustered clients at the end", _misclustering),
+    "misclustering": Measure("fraction of misclustered clients at the end", _misclustering, digits=2),
     "clusters": Measure("number of clusters at the end", lambda record: _at(record, "clusters", "count")),
     "discrepancy_mean": Measure("mean discrepancy over rounds", lambda record: _at(record, "discrepancy", "mean")),
     "discrepancy_variance": Measure(

@@ -23,6 +23,9 @@ from coterie.runs.spec import Spec
 #: First seed. Seeds below were used to choose defaults.
 FIRST_SEED = 100
 
+#: Number of names of rows and columns in an error message.
+_SHOWN_NAMES = 12
+
 #: Longest text of patterns in the name of a folder.
 _LONGEST_SLUG = 60
 
@@ -130,7 +133,7 @@ def _seeds(entry: Entry, quick: bool) -> int:
 def _slug(patterns: Sequence[str]) -> str:
     """Patterns as part of the name of a folder; a hash makes long or unusual ones unique."""
     text = " ".join(patterns).casefold()
-    slug = re.sub(r"[^a-z0-9.]+", "-", text).strip("-")
+    slug = re.sub(r"[^\w.]+", "-", text).strip("-")
     if slug == text.replace(" ", "-") and len(slug) <= _LONGEST_SLUG:
         return slug
     return f"{slug[:_LONGEST_SLUG].strip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
@@ -156,8 +159,21 @@ def plan_all(
     found = [each for each in plans if each.cells]
     if only and not found:
         searched = ", ".join(each.name for each in entries[:3]) + (", …" if len(entries) > 3 else "")
-        raise SpecError(f"No cell of {searched} has a row, column or variant that matches {' and '.join(only)}")
+        patterns = " and ".join(only)
+        raise SpecError(
+            f"No cell of {searched} has a row, column or variant that matches {patterns}. {_existing(entries)}"
+        )
     return found
+
+
+def _existing(entries: Sequence[Entry]) -> str:
+    """Names that a pattern can match in the first entry; if there are many, the first of them."""
+    first = entries[0]
+    rows, columns = (
+        ", ".join([line.name for line in lines][:_SHOWN_NAMES] + ["…"] * (len(lines) > _SHOWN_NAMES))
+        for lines in (first.rows, first.columns)
+    )
+    return f"Rows of {first.name}: {rows}; columns: {columns}"
 
 
 def plan(
@@ -175,7 +191,7 @@ def plan(
         quick: Plan the scaled-down version.
         seeds: Number of seeds; None: that of the entry.
         only: Patterns; only cells whose row, column or variant matches each of them. A pattern that is the name of a
-            row, column or variant matches only that, others match what contains them. Empty: all.
+            row, column or variant matches only that, others match names in which a word begins so. Empty: all.
         max_rounds: Maximum number of rounds of a run; None: as many as the entry says.
     """
     count = seeds if seeds is not None else _seeds(entry, quick)
@@ -193,9 +209,9 @@ def plan(
 
 
 def _matches(pattern: str, names: Collection[str], *texts: str) -> bool:
-    """Whether a pattern, or one of several separated by "|", is one of the texts or is contained in one.
+    """Whether a pattern, or one of several separated by "|", is one of the texts or stands where a word begins in one.
 
-    Patterns may have wildcards; upper and lower case are the same.
+    "MNIST" does not mean "FEMNIST". Patterns may have wildcards; upper and lower case are the same.
 
     Args:
         pattern: The pattern.
@@ -204,10 +220,15 @@ def _matches(pattern: str, names: Collection[str], *texts: str) -> bool:
     """
     parts = [part.strip().casefold() for part in pattern.split("|")]
     return any(
-        text == part if part in names else fnmatch.fnmatchcase(text, f"*{part}*")
+        text == part if part in names else any(fnmatch.fnmatchcase(text[at:], f"{part}*") for at in _word_starts(text))
         for text in map(str.casefold, texts)
         for part in parts
     )
+
+
+def _word_starts(text: str) -> list[int]:
+    """Where words, numbers and signs begin in a text."""
+    return [0, *(at for at in range(1, len(text)) if not (text[at - 1].isalnum() and text[at].isalnum()))]
 
 
 def _variants(entry: Entry, row: Line, column: Line) -> tuple[Variant, ...]:
@@ -289,7 +310,11 @@ def _shortened(spec: Spec, max_rounds: int | None) -> Spec:
 
 def _missing(name: str) -> str:
     """How to get the files of a data set; empty if they are at hand."""
-    return "" if available(name) else _advice(tuple(folders()))[name]
+    if available(name):
+        return ""
+    return _advice(tuple(folders()))[name].replace(
+        "downloaded on first use", f"`coterie run --data {name}` downloads it"
+    )
 
 
 @cache

@@ -114,7 +114,9 @@ def evaluate(plan: Plan, outcomes: Mapping[str, Outcome]) -> EntryResult:
     cells = tuple(_measured(cell, outcomes) for cell in plan.cells)
     summaries = [_summary(each) for key in plan.runs if not isinstance(each := outcomes[key], Exception)]
     versions: dict[str, set[str]] = {}
+    sources: dict[str, dict[str, None]] = {}
     for summary in summaries:
+        sources.setdefault(summary["data"], {})[summary["source"]] = None
         for name, version in summary["versions"].items():
             versions.setdefault(name, set()).add(version)
     return EntryResult(
@@ -122,9 +124,15 @@ def evaluate(plan: Plan, outcomes: Mapping[str, Outcome]) -> EntryResult:
         cells,
         tuple(check(claim, _means(cells), plan.entry, _errors(cells)) for claim in plan.entry.claims),
         {name: " and ".join(sorted(found)) for name, found in versions.items()},
-        {summary["data"]: summary["source"] for summary in summaries},
+        {name: _listed(list(found)) for name, found in sources.items()},
         sum(summary["seconds"]["total"] for summary in summaries),
     )
+
+
+def _listed(texts: Sequence[str]) -> str:
+    """Different texts about one data set; the first few if there are many."""
+    more = [f"and {len(texts) - 3} more"] if len(texts) > 4 else []
+    return "; ".join([*(texts[:3] if more else texts), *more])
 
 
 def _summary(outcome: Path | Probe) -> Mapping[str, Any]:

@@ -17,11 +17,19 @@ from coterie.runs.comparison_tables import Cells, markdown
 SCALED_DOWN = "Scaled down (--quick): these values are not comparable with the published ones."
 
 
+def how_measured(plan: Plan) -> str:
+    """What the columns of the table are, as a sentence."""
+    seeds = len(plan.seeds)
+    what = f"mean over {seeds} seeds ± standard error" if seeds > 1 else "one seed"
+    return f"Measured: {what}; difference: measured minus published."
+
+
 def scaled_down(plan: Plan) -> list[str]:
     """What makes the values of a plan less comparable with the published ones, as sentences; empty: nothing."""
     lines = [SCALED_DOWN, plan.entry.quick.note] if plan.quick else []
     if plan.max_rounds is not None:
-        lines.append(f"At most {plan.max_rounds} rounds (--max-rounds); published values may be after more.")
+        rounds = f"{plan.max_rounds} round{'' if plan.max_rounds == 1 else 's'}"
+        lines.append(f"At most {rounds} (--max-rounds); published values may be after more.")
     if plan.only:
         lines.append(f"Only cells that match {' and '.join(plan.only)} (--only).")
     return lines
@@ -56,6 +64,7 @@ def _measured(each: CellResult, result: EntryResult) -> list[str]:
         reached = len(each.known)
         return [f"not reached by {len(each.values) - reached} of {len(each.values)} seeds", "–"]
     digits = each.cell.published.digits if each.cell.published is not None else result.plan.entry.digits
+    digits = max(digits, each.cell.kind.digits)
     error = "" if each.standard_error is None else f" ± {each.standard_error:.{max(digits, 1)}f}"
     shown = f"{each.mean:.{digits}f}{error}"
     if each.over_rounds is not None:
@@ -115,14 +124,14 @@ def to_markdown(result: EntryResult) -> str:
     if small := scaled_down(plan):
         parts.append(f"**{small[0]}** {' '.join(small[1:])}")
     parts += [f"Setting: {entry.setting}", f"Compared: {entry.compares}."]
-    parts.append("Measured: mean over seeds ± standard error; difference: measured minus published.")
+    parts.append(how_measured(plan))
     parts.append(markdown(result_cells(result)) if result.measured else "No cell could be run.")
     sections = {
         "Claims": [verdict_text(each) for each in result.verdicts],
         "Not run: data are missing": missing_of(result),
         "Notes": [*entry.notes, *notes_of(result)],
         "Caveats": list(entry.errors),
-        "How it was run": _provenance(result),
+        "How it was run": provenance(result),
     }
     for title, lines in sections.items():
         if lines:
@@ -132,7 +141,8 @@ def to_markdown(result: EntryResult) -> str:
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
-def _provenance(result: EntryResult) -> list[str]:
+def provenance(result: EntryResult) -> list[str]:
+    """Seeds, versions, the state of the sources, and the duration, as sentences."""
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     return [
         f"Seeds {', '.join(map(str, result.plan.seeds))}; the data are drawn with the same seed, unless a spec says "
@@ -181,7 +191,7 @@ def to_dict(result: EntryResult) -> dict[str, Any]:
         ],
         "missing": {name: advice for name, (advice, _) in result.missing.items()},
         "notes": [*entry.notes, *notes_of(result)],
-        "errors": list(entry.errors),
+        "caveats": list(entry.errors),
         "versions": {**result.versions, "coterie": __version__},
         "sources": sources_hash(),
         "data": dict(result.sources),
