@@ -75,6 +75,21 @@ def test_the_command_repeats_what_was_given_and_the_json_document_is_alone(coter
     assert again.exit_code == 0, again.stderr
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([f"a,{age},{age % 2}" for age in range(20)], "needs at least 2, but wards has 1 client."),
+        ([f"{client},{age},sick" for client in "ab" for age in range(20)], "have the same label, 'sick'"),
+        ([f"{client},{age},{age}" for client in "abc" for age in range(2)], "after 3 of 6 examples were set aside"),
+    ],
+)
+def test_data_on_which_methods_cannot_be_compared_are_an_error(rows, message, coterie, tmp_path):
+    (tmp_path / "wards.csv").write_text("\n".join(["client,age,label", *rows]) + "\n")
+    done = coterie("recommend", "--data", "wards.csv", *QUICK[:2], "--methods", "local")
+    assert done.exit_code == 3
+    assert message in " ".join(done.stderr.split())
+
+
 def test_an_interrupted_recommendation_says_that_nothing_was_saved(monkeypatch):
     from coterie.cli.recommend import recommend
     from coterie.runs.recommending import validation_runs

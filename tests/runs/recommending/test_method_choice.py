@@ -10,7 +10,7 @@ import pytest
 
 import coterie
 from coterie import data
-from coterie.errors import DataError, Diverged, RecordError, SpecError
+from coterie.errors import Diverged, RecordError, SpecError
 from coterie.runs.recommending import validation_runs
 from coterie.runs.recommending.panel import BUDGETS, VALIDATION_SHARE
 
@@ -169,12 +169,6 @@ def test_a_wrong_budget_is_an_error(budget):
 def test_wrong_methods_are_an_error(methods, message):
     with pytest.raises(SpecError, match=message):
         coterie.recommend(methods=methods)
-
-
-def test_clients_with_one_example_cannot_be_validated():
-    one = data.from_arrays({name: (np.ones((1, 2), np.float32), [n]) for n, name in enumerate("ab")}, test_share=0)
-    with pytest.raises(DataError, match="has two training examples"):
-        coterie.recommend(data=one, methods=["local"])
 
 
 def test_an_error_of_the_reference_is_not_hidden(blobs, monkeypatch):

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from coterie.data.federated import FederatedData
-from coterie.errors import DataError, RecordError
+from coterie.errors import RecordError
 from coterie.models import Task
 from coterie.runs.build import build
 from coterie.runs.conclusion import structure
 from coterie.runs.metric_plan import MetricLike
 from coterie.runs.objects import Objects
 from coterie.runs.recommending import sentences
+from coterie.runs.recommending.data_checks import check_clients, check_labels
 from coterie.runs.recommending.observations import cluster_facts, data_facts, number_of_clusters
 from coterie.runs.recommending.panel import REFERENCE, budget_of, panel
 from coterie.runs.recommending.recommendation import MethodResult, Recommendation
@@ -68,7 +69,7 @@ def recommend(
 
     Raises:
         SpecError: If a setting is wrong, or the budget is too small to compare two methods.
-        DataError: If no client has validation examples.
+        DataError: If fewer than two clients have validation examples, or all training examples have the same label.
     """
     base, limits = Spec.of(spec), budget_of(budget)
     objects = Objects.of(data, task, metrics, jobs=1)
@@ -79,6 +80,9 @@ def recommend(
     built = build(specs[REFERENCE], **objects.arguments())
     assert built.data is not None
     whole = built.data
+    check_clients(whole)
+    if task is None:  # a task of the user may ignore the labels
+        check_labels(whole)
     used = _drawn(whole, limits.clients, Seed(base.run.seed))
     compared = ValidationRuns(
         {name: _with_cohort_of(each, len(used.clients)) for name, each in specs.items()},
@@ -122,8 +126,6 @@ def _drawn(data: FederatedData, clients: int, seed: Seed) -> FederatedData:
     if len(trainable) > clients:
         places = seed.fold("recommend").sample(len(trainable), clients)
         return data.subset([trainable[place] for place in sorted(places)])
-    if not (data.sizes("fit") > 1).any():
-        raise DataError(f"No client of {data.name} has two training examples, one to train on and one for validation")
     return data
 
 
