@@ -30,7 +30,7 @@ def test_the_output_names_the_data_the_answer_the_reasons_and_the_next_command(a
     assert done.exit_code == 0, done.stderr
     text = " ".join(done.stdout.split())
     for part in (
-        "12 clients; 24 to 24 training examples each, median 24.",
+        "12 clients; 24 training examples each.",
         "no label skew beyond chance",
         "Clusters found: fedgroup 3.",
         "Train one model per cluster: use fedgroup.",

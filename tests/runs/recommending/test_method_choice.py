@@ -171,6 +171,24 @@ def test_wrong_methods_are_an_error(methods, message):
         coterie.recommend(methods=methods)
 
 
+@pytest.fixture
+def one_weighted(blobs):
+    """Two clients; all examples of the second one have weight 0, so that only the first one has scores."""
+    two = blobs.subset(blobs.clients[:2])
+    weights = np.ones(len(two.y), np.float32)
+    weights[np.concatenate([two.rows(1), two.rows(1, "test")])] = 0
+    return dataclasses.replace(two, weights=weights)
+
+
+def test_with_scores_of_one_client_there_is_no_standard_error(one_weighted):
+    found = coterie.recommend(
+        QUICK | {"run": {"rounds": 2, "clients_per_round": 2}}, data=one_weighted, methods=["local"]
+    )
+    assert found.method == "fedavg"
+    assert {each.method: each.error for each in found.ranking} == {"fedavg": None, "local": None}
+    assert not any("inf" in reason.split() for reason in found.reasons)
+
+
 def test_an_error_of_the_reference_is_not_hidden(blobs, monkeypatch):
     def failing(job, **given):
         raise Diverged("fedavg: Round 3: the new models are not finite; lower the learning rate.")

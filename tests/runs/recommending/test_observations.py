@@ -38,8 +38,14 @@ def test_random_labels_have_no_skew_beyond_chance():
     found = data_facts(labeled(*draws), 20)
     assert found["label_skew"]["distance"] == pytest.approx(found["label_skew"]["by_chance"], abs=0.03)
     lines = about_data(found)
-    assert lines[0] == "20 clients; 30 to 30 training examples each, median 30."
+    assert lines[0] == "20 clients; 30 training examples each."
     assert "no label skew beyond chance" in lines[1]
+
+
+def test_different_numbers_of_examples_are_a_range():
+    assert about_data(data_facts(labeled([0, 1], [0, 1, 1], [0, 1, 1, 0]), 3))[0] == (
+        "3 clients; 2 to 4 training examples each, median 3."
+    )
 
 
 def test_a_sample_of_clients_is_stated():

@@ -23,7 +23,7 @@ class MethodResult:
         seed_deviation: Standard deviation of the score over seeds; None with one seed.
         client_deviation: Standard deviation of the scores of clients, each over all seeds; None with one client.
         difference: How much better it is than one model; positive is better. None for the reference.
-        error: Standard error of the difference, over clients and seeds.
+        error: Standard error of the difference, over clients and seeds; None if only one client has scores.
         better: Whether it is better than one model by more than the margin and chance.
         clusters: Number of clusters that clients were served, by seed; None for methods without clusters.
         sent_bytes: Bytes that a run sends down and up, without evaluation; mean over seeds.

@@ -42,10 +42,12 @@ def about_data(facts: JsonObject) -> list[str]:
     used = (
         "" if facts["clients_used"] == facts["clients"] else f", of which {facts['clients_used']} drawn at random ran"
     )
-    lines = [
-        f"{facts['clients']:,} client{'' if facts['clients'] == 1 else 's'}{used}; {sizes['min']:,} to "
-        f"{sizes['max']:,} training examples each, median {sizes['median']:,.0f}."
-    ]
+    each = (
+        f"{sizes['min']:,} training examples each"
+        if sizes["min"] == sizes["max"]
+        else f"{sizes['min']:,} to {sizes['max']:,} training examples each, median {sizes['median']:,.0f}"
+    )
+    lines = [f"{facts['clients']:,} client{'' if facts['clients'] == 1 else 's'}{used}; {each}."]
     if skew is None:
         return [*lines, "The labels are numbers (regression)."]
     strength = (
@@ -113,30 +115,57 @@ def reasons(
             f"with a standard error of {difference_text(metric, chosen.error or 0)}."
         )
         lines += _others(decision, results, metric)
+        above = [each for each in results.values() if (each.difference or 0) > (chosen.difference or 0)]
+        lines += _not_counted(above, metric)
     if seeds < 2:
         lines.append("There was time for one seed only: the error does not include the chance of a run.")
     return lines
 
 
 def _why_not(results: Mapping[str, MethodResult], metric: str, margin: float) -> list[str]:
-    """The closest other method, and why its score is not enough."""
-    compared = [each for each in results.values() if each.difference is not None]
-    rivals = [each for each in compared if each.clusters is None or _several(each.clusters)]
-    if not rivals:
-        return ["Every method that looked for clusters ended with one."]
-    best = max(rivals, key=lambda each: each.difference or 0)
-    assert best.difference is not None
-    assert best.error is not None
+    """The methods that were not counted, and why the score of the closest other one is not enough."""
+    lines = _not_counted(list(results.values()), metric)
+    gains = {
+        each.method: each.difference
+        for each in results.values()
+        if each.difference is not None and not _one_cluster(each)
+    }
+    if not gains:
+        return lines
+    best = results[max(gains, key=gains.__getitem__)]
+    gain = gains[best.method]
+    name = best.method if len(gains) == 1 else f"The best of the other methods, {best.method},"
     score = score_text(metric, best.score)
-    if best.difference <= 0:
-        return [f"No method with more models is better; the best of them, {best.method}, scores {score}."]
+    if gain <= 0:
+        return [*lines, f"{name} scores {score} and is not better."]
     why = (
         f"less than the margin of {difference_text(metric, margin)}"
-        if best.difference < margin
-        else f"which may be chance: the standard error is {difference_text(metric, best.error)}"
+        if gain < margin
+        else f"which may be chance: {_error_text(metric, best.error)}"
     )
-    gain = difference_text(metric, best.difference)
-    return [f"The best method with more models, {best.method}, scores {score}: {gain} better, {why}."]
+    return [*lines, f"{name} scores {score}: {difference_text(metric, gain)} better, {why}."]
+
+
+def _not_counted(methods: Sequence[MethodResult], metric: str) -> list[str]:
+    """Those that ended with one cluster: their scores are in the table, but the rule does not count them."""
+    found = [each for each in methods if _one_cluster(each)]
+    if not found:
+        return []
+    names = [f"{each.method} ({score_text(metric, each.score)})" for each in found]
+    listed = " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+    always = all(count <= 1 for each in found for count in each.clusters or ())
+    seeds = "" if always else " for at least half of the seeds"
+    they = "it is" if len(names) == 1 else "they are"
+    return [
+        f"{listed} ended with one cluster{seeds}, that is, one model for all clients; {they} not counted as better."
+    ]
+
+
+def _error_text(metric: str, error: float | None) -> str:
+    """How uncertain a difference is."""
+    if error is None:
+        return "only one client has scores"
+    return f"the standard error is {difference_text(metric, error)}"
 
 
 def _others(decision: Decision, results: Mapping[str, MethodResult], metric: str) -> list[str]:
@@ -165,9 +194,10 @@ def _cost(one: MethodResult, chosen: MethodResult) -> str:
     return f", {ratio:.1f} times the bytes" if ratio >= _MUCH and chosen.answer != "local" else ""
 
 
-def _several(counts: Sequence[int]) -> bool:
-    """Whether most seeds had more than one cluster."""
-    return 2 * sum(count > 1 for count in counts) > len(counts)
+def _one_cluster(result: MethodResult) -> bool:
+    """Whether the method looked for clusters, and ended with one for at least half of the seeds."""
+    counts = result.clusters
+    return counts is not None and 2 * sum(count > 1 for count in counts) <= len(counts)
 
 
 def _counts(counts: Sequence[int]) -> str:
