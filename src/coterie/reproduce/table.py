@@ -79,9 +79,9 @@ def _measured(each: CellResult, result: EntryResult) -> list[str]:
 def verdict_text(verdict: Verdict) -> str:
     """A claim, how it was checked, and whether it holds."""
     outcome = {True: "holds", False: "does not hold", None: "not checked: values are missing"}[verdict.holds]
-    outcome += ", by less than a standard error" if verdict.within_error else ""
     if verdict.holds and verdict.measured < verdict.cells:
         outcome += f" for the cells that were measured ({verdict.measured} of {verdict.cells})"
+    outcome += ", by less than a standard error" if verdict.within_error else ""
     values = f" Values: {verdict.evidence}." if verdict.evidence else ""
     return f"{verdict.claim.text} Checked: {verdict.how}: {outcome}.{values}"
 
