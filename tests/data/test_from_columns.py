@@ -82,6 +82,20 @@ def test_one_note_names_ids_and_constants(caplog):
     ]
 
 
+def test_a_note_names_the_words_that_make_a_column_of_numbers_text(caplog):
+    rows = {
+        "client": ["a"] * 40,
+        "label": [0, 1] * 20,
+        "age": [*["3", "4"] * 19, "unknown", "n.a."],  # 2 of 40
+        "grade": ["1", "2", "3", "A"] * 10,  # a quarter: letters are meant
+    }
+    table(rows)
+    assert caplog.messages == [
+        "The dict: column 'age' is text, because 2 of its 40 values are no numbers: 'unknown' in row 38 and others. "
+        "Leave a cell empty if its value is missing; now every number is a category"
+    ]
+
+
 @pytest.mark.parametrize(
     ("more", "settings", "message"),
     [

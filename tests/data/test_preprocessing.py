@@ -90,6 +90,15 @@ def test_too_many_categories_are_refused():
         fitted(columns, max_categories=2)
 
 
+def test_too_many_categories_name_the_value_that_is_no_number():
+    columns = {"age": [*map(str, range(20)), "?"]}
+    message = r"'age' is text, because 1 of its 21 values is no number: '\?' in row 20\. Leave a cell empty"
+    with pytest.raises(DataError, match=message):
+        fitted(columns, rows=range(21), max_categories=10)
+    with pytest.raises(DataError, match="is text with 4 different values"):  # half of the values are words
+        fitted({"age": ["1", "2", "a", "b"]}, rows=range(4), max_categories=3)
+
+
 def test_a_column_without_a_value_in_training_is_refused():
     for values in ([None, None, None, 3], [None] * 4):
         with pytest.raises(DataError, match=r"column 'f' has no value in any training example"):

@@ -112,6 +112,22 @@ def test_parts_of_a_table_have_folders_of_their_own(tiny, options, name):
     assert plan(tiny, **options).name == name
 
 
+@pytest.mark.parametrize(
+    ("options", "command"),
+    [
+        ({}, "coterie reproduce tiny"),
+        ({"seeds": 2}, "coterie reproduce tiny"),  # as in the entry
+        ({"quick": True, "seeds": 3}, "coterie reproduce tiny --quick --seeds 3"),
+        (
+            {"only": ["as printed", "FedAvg|IFCA"], "max_rounds": 2},
+            "coterie reproduce tiny --only 'as printed' --only 'FedAvg|IFCA' --max-rounds 2",
+        ),
+    ],
+)
+def test_a_plan_has_the_command_that_runs_it(tiny, options, command):
+    assert plan(tiny, **options).command == command
+
+
 def test_patterns_that_look_alike_have_different_folders(tiny):
     names = {
         plan(tiny, only=[pattern]).name for pattern in ("FedAvg|IFCA", "FedAvg*IFCA", "FedAvg IFCA", "x" * 90, "x" * 91)

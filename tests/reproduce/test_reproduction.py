@@ -79,6 +79,15 @@ def test_quick_results_go_to_a_folder_of_their_own_and_say_that_they_are_scaled_
         assert "Two rounds." in text
 
 
+def test_claims_are_not_judged_by_quick_results(tiny_text, tmp_path):
+    claim = '[[claims]]\ntext = "All learn."\nrule = "at_least"\nlow = 100.0\n\n'
+    entry = parse("tiny", tiny_text.replace("[quick_run]", claim + "[quick_run]"))
+    (found,) = run([entry], quick=True, jobs=1, out=tmp_path)
+    assert [verdict.holds for verdict in found.result.verdicts] == [None]
+    text = (found.folder / "table.md").read_text(encoding="utf-8")
+    assert "every value is at least 100.0: not judged, because the runs are scaled down. Values: " in text
+
+
 def test_results_of_fewer_rounds_go_to_a_folder_of_their_own_and_say_so(tiny, tmp_path):
     (found,) = run([tiny], seeds=1, only=["FedAvg"], max_rounds=2, jobs=1, out=tmp_path)
     assert found.folder == tmp_path / "tiny-2-rounds-1-seed-fedavg"

@@ -16,7 +16,7 @@ from coterie.data.columns import Table, missing_rows, no_column, texts
 from coterie.data.federated import FederatedData, Index
 from coterie.data.partition import by_column
 from coterie.data.partition.assembling import split as split_rows
-from coterie.data.preprocessing import MissingValues, Preprocessing, check_columns
+from coterie.data.preprocessing import MissingValues, Preprocessing, almost_numbers, check_columns
 from coterie.data.problems import Problems
 from coterie.errors import DataError, SpecError, shown
 from coterie.seeds import Seed
@@ -250,6 +250,9 @@ def _fitted(inputs: Table, rows: Array, settings: TableSettings, others: list[st
         others=others,
     )
     _note_useless(inputs, preprocessing)
+    for name in inputs.columns:
+        if (note := almost_numbers(inputs, name)) is not None:
+            log.warning("%s: %s; now every number is a category", inputs.what, note)
     return preprocessing
 
 

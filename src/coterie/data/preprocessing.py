@@ -34,6 +34,8 @@ MissingValues = Literal["impute", "error"]
 MISSING = "missing"
 
 _BOOLEANS = {"true": 1.0, "false": 0.0}
+#: A text column is meant to be numbers if at most this part of its values are none.
+_OTHER_WORDS = 0.1
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -265,7 +267,7 @@ def _column(table: Table, name: str, rows: Array, missing: MissingValues, max_ca
     if missing == "error":
         _refuse_missing(table, name, values)
     if values.dtype.kind == "O" and not missing_rows(values).all():
-        return _category(table.what, name, values[rows], max_categories)
+        return _category(table, name, values[rows], max_categories)
     return _number(table, name, values, rows)
 
 
@@ -279,15 +281,43 @@ def _number(table: Table, name: str, values: Array, rows: Array) -> Column:
     return Column(name, "boolean" if values.dtype.kind == "b" else "number", float(present.mean()))
 
 
-def _category(what: str, name: str, values: Array, most: int) -> Column:
+def _category(table: Table, name: str, values: Array, most: int) -> Column:
     found = {MISSING if value is None else value for value in values}
     if len(found) > most:
+        if (note := almost_numbers(table, name)) is not None:
+            raise DataError(f"{table.what}: {note}")
         some = ", ".join(shown(value) for value in sorted(found)[:3])
         raise DataError(
-            f"{what}: column {name!r} is text with {len(found):,} different values, such as {some}; at most {most} are "
+            f"{table.what}: column {name!r} is text with {len(found):,} different values, such as {some}; at most {most} are "
             f"one-hot encoded (data.max_categories). Leave it out with data.ignore=[{name!r}], or raise the limit"
         )
     return Column(name, "category", categories=tuple(sorted(found)))
+
+
+def almost_numbers(table: Table, name: str) -> str | None:
+    """A sentence about a text column in which most values are numbers; None if it is not such a column."""
+    values = table.columns[name]
+    if values.dtype.kind != "O":
+        return None
+    words = [(row, value) for row, value in enumerate(values) if value is not None]
+    others = [(row, value) for row, value in words if not _is_number(value)]
+    if not others or len(others) > _OTHER_WORDS * len(words):
+        return None
+    row, value = others[0]
+    line = f"row {row}" if table.lines is None else f"line {table.lines[row]}"
+    return (
+        f"column {name!r} is text, because {len(others):,} of its {len(words):,} values "
+        f"{'is no number' if len(others) == 1 else 'are no numbers'}: {shown(value)} in {line}"
+        f"{'' if len(others) == 1 else ' and others'}. Leave a cell empty if its value is missing"
+    )
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _refuse_missing(table: Table, name: str, values: Array) -> None:

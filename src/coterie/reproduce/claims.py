@@ -32,7 +32,7 @@ class Verdict:
     Attributes:
         claim: The claim.
         how: How it was checked.
-        holds: Whether it holds; None if values are missing.
+        holds: Whether it holds; None if values are missing, or if the runs are scaled down.
         evidence: The values.
         within_error: Whether a standard error of the values or differences would change the outcome.
         measured: Number of cells that were compared.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -119,6 +120,18 @@ class Plan:
         if self.only:
             parts.append(_slug(self.only))
         return "-".join(parts)
+
+    @property
+    def command(self) -> str:
+        """The command that runs it."""
+        words = ["coterie", "reproduce", self.entry.name, *(["--quick"] if self.quick else [])]
+        if len(self.seeds) != _seeds(self.entry, self.quick):
+            words += ["--seeds", str(len(self.seeds))]
+        for pattern in self.only:
+            words += ["--only", pattern]
+        if self.max_rounds is not None:
+            words += ["--max-rounds", str(self.max_rounds)]
+        return shlex.join(words)
 
     @property
     def runs(self) -> dict[str, PlannedRun]:

@@ -78,10 +78,11 @@ def _measured(each: CellResult, result: EntryResult) -> list[str]:
 
 def verdict_text(verdict: Verdict) -> str:
     """A claim, how it was checked, and whether it holds."""
-    outcome = {True: "holds", False: "does not hold", None: "not checked: values are missing"}[verdict.holds]
+    unknown = "not judged, because the runs are scaled down" if verdict.measured else "not checked: values are missing"
+    outcome = {True: "holds", False: "does not hold", None: unknown}[verdict.holds]
     if verdict.holds and verdict.measured < verdict.cells:
         outcome += f" for the cells that were measured ({verdict.measured} of {verdict.cells})"
-    outcome += ", by less than a standard error" if verdict.within_error else ""
+    outcome += ", by less than a standard error" if verdict.holds is not None and verdict.within_error else ""
     values = f" Values: {verdict.evidence}." if verdict.evidence else ""
     return f"{verdict.claim.text} Checked: {verdict.how}: {outcome}.{values}"
 
@@ -142,9 +143,10 @@ def to_markdown(result: EntryResult) -> str:
 
 
 def provenance(result: EntryResult) -> list[str]:
-    """Seeds, versions, the state of the sources, and the duration, as sentences."""
+    """Command, seeds, versions, the state of the sources, and the duration, as sentences."""
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     return [
+        f"Command: {result.plan.command}",
         f"Seeds {', '.join(map(str, result.plan.seeds))}; the data are drawn with the same seed, unless a spec says "
         "otherwise.",
         *([f"Versions: {versions}."] if versions else []),
@@ -173,6 +175,7 @@ def to_dict(result: EntryResult) -> dict[str, Any]:
         "source": entry.source,
         "setting": entry.setting,
         "compares": entry.compares,
+        "command": plan.command,
         "quick": plan.quick,
         "scaled_down": " ".join(scaled_down(plan)) or None,
         "seeds": list(plan.seeds),
