@@ -288,8 +288,9 @@ def _category(table: Table, name: str, values: Array, most: int) -> Column:
             raise DataError(f"{table.what}: {note}")
         some = ", ".join(shown(value) for value in sorted(found)[:3])
         raise DataError(
-            f"{table.what}: column {name!r} is text with {len(found):,} different values, such as {some}; at most {most} are "
-            f"one-hot encoded (data.max_categories). Leave it out with data.ignore=[{name!r}], or raise the limit"
+            f"{table.what}: column {name!r} is text with {len(found):,} different values, such as {some}; at most "
+            f"{most} are one-hot encoded (data.max_categories). Leave it out with data.ignore=[{name!r}], or raise the "
+            "limit"
         )
     return Column(name, "category", categories=tuple(sorted(found)))
 
