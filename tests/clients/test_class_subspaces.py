@@ -161,7 +161,7 @@ def test_images_are_flattened():
 
 def test_a_regression_task_is_rejected():
     data = from_arrays({"a": (np.ones((2, 1), np.float32), np.ones(2, np.float32))}, test={}, classes=None)
-    fed = sequential(data, linear_regression((1,)))
+    fed = sequential(data, linear_regression((1,), bias=False))
     with pytest.raises(SpecError, match="is a regression: class subspaces need classes"):
         asked(fed)
 

@@ -82,7 +82,7 @@ def part_exists(each, i):
 @BACKENDS
 @WEIGHTED
 def test_sums_of_a_regression_give_the_metrics_of_its_predictions(backend, weighted):
-    task, data = linear_regression((2,), None), data_of(0, weighted)
+    task, data = linear_regression((2,), bias=False), data_of(0, weighted)
     params = tree.map(lambda leaf: leaf + 1, task.init(Seed(3)))
     got = backend(data, task).ask(data.clients, regression_scores, Seed(0), params=params)
     sums = {name: got[name] for name in regression_scores.gives}

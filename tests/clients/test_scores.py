@@ -102,7 +102,8 @@ def test_a_client_without_examples_returns_zeros():
 def test_a_regression_has_losses_and_no_correct_answers():
     # predictions 1·2 and 1·(-1), targets 0 and 1: (2² + 2²)/2 = 4 in total
     fed = sequential(
-        from_arrays({"a": (np.array([[2.0], [-1.0]]), np.array([0.0, 1.0]))}, test={}), linear_regression((1,))
+        from_arrays({"a": (np.array([[2.0], [-1.0]]), np.array([0.0, 1.0]))}, test={}),
+        linear_regression((1,), bias=False),
     )
     got = fed.ask(["a"], score, Seed(0), params={"linear": {"kernel": np.ones(1, np.float32)}})
     assert (got["correct"].tolist(), got["loss"].tolist()) == ([0], [4])
@@ -140,6 +141,6 @@ def test_label_errors_are_squared_differences_of_class_numbers_for_each_model(fe
 def test_label_errors_of_a_regression_use_its_predictions():
     # Predictions 2·3 and 2·(-1) for targets 5 and 0: 1 + 4.
     held = {"a": (np.array([[3.0], [-1.0]], np.float32), np.array([5.0, 0.0], np.float32))}
-    fed = sequential(from_arrays(held, test={}, classes=None), linear_regression((1,)))
+    fed = sequential(from_arrays(held, test={}, classes=None), linear_regression((1,), bias=False))
     models = {"linear": {"kernel": np.array([[2.0]], np.float32)}}
     assert fed.ask(["a"], label_errors, Seed(0), models=models)["squares"].tolist() == [[5]]

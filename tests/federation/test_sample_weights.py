@@ -75,7 +75,7 @@ def test_an_example_of_weight_k_counts_like_k_equal_examples(backend, work, sent
 def test_a_step_on_a_batch_uses_the_weighted_mean_of_its_gradients(backend):
     # Prediction w·x from w = 0: the gradient of ½(w·x - y)² is -y·x. Examples (x, y) = (1, 2), (2, 3) with weights 0.25
     # and 0.5: -(0.25·2 + 0.5·6)/0.75 = -14/3. The loss is (0.25·½·4 + 0.5·½·9)/0.75 = 11/3.
-    task = linear_regression((1,), None)
+    task = linear_regression((1,), bias=False)
     data = from_arrays({"a": (np.array([[1.0], [2.0]]), np.array([2.0, 3.0]))}, test={})
     data = dataclasses.replace(data, weights=np.array([0.25, 0.5]))
     start = tree.map(np.zeros_like, task.init(Seed(0)))
@@ -125,7 +125,7 @@ def test_balanced_classes_equal_sample_weights_from_the_clients_own_labels(backe
 @BACKENDS
 def test_balanced_classes_of_a_regression_are_refused(backend):
     data = from_arrays({"a": (np.ones((2, 1)), np.array([1.0, 2.0]))}, test={})
-    task = linear_regression((1,), None)
+    task = linear_regression((1,), bias=False)
     with pytest.raises(SpecError, match="the task is a regression"):
         backend(data, task).ask(["a"], fit, Seed(0), start=task.init(Seed(0)), local=LocalSGD(class_weight="balanced"))
 

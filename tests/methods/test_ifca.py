@@ -589,7 +589,7 @@ def test_invalid_settings_are_refused(options, text):
 
 # Convergence --------------------------------------------------------------------------------------------------------
 
-_LINEAR = linear_regression((50,))
+_LINEAR = linear_regression((50,), bias=False)
 
 
 @pytest.mark.parametrize("averaging", ["gradients", "models"])

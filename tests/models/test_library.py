@@ -33,8 +33,8 @@ DENSE = [
         2_537_287,
         id="MLP-3",
     ),
-    pytest.param("linear-regression", (1000,), None, {}, 1000, 1_000, id="Linear-reg"),
-    pytest.param("linear-regression", (1000,), None, {"bias": True}, 1000 + 1, 1_001, id="Linear-reg with bias"),
+    pytest.param("linear-regression", (1000,), None, {"bias": False}, 1000, 1_000, id="Linear-reg"),
+    pytest.param("linear-regression", (1000,), None, {}, 1000 + 1, 1_001, id="Linear-reg with bias"),
 ]
 
 
@@ -113,7 +113,7 @@ def test_pytorch_has_the_same_bounds():
 
 
 def test_linear_regression_is_initialized_to_zeros_and_ones_with_equal_probability():
-    kernel = linear_regression((1000,)).init(Seed(0))["linear"]["kernel"]
+    kernel = linear_regression((1000,), bias=False).init(Seed(0))["linear"]["kernel"]
     assert set(kernel.tolist()) == {0.0, 1.0}
     # 1,000 fair coins have deviation sqrt(1000)/2 = 15.8; tolerance: six deviations.
     assert abs(kernel.sum() - 500) < 6 * 15.9
@@ -161,16 +161,20 @@ def test_a_dense_network_has_a_relu_between_its_layers_and_none_after_the_last()
 
 def test_outputs_have_one_row_per_example_and_one_column_per_class():
     x = np.ones((5, 2, 3), np.float32)
-    for task, shape in ((mclr((2, 3), 4), (5, 4)), (mlp((2, 3), 7), (5, 7)), (linear_regression((2, 3)), (5,))):
+    for task, shape in (
+        (mclr((2, 3), 4), (5, 4)),
+        (mlp((2, 3), 7), (5, 7)),
+        (linear_regression((2, 3), bias=False), (5,)),
+    ):
         assert task.outputs(task.init(Seed(0)), x).shape == shape
 
 
-def test_linear_regression_adds_its_bias_only_if_it_has_one():
+def test_linear_regression_has_a_bias_unless_it_is_left_out():
     x = np.array([[1.0, 2.0]])
     kernel = np.array([10.0, 100.0])
-    assert linear_regression((2,)).outputs({"linear": {"kernel": kernel}}, x).tolist() == [210]
+    assert linear_regression((2,), bias=False).outputs({"linear": {"kernel": kernel}}, x).tolist() == [210]
     biased = {"linear": {"kernel": kernel, "bias": np.array(5.0)}}
-    assert linear_regression((2,), bias=True).outputs(biased, x).tolist() == [215]
+    assert linear_regression((2,)).outputs(biased, x).tolist() == [215]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from coterie.errors import SpecError
 from coterie.models import Normalize, linear_regression, mclr
 
 TWO = mclr((2,), 2)
-NUMBER = linear_regression((2,))
+NUMBER = linear_regression((2,), bias=False)
 
 
 def test_the_loss_of_two_classes_is_the_logarithm_of_one_plus_the_odds_against_the_label():
@@ -82,7 +82,7 @@ def test_means_and_deviations_may_be_arrays():
 def test_normalize_may_be_any_function_of_floats():
     # (1 - 10) + (2 - 10) = -17; in bytes 1 - 10 would wrap around to 247.
     params = {"linear": {"kernel": np.ones(2, np.float32)}}
-    task = linear_regression((2,), normalize=lambda x: x - 10)
+    task = linear_regression((2,), bias=False, normalize=lambda x: x - 10)
     assert task.outputs(params, np.array([[1, 2]], np.uint8)).tolist() == [-17]
 
 

@@ -179,7 +179,7 @@ def test_recorded_preprocessing_is_applied():
 
 
 def test_a_regression_has_no_probabilities():
-    task = build("linear-regression", (2,), None)
+    task = build("linear-regression", (2,), None, bias=False)
     model = ServedModel(task, {"linear": {"kernel": np.array([1.0, 2.0], np.float32)}})
     np.testing.assert_allclose(model.predict(np.array([[1.0, 1.0], [0.5, 0.0]])), [3.0, 0.5])
     with pytest.raises(SpecError, match="has no class probabilities"):

@@ -107,14 +107,14 @@ def mlp(
 
 
 def linear_regression(
-    shape: tuple[int, ...], classes: int | None = None, *, bias: bool = False, normalize: Any = None, l2: float = 0.0
+    shape: tuple[int, ...], classes: int | None = None, *, bias: bool = True, normalize: Any = None, l2: float = 0.0
 ) -> Task:
     """Linear regression with half the squared error, initialized to Bernoulli(1/2) coordinates as in IFCA's paper.
 
     Args:
         shape: Shape of one input.
         classes: Must be None.
-        bias: Whether there is a bias.
+        bias: Whether there is a bias (intercept). The model of IFCA's synthetic data has none.
         normalize: Function applied to the inputs; None: no normalization.
         l2: Coefficient of the l2 penalty on kernels in training.
     """

@@ -103,7 +103,7 @@ def candidate(answer, score, error=0.002, sent=100, one_cluster=False, reference
 
 
 def answer(**others):
-    return decide({"fedavg": ONE, **others}, "fedavg", 0.01, higher_is_better=True)
+    return decide({"fedavg": ONE, **others}, "fedavg", "accuracy", higher_is_better=True)
 
 
 def test_one_model_is_enough_if_nothing_is_better():
@@ -156,5 +156,20 @@ def test_with_losses_the_lowest_score_is_the_best():
         "ifca": Candidate("clusters", 1.0, Difference(1.0, 0.01, 40), 100),
         "local": Candidate("local", 1.5, Difference(0.5, 0.01, 40), 1),
     }
-    found = decide({"fedavg": one, **others}, "fedavg", margin_of("loss", 2.0), higher_is_better=False)
+    found = decide({"fedavg": one, **others}, "fedavg", "loss", higher_is_better=False)
     assert (found.method, found.better) == ("ifca", ("ifca", "local"))
+
+
+def test_losses_are_equal_if_they_differ_by_two_percent_of_the_best():
+    # 2 % of the loss of one model would be 0.04: more than twice the best loss.
+    one = Candidate("one model", 2.0, None, 100)
+    others = {
+        name: Candidate(answer, score, Difference(2.0 - score, 0.01, 40), 100)
+        for name, answer, score in [
+            ("ifca", "clusters", 0.0100),
+            ("local", "local", 0.0102),
+            ("flhc", "clusters", 0.0103),
+        ]
+    }
+    found = decide({"fedavg": one, **others}, "fedavg", "loss", higher_is_better=False)
+    assert (found.method, found.equal) == ("local", ("local", "ifca"))

@@ -138,7 +138,7 @@ def _recommendation(
         name: _candidate(name, compared.found[name], each, scores[REFERENCE], higher=higher)
         for name, each in scores.items()
     }
-    decision = decide(candidates, REFERENCE, margin, higher_is_better=higher)
+    decision = decide(candidates, REFERENCE, compared.metric, higher_is_better=higher)
     results = {name: _result(name, compared, scores[name], each, decision) for name, each in candidates.items()}
     seeds = len(compared.found[REFERENCE])
     clustered = {name: runs for name, runs in compared.found.items() if candidates[name].answer == "clusters"}

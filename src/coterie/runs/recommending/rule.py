@@ -14,6 +14,9 @@ which has its own validation examples, cohorts and initial models. The two overl
 3. Otherwise, of those methods whose score is within the margin of the best: one model by another method, then local
    training, then the method with the fewest bytes.
 
+The margin is one percentage point, or 2 % of the score of one model (1.) or of the best method (3.) for losses, which may
+be a thousandth of that of one model.
+
 The reasons for this rule are in docs/decisions/0090-the-rule-of-recommend.md.
 """
 
@@ -35,7 +38,7 @@ Answer = Literal["one model", "local", "clusters", "adapted"]
 #: Probability with which any method is called better on clients for which one model is enough.
 LEVEL = 0.05
 
-#: Least difference that counts: in scores between 0 and 1, and as a fraction of the score of one model for others.
+#: Least difference that counts: in scores between 0 and 1, and as a fraction of the score compared with for others.
 MARGIN, RELATIVE_MARGIN = 0.01, 0.02
 
 #: Differences of scores are not exact in floating point.
@@ -148,7 +151,7 @@ def margin_of(metric: str, reference: float) -> float:
 
     Args:
         metric: The primary metric.
-        reference: Score of one model for all clients.
+        reference: The score that is compared with.
     """
     return MARGIN if metric in _UP_TO_ONE else RELATIVE_MARGIN * abs(reference)
 
@@ -181,16 +184,17 @@ def _variance(rests: Array, count: int) -> float:
     return 0.0 if count < 2 else float(count / (count - 1) * np.square(rests).sum())
 
 
-def decide(candidates: Mapping[str, Candidate], reference: str, margin: float, *, higher_is_better: bool) -> Decision:
+def decide(candidates: Mapping[str, Candidate], reference: str, metric: str, *, higher_is_better: bool) -> Decision:
     """Choose a method.
 
     Args:
         candidates: Method → what is known about it.
         reference: The method that trains one model for all clients.
-        margin: Least difference that counts.
+        metric: The primary metric.
         higher_is_better: Whether a higher score is better.
     """
     sign = -1.0 if higher_is_better else 1.0
+    margin = margin_of(metric, candidates[reference].score)
     compared = {
         name: each.difference
         for name, each in candidates.items()
@@ -203,6 +207,7 @@ def decide(candidates: Mapping[str, Candidate], reference: str, margin: float, *
         return Decision(reference, "one model", (), (reference,))
     better.sort(key=lambda name: (sign * candidates[name].score, name))
     best = candidates[better[0]].score
-    equal = [name for name in better if abs(candidates[name].score - best) <= margin + _ROUNDING]
+    near = margin_of(metric, best)
+    equal = [name for name in better if abs(candidates[name].score - best) <= near + _ROUNDING]
     equal.sort(key=lambda name: (_PREFERENCE[candidates[name].answer], candidates[name].sent_bytes, name))
     return Decision(equal[0], candidates[equal[0]].answer, tuple(better), tuple(equal))
