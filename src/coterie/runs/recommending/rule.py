@@ -14,8 +14,8 @@ which has its own validation examples, cohorts and initial models. The two overl
 3. Otherwise, of those methods whose score is within the margin of the best: one model by another method, then local
    training, then the method with the fewest bytes.
 
-The margin is one percentage point, or 2 % of the score of one model (1.) or of the best method (3.) for losses, which may
-be a thousandth of that of one model.
+The margin is one percentage point, and for losses 2 % of the score that is compared with: that of one model in 1., that
+of the best method, which may be a thousandth of it, in 3.
 
 The reasons for this rule are in docs/decisions/0090-the-rule-of-recommend.md.
 """
