@@ -25,12 +25,14 @@ from coterie.data.loading import available
 from coterie.seeds import Seed
 
 
-def arguments(text: str, only: str | None = None) -> argparse.Namespace:
+def arguments(text: str, only: str | None = None, first_seed: int | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--tiny", action="store_true", help="a small problem, to check that the script runs")
     if only is not None:
         parser.add_argument("--only", default=only, help="experiments to run, separated by commas")
+    if first_seed is not None:
+        parser.add_argument("--first-seed", type=int, default=first_seed, help="first seed of the report")
     return parser.parse_args()
 
 
