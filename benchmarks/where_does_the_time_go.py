@@ -124,7 +124,8 @@ def main():
                 print(f"  {part:12}{figure['seconds']:8.2f} s {figure['share']:7.1%}")
             print(f"  everything but local training: {found['share_without_training']:.1%}")
     results["share_without_training"] = share_of_all(results["models"])
-    print(f"everything but local training, all rounds of all models: {results['share_without_training']:.1%}")
+    share = results["share_without_training"]
+    print(f"everything but local training, extrapolated to {all_rounds} rounds of each model: {share:.1%}")
     finish(results, options)
 
 

@@ -317,7 +317,8 @@ def shares(found: Figures) -> str:
         f"{names[model]}: {run['rounds']} rounds" for model, run in models.items() if run["rounds"] < found["rounds"]
     ]
     text += f" {', '.join(fewer)}.\n" if fewer else "\n"
-    text += f"All rounds of all models together: **{percent(found['share_without_training'])}** is not training.\n"
+    share = percent(found["share_without_training"])
+    text += f"Extrapolated to {found['rounds']} rounds of each model, **{share}** of the time is not training.\n"
     if found["data"] == "digits":
         text += "\n`mnist-powerlaw` was not in `$COTERIE_DATA`; these are the digits that Coterie includes.\n"
     return table(header, rows) + text

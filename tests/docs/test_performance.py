@@ -178,7 +178,7 @@ def test_shares_have_seconds_and_percent(performance):
     assert lines[4] == "| **everything but training** |  | **70 %** |  | **70 %** |"
     assert lines[7] == "| peak memory | 512 MB |  | 512 MB |  |"
     assert "the faster of the runs of each model (26.0, 25.0; 26.0, 25.0 s). CNN: 30 rounds." in lines[-4]
-    assert lines[-3] == "All rounds of all models together: **25 %** is not training."
+    assert lines[-3] == "Extrapolated to 300 rounds of each model, **25 %** of the time is not training."
 
 
 def test_the_ratio_of_both_runs_with_ray_is_shown(performance):
