@@ -94,6 +94,11 @@ def test_every_client_of_an_ask_needs_an_existing_row(wired, bank):
     check_error(fed, text, SOME, fit, start=PerClient(uneven, dict.fromkeys(SOME, 0)), local=LOCAL)
 
 
+def test_a_function_that_is_no_work_is_refused(wired):
+    fed, _ = wired()
+    check_error(fed, "ask takes a Work, got <function _pair", SOME, _pair)
+
+
 def test_an_unknown_part_raises(wired, model):
     fed, _ = wired()
     check_error(fed, "No part 'tset'. Did you mean 'test'? Known: ", SOME, score, params=model, part="tset")

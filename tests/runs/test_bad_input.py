@@ -12,6 +12,7 @@ import pytest
 import coterie
 from coterie.data import from_arrays
 from coterie.errors import DataError, Diverged, RecordError, SpecError
+from coterie.methods.fedavg import FedAvg
 
 BLOBS = {"name": "blobs", "clients": 8, "samples": 20}
 TINY = {"data": BLOBS, "run": {"rounds": 3, "clients_per_round": 4}}
@@ -51,6 +52,7 @@ def error_of(kind, spec, **more):
         ({"data": BLOBS, "model": {"name": "mclr", "normalize": "x"}}, "model.normalize must be one of 'auto', "),
         ({"run": 3}, r"\[run\] must be a table of settings, got 3"),
         ({"data": 3}, r"\[data\] must be a name or a table with a name, got 3"),
+        ({"method": FedAvg()}, r"\[method\] must be a name, got the object FedAvg.* take the name under which it is"),
         ({"faults": {"drop": 2}}, "faults.drop must be between 0 and 1, got 2"),
         ({"method": {"name": "ifca", "clusters": "four"}}, "method.clusters must be a whole number, got 'four'"),
         (

@@ -101,7 +101,7 @@ def test_one_model_for_all_needs_no_labels_and_no_bytes(tmp_path):
 
 
 def test_labels_are_required_where_the_method_uses_them(ifca):
-    with pytest.raises(SpecError, match="places newcomers by 'closest', which needs labels"):
+    with pytest.raises(SpecError, match="needs labels to place a newcomer"):
         ifca.place(examples("new", 1)[0])
 
 

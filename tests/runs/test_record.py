@@ -167,8 +167,15 @@ def test_another_format_is_rejected(summary, copy):
 
 
 def test_a_folder_without_a_spec_is_not_a_record(tmp_path):
-    with pytest.raises(RecordError, match=r"is not the record of a run: it has no spec\.toml"):
+    with pytest.raises(RecordError, match=r"is not the record of a run: it has no spec\.toml$"):
         RunRecord.read(tmp_path)
+    with pytest.raises(RecordError, match=r"is not the record of a run: it does not exist$"):
+        RunRecord.read(tmp_path / "nowhere")
+
+
+def test_a_folder_of_records_is_named_with_them(copy):
+    with pytest.raises(RecordError, match=rf"it has no spec\.toml\. Records in it: {copy.name}$"):
+        RunRecord.read(copy.parent)
 
 
 def test_an_unfinished_run_has_no_summary_and_no_models(copy):

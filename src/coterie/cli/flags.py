@@ -79,6 +79,13 @@ class Group(TyperGroup):
             return super().invoke(ctx)
 
 
+#: Texts of the parser about numbers, in our words.
+_PARSER_TEXTS = {
+    "Input should be a valid integer, unable to parse string as an integer": "must be a whole number",
+    "Input should be a valid number, unable to parse string as a number": "must be a number",
+}
+
+
 @contextmanager
 def _readable_errors() -> Iterator[None]:
     try:
@@ -86,7 +93,7 @@ def _readable_errors() -> Iterator[None]:
     except Exception as fault:
         message = getattr(fault, "message", None)  # of the parser, whose module depends on the version of typer
         if isinstance(message, str):
-            vars(fault)["message"] = message_text(message)
+            vars(fault)["message"] = message_text(_PARSER_TEXTS.get(message, message))
         raise
 
 
@@ -417,6 +424,10 @@ def parsed(settings: Sequence[str] | None) -> dict[str, object]:
     return dict(parse_setting(text) for text in settings or ())
 
 
+#: Endings of files that hold data, not a spec.
+_DATA_ENDINGS = (".csv", ".tsv", ".txt", ".parquet", ".npz", ".gz")
+
+
 def base_spec(file: Path | None, method_flag: str = "--method") -> Spec:
     """The spec in a file, or the default spec. If `file` is the name of a data set or method, the error has a hint."""
     import coterie
@@ -429,6 +440,8 @@ def base_spec(file: Path | None, method_flag: str = "--method") -> Spec:
         flag = "--data" if name in coterie.DATASETS else method_flag if name in names() else None
         if flag is not None:
             raise SpecError(f"There is no spec file {name!r}. Did you mean {flag} {name}?")
+    elif file is not None and (file.is_dir() or file.suffix.lower() in _DATA_ENDINGS):
+        raise SpecError(f"{file} is not a spec, which is a TOML file. Did you mean --data {file}?")
     return Spec.of(file)
 
 

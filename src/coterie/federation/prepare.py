@@ -12,7 +12,7 @@ from coterie import tree
 from coterie.client_map import ClientMap
 from coterie.clients.schema import Settings, Values
 from coterie.clients.work import Work
-from coterie.errors import SpecError, unknown
+from coterie.errors import SpecError, shown, unknown
 from coterie.federation.cohort import Cohort
 from coterie.federation.compression import Compression
 from coterie.federation.messages import RESIDUAL, Request
@@ -58,6 +58,10 @@ class Preparation:
         after: Adapt | None = None,
     ) -> Request:
         """Create a request, with all sent values checked against what the work takes."""
+        if not isinstance(work, Work):
+            raise SpecError(
+                f"ask takes a Work, got {shown(work)}; a function becomes one with Work(name, ..., body=function)"
+            )
         if part not in PARTS:
             raise SpecError(unknown("part", part, PARTS))
         if part == "test" and not self.scoring:
@@ -172,7 +176,10 @@ def _rows(clients: tuple[ClientId, ...], sent: PerClient, value: str) -> Array:
         rows = np.array([sent.row[client] for client in clients], np.int64)
     except KeyError as fault:
         missing = [client for client in clients if client not in sent.row]
-        raise SpecError(f"{value} is sent per client, but has no row for {first_few(missing)}") from fault
+        raise SpecError(
+            f"{value} is sent per client, but has no row for {first_few(missing)}. Clients whose reply was lost are "
+            "not in `replies.clients`; ask those that have a row: cohort.of(row)"
+        ) from fault
     if not clients:  # then the bank may be empty too
         return rows
     lengths = sorted({len(leaf) for leaf in tree.leaves(sent.bank)})

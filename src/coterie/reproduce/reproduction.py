@@ -40,7 +40,7 @@ class Reproduction:
 
 
 def run(
-    names: Sequence[str | Entry],
+    names: str | Entry | Sequence[str | Entry],
     *,
     quick: bool = False,
     seeds: int | None = None,
@@ -60,7 +60,7 @@ def run(
     interrupted ones are continued. Only one process at a time writes to `out`.
 
     Args:
-        names: Names of entries, or entries of your own (`loading.parse`).
+        names: Name of an entry, or an entry of your own (`loading.parse`); or several of them.
         quick: Run the scaled-down versions, each in less than two minutes on two cores.
         seeds: Number of seeds, counted up from 100; None: as in the entry.
         only: Patterns; only cells whose row, column or variant matches each of them. Entries without any are left out.
@@ -73,6 +73,7 @@ def run(
         on_step: Called after each step of each run.
         on_job: Called when a run starts and when it has finished.
     """
+    names = [names] if isinstance(names, str | Entry) else names
     for name, count in {"seeds": seeds, "jobs": jobs, "max_rounds": max_rounds}.items():
         if count is not None and count < 1:
             raise SpecError(f"{name} must be at least 1, got {count}")

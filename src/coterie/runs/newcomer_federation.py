@@ -85,7 +85,7 @@ class NewcomerFederation:
             self._seen.add("others")
         if present and not self._labeled:
             raise SpecError(
-                f"The method places newcomers by {work.name!r}, which needs labels; give the labels of the examples"
+                f"The method needs labels to place a newcomer (work {work.name!r}); give the labels of the examples"
             )
         if present:
             self._seen.update({"asked", "trained"} if work.trains else {"asked"})

@@ -84,7 +84,7 @@ class RunRecord:
         """Read the record in a folder; an unfinished run has no summary and no models."""
         folder = Path(path)
         if not (folder / SPEC).is_file():
-            raise RecordError(f"{folder} is not the record of a run: it has no {SPEC}")
+            raise RecordError(f"{folder} is not the record of a run: {_why_no_record(folder)}")
         served = read_checked(folder / MODELS, MODELS) if (folder / MODELS).is_file() else {}
         summary, checksums = _summary_and_checksums(folder)
         if summary.get("status") == "done":  # the files of other runs change when they are resumed
@@ -331,6 +331,16 @@ def read_rounds(folder: Path) -> list[JsonObject]:
 def read_summary(folder: Path) -> JsonObject:
     """Read the summary of a record; empty if the run is not finished."""
     return _summary_and_checksums(folder)[0]
+
+
+def _why_no_record(folder: Path) -> str:
+    if not folder.exists():
+        return "it does not exist"
+    inside = sorted(file.parent.relative_to(folder).as_posix() for file in folder.glob(f"*/{SPEC}"))
+    inside += sorted(file.parent.relative_to(folder).as_posix() for file in folder.glob(f"*/*/{SPEC}"))
+    if not inside:
+        return f"it has no {SPEC}"
+    return f"it has no {SPEC}. Records in it: {', '.join(inside[:3])}{', …' if len(inside) > 3 else ''}"
 
 
 def _summary_and_checksums(folder: Path) -> tuple[JsonObject, Mapping[str, str]]:

@@ -326,6 +326,11 @@ def _converted(section: str, given: Mapping[str, object]) -> dict[str, Any]:
 def _named(section: str, given: object) -> Named:
     if isinstance(given, str | os.PathLike):
         given = {"name": os.fspath(given)}
+    if section == "method" and hasattr(given, "round") and hasattr(given, "place"):
+        raise SpecError(
+            f"[method] must be a name, got the object {shown(given)}. coterie.run(spec, method=...) takes an object; "
+            "compare, tune and recommend take the name under which it is registered (entry point coterie.methods)"
+        )
     if not isinstance(given, Mapping):
         raise SpecError(f"[{section}] must be a name or a table with a name, got {shown(given)}")
     options = dict(given)
