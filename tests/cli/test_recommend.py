@@ -106,3 +106,19 @@ def test_a_data_set_in_place_of_a_spec_file_gets_a_hint(coterie):
     done = coterie("recommend", "digits")
     assert done.exit_code == 2
     assert "Did you mean --data digits?" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["my.csv", "my-clients"])
+def test_a_table_or_a_folder_in_place_of_a_spec_file_gets_a_hint(coterie, tmp_path, name):
+    path = tmp_path / name
+    path.mkdir() if not path.suffix else path.write_text("client,label,f\na,0,1\n")
+    done = coterie("recommend", path)
+    assert done.exit_code == 2
+    assert f"Did you mean --data {path}?" in done.stderr
+
+
+def test_a_setting_that_not_all_methods_have_gets_a_hint(coterie):
+    done = coterie("recommend", "--methods", "ifca,local", "--set", "method.clusters=3")
+    assert done.exit_code == 2
+    assert "--set method.clusters: local has no such setting; set it for one method, ifca.clusters" in done.stderr
+    assert "or --clusters for all that have it: ifca" in done.stderr

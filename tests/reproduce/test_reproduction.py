@@ -137,6 +137,16 @@ def test_a_damaged_record_fails_only_its_cells_and_the_note_says_what_to_do(tiny
     assert values(run([tiny], seeds=1, jobs=1, out=tmp_path)) == values([found])
 
 
+def test_all_damaged_records_of_a_cell_are_named(tiny, tmp_path):
+    (found,) = run([tiny], only=["FedAvg"], jobs=1, out=tmp_path)
+    folders = [tmp_path / "records" / each.key for each in found.result.cells[0].cell.runs]
+    assert len(folders) == 2
+    for folder in folders:
+        (folder / "summary.json").write_bytes(b"{")
+    (again,) = run([tiny], only=["FedAvg"], jobs=1, out=tmp_path)
+    assert all(f"Remove {folder} to do this run again" in again.result.cells[0].failure for folder in folders)
+
+
 def test_without_the_files_of_a_page_there_is_still_a_table(tiny, tmp_path, caplog):
     (found,) = run([tiny], quick=True, jobs=1, out=tmp_path)
     file = found.folder.parent / "records" / found.result.cells[0].cell.runs[0].key / "clients" / "facts.safetensors"

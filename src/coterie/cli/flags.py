@@ -504,6 +504,8 @@ def shared_and_own_settings(
     for path, value in parsed(settings).items():
         section, _, key = path.partition(".")
         if section in SECTIONS:
+            if section == "method":
+                _check_all_have(path, key, methods)
             shared[path] = value
         elif section in own:
             own[section][key] = value
@@ -514,6 +516,18 @@ def shared_and_own_settings(
     for name, number in clusters_of(methods, clusters).items():
         own[name].setdefault("clusters", number)
     return shared, own
+
+
+def _check_all_have(path: str, key: str, methods: Sequence[str]) -> None:
+    """Check that all compared methods have a setting; the error says how to set it for those that have it."""
+    from coterie.errors import SpecError
+    from coterie.runs.spec import method_options
+
+    having = [name for name in methods if key in method_options(name)]
+    if having and len(having) < len(methods):
+        lacking = next(name for name in methods if name not in having)
+        flag = f", or --clusters for all that have it: {', '.join(having)}" if key == "clusters" else ""
+        raise SpecError(f"--set {path}: {lacking} has no such setting; set it for one method, {having[0]}.{key}{flag}")
 
 
 def clusters_of(methods: Sequence[str], clusters: str | None) -> dict[str, int | str]:

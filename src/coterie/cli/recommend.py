@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 #: What the columns of the table mean.
 _LEGEND = (
-    "±: standard deviation of the score over seeds and over clients; standard error of the difference to fedavg over "
-    "both. beyond chance: at least the margin, and more than the error explains."
+    "±: standard deviation of the score over seeds and over clients (over clients); standard error of the difference "
+    "to fedavg over both. beyond chance: at least the margin, and more than the error explains."
 )
 
 
@@ -135,7 +135,7 @@ def _table(found: Recommendation) -> Table:
     shown = table(
         "method",
         f"{found.metric}{unit}",
-        "clients",
+        "over clients",
         "better by",
         "beyond chance",
         "clusters",

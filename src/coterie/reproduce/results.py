@@ -167,14 +167,14 @@ def _measured(cell: PlannedCell, outcomes: Mapping[str, Outcome]) -> CellResult:
     got = [[outcomes[run.key] for run in runs] for runs in (cell.runs, cell.baselines)]
     faults = [each for runs in got for each in runs if isinstance(each, Exception)]
     if faults:
-        return _failed(cell, faults[0])
+        return _failed(cell, faults)
     options: dict[str, Any] = {} if cell.kind.probes else {k: v for k, v in cell.measure.items() if k != "name"}
     try:
         found = [[_content(each) for each in runs] for runs in got]
         seeds = zip(*found, strict=True) if cell.kind.compares else ((each,) for each in found[0])
         samples: list[Sample] = [cell.kind.of(*each, **options) for each in seeds]
     except RecordError as fault:
-        return _failed(cell, fault)
+        return _failed(cell, [fault])
     records, baselines = ([each for each in runs if isinstance(each, RunRecord)] for runs in found)
     return CellResult(
         cell,
@@ -190,6 +190,8 @@ def _content(outcome: Outcome) -> RunRecord | JsonObject:
     return RunRecord.read(outcome) if isinstance(outcome, Path) else outcome.found
 
 
-def _failed(cell: PlannedCell, fault: Exception) -> CellResult:
-    code = fault.exit_code if isinstance(fault, Error) else Error.exit_code
-    return CellResult(cell, failure=str(fault), exit_code=code)
+def _failed(cell: PlannedCell, faults: Sequence[Exception]) -> CellResult:
+    """A cell of which one or more runs failed; each reason is named once."""
+    first = faults[0]
+    code = first.exit_code if isinstance(first, Error) else Error.exit_code
+    return CellResult(cell, failure="; ".join(dict.fromkeys(map(str, faults))), exit_code=code)

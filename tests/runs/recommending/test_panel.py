@@ -46,6 +46,11 @@ def test_needs_say_whether_the_number_of_clusters_must_be_known(method, options,
     assert next(iter(needs(method, options)), None) == first
 
 
+def test_needs_say_that_the_true_clusters_must_be_known():
+    assert needs("oracle", {})[0] == "the true clusters, which are known only in simulations"
+    assert not any("true clusters" in each for each in needs("ifca", {}))
+
+
 def test_needs_say_whether_all_clients_must_take_part():
     assert any("all clients in some rounds" in each for each in needs("cfl", {}))
     assert any("preparation" in each for each in needs("fedgroup", {}))

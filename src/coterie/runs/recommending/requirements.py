@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from coterie.methods import method_class
@@ -18,6 +19,8 @@ def needs(name: str, options: Mapping[str, object]) -> list[str]:
     """
     settings = {**method_options(name), **options}
     found = []
+    if any(each.metadata.get("run") == "truth" for each in dataclasses.fields(method_class(name))):
+        found.append("the true clusters, which are known only in simulations")
     if (number := settings.get("clusters")) not in (None, "auto"):
         found.append(f"the number of clusters (here {number})")
     elif number == "auto" or getattr(method_class(name), "finds_clusters", False):
