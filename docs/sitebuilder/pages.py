@@ -37,4 +37,5 @@ def stage(pages: Path = PAGES, *, figure: Callable[[str], str] = lambda name: ""
     for name, text in reference.api_pages().items():
         write(pages / "reference" / "api" / name, text)
     compared = pages / "explanation" / "methods-compared.md"
-    write(compared, compared.read_text(encoding="utf-8").replace("<!-- table -->", comparison_table()))
+    before, rest = compared.read_text(encoding="utf-8").split("<!-- table -->\n")
+    write(compared, before + comparison_table() + rest.split("<!-- end of table -->")[1])

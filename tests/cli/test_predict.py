@@ -135,7 +135,7 @@ def test_a_newcomer_without_labels_is_refused_by_a_method_that_needs_them(coteri
     write("new.csv", [8], label=False)
     done = coterie("place", "here", "--data", "new.csv")
     assert done.exit_code == 2
-    assert "which needs labels" in done.stderr
+    assert "The method needs labels to place a newcomer" in done.stderr
 
 
 def test_inspect_counts_rounds_from_one_for_people_and_from_zero_for_machines(coterie, run):

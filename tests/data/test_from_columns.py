@@ -66,6 +66,11 @@ def test_a_random_split_is_decided_before_the_statistics():
     assert data.preprocessing.columns[0].fill == pytest.approx(values[known].mean())
 
 
+def test_a_table_without_columns_is_empty():
+    with pytest.raises(DataError, match=r"^The dict is empty: it has no columns\. Name the columns in the first line$"):
+        table({})
+
+
 def test_one_note_names_ids_and_constants(caplog):
     rows = {
         "client": ["a"] * 20,

@@ -27,6 +27,13 @@ def test_an_unknown_name_is_rejected_with_a_suggestion():
         load("digit")
 
 
+def test_a_file_that_does_not_exist_is_named_with_the_one_beside_it(tmp_path, monkeypatch):
+    (tmp_path / "patients.csv").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError, match=r"There is no file or folder 'patients.cvs'\. Did you mean 'patients\.csv'\?"):
+        load("patients.cvs")
+
+
 def test_an_unknown_option_is_rejected_with_a_suggestion():
     with pytest.raises(SpecError, match=r"No option of digits 'client'\. Did you mean 'clients'\? Known: alpha, "):
         load("digits", client=3)

@@ -6,7 +6,7 @@ import pytest
 
 from coterie.clients import LocalSGD
 from coterie.clients.schema import Model, Ragged, Settings, Values
-from coterie.runs.method_card import Card, in_words, measure_card
+from coterie.runs.method_card import Card, in_words, measure_card, shipped_card
 
 
 def test_fedavg_sends_one_model_each_way_and_the_server_needs_only_sums():
@@ -98,6 +98,12 @@ def test_schemas_in_words():
     assert in_words(Values("float32", ("classes",))) == "classes numbers"
     assert in_words(Ragged("float32", ("inputs", "p"), "classes")) == "up to classes arrays of inputs × p numbers"
     assert in_words(Settings(LocalSGD)) == "settings"
+
+
+def test_what_the_server_receives_is_named_with_its_kind():
+    (line, *_) = shipped_card("flhc").seen_by_server()
+    assert "params (a model)" in line
+    assert line.endswith("loss, steps and its number of samples.")
 
 
 def test_a_card_without_traffic_says_so():

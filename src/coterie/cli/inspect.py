@@ -42,7 +42,16 @@ def inspect(
     elif as_csv:
         _print_csv(found)
     else:
-        result(_table(found), *([_values(found[0])] if client is not None and found[0].reason is not None else []))
+        result(
+            _table(found), _LEGEND, *([_values(found[0])] if client is not None and found[0].reason is not None else [])
+        )
+
+
+#: What the columns of the table mean.
+_LEGEND = (
+    "own, other: the value of the client's cluster and of the nearest other one, by which the method decided. since: "
+    "from which round on the client has been in its cluster."
+)
 
 
 def _print_csv(found: list[ClientInspection]) -> None:

@@ -211,6 +211,14 @@ def _rich(header: list[str], lines: list[list[str]]) -> Table:
     return shown
 
 
+def _rough(seconds: int) -> str:
+    """An estimate with one unit."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"~{round(seconds / size)} {unit}"
+    return f"~{seconds} s"
+
+
 def _list(names: Sequence[str], options: dict[str, Any], jobs: int | None, *, as_json: bool, hint: bool) -> None:
     from coterie.reproduce import entry
     from coterie.reproduce.cost import seconds
@@ -241,7 +249,7 @@ def _list(names: Sequence[str], options: dict[str, Any], jobs: int | None, *, as
     for row in rows:
         paper = f"{str(row['paper']).split(',')[1].strip()}, {row['source']}"
         numbers = [str(row[key]) for key in ("cells", "at_hand", "seeds")]
-        estimate = f"~{duration(int(str(row['seconds'])))}" if row["at_hand"] else "–"
+        estimate = _rough(int(str(row["seconds"]))) if row["at_hand"] else "–"
         shown.add_row(str(row["name"]), paper, str(row["compares"]), *numbers, estimate)
     text = (
         f"At hand: cells whose data are on disk. Estimate: rough, for these cells, {plural(workers, 'run')} at a time."

@@ -111,7 +111,9 @@ def no_column(what: str, name: str, known: Iterable[str], do: str) -> DataError:
         do: What to do about it.
     """
     names = list(known)
-    shown = ", ".join(names[:_COLUMNS_SHOWN]) or "none"
+    if not names:
+        return DataError(f"{what} is empty: it has no columns. {do}")
+    shown = ", ".join(names[:_COLUMNS_SHOWN])
     shown += f" and {len(names) - _COLUMNS_SHOWN} more" if len(names) > _COLUMNS_SHOWN else ""
     return DataError(f"{what} has no column {name!r}, only {shown}.{did_you_mean(name, names)} {do}")
 

@@ -11,7 +11,7 @@ from typing import Any
 from coterie.data import files
 from coterie.data.catalog import CATALOG, Dataset, Files
 from coterie.data.federated import FederatedData
-from coterie.errors import DataError, SpecError, unknown
+from coterie.errors import DataError, SpecError, did_you_mean, shown, unknown
 
 #: Name → one-line description.
 DATASETS: dict[str, str] = {name: row.description for name, row in CATALOG.items()}
@@ -56,6 +56,12 @@ def find_loader(name: str | os.PathLike[str]) -> tuple[Callable[..., FederatedDa
         if os.path.isdir(text):
             return importlib.import_module("coterie.data.formats.folder").read_folder, "a folder"
         return importlib.import_module("coterie.data.formats.tables").read_table, "a table"
+    if "." in text:  # no name of a data set has a dot
+        beside = [each for each in os.listdir() if os.path.isdir(each) or each.lower().endswith(_FILES)]
+        raise SpecError(
+            f"There is no file or folder {shown(text)}.{did_you_mean(text, beside)} Data are a folder of .npz files, a "
+            "table in CSV or Parquet, or a data set: `coterie data` lists them"
+        )
     hint = " Or give the path of a folder of .npz files, or of a table in CSV or Parquet"
     raise SpecError(unknown("data set", text, DATASETS) + "." + hint)
 

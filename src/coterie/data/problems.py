@@ -33,9 +33,10 @@ class Problems:
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """Keep an error of data or settings; others are raised."""
+        """Keep an error of data or settings, once; others are raised."""
         if isinstance(fault, DataError | SpecError):
-            self._found.append(fault)
+            if str(fault) not in map(str, self._found):
+                self._found.append(fault)
             return True
         return False
 

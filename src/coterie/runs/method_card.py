@@ -106,9 +106,10 @@ class Card:
         return [f"The server receives from each client: {received}.", *self._about_models()]
 
     def _received(self) -> list[str]:
-        """Names of the values that each client sends, scalars last."""
+        """The values that each client sends, with what they are; numbers, of which only the name is needed, last."""
         found = {name: what for ask in self.exchanges for name, what in ask.received.items()}
-        return sorted(found, key=lambda name: (found[name] == _SCALAR, name))
+        names = sorted(found, key=lambda name: (found[name] == _SCALAR, name))
+        return [name if found[name] == _SCALAR else f"{name} ({found[name]})" for name in names]
 
     def _about_models(self) -> list[str]:
         lines = []

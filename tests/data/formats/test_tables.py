@@ -90,7 +90,7 @@ def test_a_table_longer_than_a_block_is_read_completely(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has no column 'client', only none. Name the columns in the first line"),
+        ("", "is empty: it has no columns. Name the columns in the first line"),
         ("client,f\na,1\n", "has no column 'label', only client, f"),
         ("client,label,f,f\na,1,2,3\n", "has two columns 'f'. Rename one"),
         ("client,label\na,1\n", "has no feature columns"),
