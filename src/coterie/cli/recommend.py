@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: What the columns of the table mean.
 _LEGEND = (
-    "±: standard deviation of the score over seeds and over clients (over clients); standard error of the difference "
+    "±: standard deviation of the score over seeds, in the next column over clients; standard error of the difference "
     "to fedavg over both. beyond chance: at least the margin, and more than the error explains."
 )
 
