@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
     from coterie.runs.inspection import ClientInspection
 
+#: What the columns of the table mean.
+_LEGEND = (
+    "own, other: the value of the client's cluster and of the nearest other one, by which the method decided. since: "
+    "from which round on the client has been in its cluster."
+)
+
 
 def inspect(
     run: flags.Run,
@@ -45,13 +51,6 @@ def inspect(
         result(
             _table(found), _LEGEND, *([_values(found[0])] if client is not None and found[0].reason is not None else [])
         )
-
-
-#: What the columns of the table mean.
-_LEGEND = (
-    "own, other: the value of the client's cluster and of the nearest other one, by which the method decided. since: "
-    "from which round on the client has been in its cluster."
-)
 
 
 def _print_csv(found: list[ClientInspection]) -> None:

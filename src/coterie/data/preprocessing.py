@@ -10,6 +10,7 @@ import json
 import logging
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -300,16 +301,17 @@ def almost_numbers(table: Table, name: str) -> str | None:
     values = table.columns[name]
     if values.dtype.kind != "O":
         return None
-    words = [(row, value) for row, value in enumerate(values) if value is not None]
-    others = [(row, value) for row, value in words if not _is_number(value)]
-    if not others or len(others) > _OTHER_WORDS * len(words):
+    counts = Counter(value for value in values.tolist() if value is not None)
+    words = {value for value in counts if not _is_number(value)}
+    number, total = sum(counts[word] for word in words), counts.total()
+    if not 0 < number <= _OTHER_WORDS * total:
         return None
-    row, value = others[0]
+    row = next(row for row, value in enumerate(values) if value in words)
     line = f"row {row}" if table.lines is None else f"line {table.lines[row]}"
     return (
-        f"column {name!r} is text, because {len(others):,} of its {len(words):,} values "
-        f"{'is no number' if len(others) == 1 else 'are no numbers'}: {shown(value)} in {line}"
-        f"{'' if len(others) == 1 else ' and others'}. Leave a cell empty if its value is missing"
+        f"column {name!r} is text, because {number:,} of its {total:,} values "
+        f"{'is no number' if number == 1 else 'are no numbers'}: {shown(values[row])} in {line}"
+        f"{'' if number == 1 else ' and others'}. Leave a cell empty if its value is missing"
     )
 
 
