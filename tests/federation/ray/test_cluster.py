@@ -35,6 +35,37 @@ def test_an_address_for_clients_without_their_package_names_the_extra(monkeypatc
         cluster._check_reachable(RaySettings("ray://127.0.0.1:1"))
 
 
+class SlowHead:
+    """A package `ray` whose head starts the process for a client only at a later call."""
+
+    def __init__(self, failures, text="Initialization failure:\n RuntimeError: Starting Ray client server failed."):
+        self.failures, self.text, self.calls = failures, text, 0
+
+    def init(self, **options):
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise ConnectionAbortedError(self.text)
+
+
+def test_a_busy_head_is_asked_again(monkeypatch):
+    monkeypatch.setattr(cluster, "_PAUSE", 0.0)
+    slow, never = SlowHead(2), SlowHead(9)
+    cluster._init(slow)
+    assert slow.calls == 3
+    with pytest.raises(ConnectionAbortedError):
+        cluster._init(never)
+    assert never.calls == 3
+    text = "did not start a process for this client in time, 3 times"
+    assert text in cluster._refused(RaySettings("ray://head:10001"), never.text)
+
+
+def test_a_head_that_refuses_is_not_asked_again():
+    refusing = SlowHead(9, "permission denied")
+    with pytest.raises(ConnectionAbortedError):
+        cluster._init(refusing)
+    assert refusing.calls == 1
+
+
 @pytest.mark.parametrize("address", ["local", "auto", "ray://head:10001", "10.0.0.1:6379"])
 def test_addresses_that_ray_understands(address):
     assert RaySettings(address).address == address

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,8 +18,14 @@ from coterie.federation.ray.pool import WorkerLost
 from coterie.federation.ray.settings import RaySettings
 from coterie.federation.ray.worker import cpu, versions
 
+log = logging.getLogger(__name__)
+
 #: Seconds to wait for a connection to the address of a cluster.
 _REACHABLE = 10.0
+
+#: Ray's words if the process for a client did not start in time; how often to try then, and seconds between.
+_NOT_STARTED = "Starting Ray client server failed"
+_TRIES, _PAUSE = 3, 5.0
 
 
 def check_installed() -> None:
@@ -65,10 +72,24 @@ def connect(settings: RaySettings) -> Any:
             # Ray starts its processes with fork and exec, which JAX warns about; the fork runs no JAX code.
             warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
             warnings.filterwarnings("ignore", message="Ray Client connection timed out")  # the error says it
-            ray.init(address=settings.address, log_to_driver=False, logging_level=logging.ERROR, **options)
+            _init(ray, address=settings.address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except faults as fault:
         raise FederationError(_refused(settings, str(fault))) from fault
     return ray
+
+
+def _init(ray: Any, **options: Any) -> None:
+    """Connect. The process that a head starts for a client may take longer than Ray waits, if its machine is busy."""
+    for more in range(_TRIES - 1, -1, -1):
+        try:
+            ray.init(**options)
+        except ConnectionError as fault:
+            if not more or _NOT_STARTED not in str(fault):
+                raise
+            log.warning("The Ray cluster did not start a process for this client in time; trying again")
+            time.sleep(_PAUSE)
+        else:
+            return
 
 
 def _check_reachable(settings: RaySettings) -> None:
@@ -94,6 +115,11 @@ def _refused(settings: RaySettings, text: str) -> str:
         )
     if settings.address == "local":
         return f"Ray did not start on this machine: {first}"
+    if _NOT_STARTED in text:
+        return (
+            f"The Ray cluster at {settings.address!r} did not start a process for this client in time, {_TRIES} times. "
+            "Its machine may be busy; the log ray_client_server_*.err on it says more"
+        )
     token = ""
     if settings.address != "auto" and os.environ.get("RAY_AUTH_MODE") != "token":
         token = ". If the cluster wants a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
